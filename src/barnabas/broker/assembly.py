@@ -25,9 +25,9 @@ from barnabas.broker.peers.producer_ids import ProducerIdPool
 from barnabas.broker.peers.quorum_peers import QuorumPeers
 from barnabas.broker.peers.quorum_watch import QuorumWatch
 from barnabas.broker.peers.verification import TransactionVerifier
-from barnabas.broker.requests.connection import ConnectionLog
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.requests.in_flight import ConnectionLog
 from barnabas.broker.requests.inner_requests import OwnBroker, OwnController
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.common.config import BrokerConfig

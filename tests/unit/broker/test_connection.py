@@ -125,9 +125,9 @@ def test_unanswered_requests_are_bounded(wired: WiredBroker) -> None:
     client.send_raw(
         b"".join(frame_of(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12, number) for number in range(count))
     )
-    assert len(client.core._in_flight) < 50, "others are served before the rest of what one peer has sent"
+    assert len(client.core.in_flight) < 50, "others are served before the rest of what one peer has sent"
     wired.host.time.run_for(0)
-    assert len(client.core._in_flight) == len(wired.broker.replicas.purgatory) == 512
+    assert len(client.core.in_flight) == len(wired.broker.replicas.purgatory) == 512
     assert not client.link.reading
     produce(wired, writer, batch_of(b"x"))
     wired.host.time.run_for(0)

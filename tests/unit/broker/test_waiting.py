@@ -9,7 +9,7 @@ import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id, values_of
 
-from barnabas.broker.requests.connection import InFlight
+from barnabas.broker.requests.in_flight import InFlight
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replication.partition import Partition

@@ -7,8 +7,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Sequence
 
-from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.wire import write_compact_string, write_unsigned_varint

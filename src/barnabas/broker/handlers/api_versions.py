@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.protocol import codec

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.broker.requests.connection import LONG_ELEMENTS, LONG_FRAME_BYTES
+from barnabas.broker.requests.connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import encode_response, encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
+from barnabas.broker.requests.in_flight import LONG_ELEMENTS
 from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.broker.requests.steps import run_to_end
 from barnabas.common.continuations import owner

@@ -15,8 +15,9 @@ from typing import Final
 
 from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
-from barnabas.broker.requests.connection import LONG_FRAME_BYTES, Chunks, InFlight
+from barnabas.broker.requests.connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode

@@ -5,8 +5,8 @@ Any other partition is refused with INVALID_REQUEST: data is fetched from broker
 
 from __future__ import annotations
 
-from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
 

@@ -17,8 +17,8 @@ from barnabas.broker.producing import long_produce
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
 from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
 from barnabas.broker.producing.transactional_produce import name_of
-from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.steps import Work, run_to_end
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
-from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec

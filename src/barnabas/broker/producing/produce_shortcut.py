@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 
-from barnabas.broker.requests.connection import InFlight
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import InFlight
 from barnabas.common.errors import RequestFailed
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE
 from barnabas.protocol.wire import read_unsigned_varint, unsigned_varint_size
@@ -92,7 +92,7 @@ class ProduceShortcut:
 
     def serve(self, frame: memoryview) -> bool:
         """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
-        if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or not self._connection.is_idle:
+        if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or self._connection.in_flight:
             return False
         records = self._records(frame)
         if records is None:

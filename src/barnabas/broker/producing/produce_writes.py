@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.broker.producing.transactional_produce import Refused, name_of, produce
-from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ADMIN_CLIENT_ID
 from barnabas.protocol.produce_frame import ProduceData

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.broker.peers.verification import Codes, Verification
-from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity

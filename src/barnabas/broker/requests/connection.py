@@ -2,39 +2,24 @@
 
 A client that does not read its responses is not served further: requests stay unread while too many are unanswered, or
 while too many bytes of responses wait, either here behind an earlier request or in the host (`pause_writing`).
-
-A request owns its continuations (`common.continuations`). If one fails, the request is answered with
-UNKNOWN_SERVER_ERROR; if its API has no such response, or if the request holds back later ones, the connection is
-closed.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from barnabas.broker.requests.error_responses import (
-    UNEXPECTED,
-    encode_response,
-    encode_response_in_steps,
-    error_response,
-)
+from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight, Shortcut
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
 from barnabas.broker.requests.turn_output import TurnOutput
-from barnabas.common import effort
-from barnabas.common.continuations import owner, run
-from barnabas.common.effort import Work
-from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.common.host import Buffer, Link
-from barnabas.common.metrics import TimeBuckets
-from barnabas.protocol import codec
-from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
+from barnabas.common.continuations import run
+from barnabas.common.errors import DecodeError
+from barnabas.common.host import Link
+from barnabas.protocol.api import Offer
 from barnabas.protocol.connection import FrameReader, ReceiveArea
-from barnabas.protocol.header import response_header_version
-from barnabas.protocol.message import Message
 
 #: The number of unanswered requests at which a connection is not served further.
 _IN_FLIGHT_MAX = 512
@@ -49,201 +34,9 @@ PRODUCE_WORK: Final = 2
 REQUEST_WORK: Final = 8
 #: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024
-_HEADER_V0 = struct.Struct(">ii")
-_HEADER_V1 = struct.Struct(">iiB")
 
 #: Longer frames are decoded in steps.
 LONG_FRAME_BYTES: Final = 16 * 1024
-#: Responses with more elements are encoded in steps.
-LONG_ELEMENTS: Final = 1_000
-#: API names for log lines.
-API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
-
-Chunks = list[Buffer]
-#: Replaces the chunks of a response that was sent.
-_SENT: Chunks = []
-
-
-def start_response(correlation_id: int, header_version: int) -> bytearray:
-    """Returns a response with its header; `finish_response` fills in its size."""
-    if header_version == 0:
-        return bytearray(_HEADER_V0.pack(0, correlation_id))
-    return bytearray(_HEADER_V1.pack(0, correlation_id, 0))
-
-
-def finish_response(head: bytearray, more_bytes: int = 0) -> None:
-    """Fills in the size of `head` and the `more_bytes` that follow it."""
-    head[0:4] = (len(head) - 4 + more_bytes).to_bytes(4, "big")
-
-
-class InFlight:
-    """One request in flight (a `broker.requests.context.RequestContext`)."""
-
-    __slots__ = (
-        "_abandoned",
-        "_chunks",
-        "_failed",
-        "api_key",
-        "api_version",
-        "client_id",
-        "connection",
-        "correlation_id",
-        "message",
-        "now_ms",
-        "times",
-    )
-
-    def __init__(
-        self,
-        connection: Connection,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
-        now_ms: int,
-        times: TimeBuckets,
-    ) -> None:
-        self.connection = connection
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.now_ms = now_ms
-        #: Where the request is counted when it is answered.
-        self.times = times
-        #: The decoded message; None for APIs whose handlers decode by themselves.
-        self.message: Message | None = None
-        self._chunks: Chunks | None = None
-        #: Whether the request was answered with an error or abandoned: later responses are dropped.
-        self._failed = False
-        self._abandoned: Callable[[], object] | None = None
-
-    @property
-    def client_host(self) -> str:
-        return self.connection.client_host
-
-    @property
-    def listener(self) -> str:
-        return self.connection.listener
-
-    @property
-    def principal(self) -> str:
-        return self.connection.principal
-
-    def release(self) -> None:
-        """Clears the references that form cycles after the response, so that no garbage collection is needed."""
-        self._chunks = _SENT
-        self._abandoned = None
-        self.message = None
-
-    def encode(self, response: Message) -> Chunks:
-        """Returns the whole response frame."""
-        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
-        encode_response(response, self.api_version, head)
-        effort.add(Work.ENCODED_BYTE, len(head))
-        finish_response(head)
-        return [head]
-
-    def reply(self, response: Message) -> None:
-        if self.is_long(response):
-            self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
-        else:
-            self.reply_with(lambda: self.encode(response))
-
-    def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
-        """Sends a response like `reply`, as work in steps that ends when the request is answered."""
-        if self.is_long(response):
-            chunks = yield from self._encode_in_steps(response)
-            self._complete_with(chunks)
-        else:
-            self.reply(response)
-
-    def is_long(self, response: Message) -> bool:
-        """Returns whether encoding the response takes too long for one turn."""
-        return codec.is_longer(response, LONG_ELEMENTS)
-
-    def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
-        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
-        yield from encode_response_in_steps(response, self.api_version, head)
-        finish_response(head)
-        return [head]
-
-    def _complete_with(self, chunks: Chunks) -> None:
-        if self._is_wanted():
-            self.connection.complete(self, chunks)
-
-    def _is_wanted(self) -> bool:
-        return not self.connection.is_closed and not self._failed
-
-    def when_abandoned(self, cancel: Callable[[], object] | None) -> None:
-        """Sets the function to call if the connection closes before the response, so that a delayed operation ends;
-        None: there is none."""
-        self._abandoned = cancel
-
-    def when_disconnected(self, callback: Callable[[], None]) -> None:
-        self.connection._on_closed = callback
-
-    def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
-        """Sends the frame that `answer` returns, or nothing yet if it returns None. If `answer` fails, the error
-        belongs to this request, not to the caller."""
-        if not self.connection._closed and not self._failed:
-            if owner() is self:
-                self._answer(answer)
-            else:
-                run(self, self._answer, answer)
-
-    def _answer(self, answer: Callable[[], Chunks | None]) -> None:
-        chunks = answer()
-        if chunks is not None:
-            self.connection.complete(self, chunks)
-
-    def on_error(self, error: Exception) -> None:
-        """Handles the failure of a continuation of this request (`continuations.Owner`)."""
-        connection = self.connection
-        if isinstance(error, DecodeError):
-            connection.fail(str(error), None)
-        elif self.message is None and isinstance(error, struct.error | IndexError):
-            connection.fail("malformed request", error)
-        elif connection.is_closed or self._chunks is not None or self._failed:
-            connection.log.request_failed(connection.peer, f"{self} failed after its end", error)
-        else:
-            self._failed = True
-            run(connection, self._refuse, error)
-
-    def _refuse(self, error: Exception) -> None:
-        connection, version = self.connection, self.api_version
-        abandoned, self._abandoned = self._abandoned, None
-        if abandoned is not None:
-            abandoned()
-        answer = None
-        if self.message is not None and not connection.is_exclusive:
-            answer = error_response(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
-        if answer is None:
-            connection.fail(f"{self} failed", error)
-        else:
-            text = f"{self} failed, and is answered UNKNOWN_SERVER_ERROR"
-            connection.log.request_failed(connection.peer, text, error)
-            connection.complete(self, self.encode(answer))
-
-    def __str__(self) -> str:
-        name = API_NAMES.get(self.api_key, "request")
-        return f"{name} ({self.api_key}) version {self.api_version} of client {self.client_id!r}"
-
-
-class Shortcut(Protocol):
-    """A fast path for a connection's next request if it resembles its last one."""
-
-    def serve(self, frame: memoryview) -> bool:
-        """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
-
-
-class ConnectionLog(Protocol):
-    """The log of closed connections and failed requests."""
-
-    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
-
-    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
-        """Logs that a request failed because of an internal error; its connection stays open."""
 
 
 class RequestDispatcher(Protocol):
@@ -281,14 +74,12 @@ class Connection:
     `resume_writing` when its output buffer fills and drains."""
 
     __slots__ = (
-        "_closed",
         "_corked",
         "_dispatcher",
         "_exclusive",
         "_frames",
         "_held_back",
         "_held_bytes",
-        "_in_flight",
         "_link",
         "_on_closed",
         "_out",
@@ -300,6 +91,8 @@ class Connection:
         "_waits_for_memory",
         "client_host",
         "client_software",
+        "in_flight",
+        "is_closed",
         "listener",
         "peer",
         "principal",
@@ -310,7 +103,7 @@ class Connection:
         self._dispatcher = dispatcher
         self._link = link
         self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
-        self._in_flight: deque[InFlight] = deque()
+        self.in_flight: deque[InFlight] = deque()
         #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
         self._out: Chunks = []
@@ -326,7 +119,7 @@ class Connection:
         self._waits_for_memory = False
         #: Bytes of responses not yet reported to the memory budget.
         self._unreported_bytes = 0
-        self._closed = False
+        self.is_closed = False
         self.client_host = client_host
         #: The host with its port, for log lines.
         self.peer = peer
@@ -397,31 +190,31 @@ class Connection:
         self._waits_for_memory = False
         self._maybe_resume()
 
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Sets the function to call when the connection closes."""
+        self._on_closed = callback
+
     # -- closing
 
     def close(self) -> None:
         """Closes the connection from this side."""
-        if not self._closed:
+        if not self.is_closed:
             self.closed()
             self._link.close()
 
     def closed(self) -> None:
         """Releases everything after the host has closed the connection."""
-        self._closed = True
-        abandoned, self._in_flight = self._in_flight, deque()
+        self.is_closed = True
+        abandoned, self.in_flight = self.in_flight, deque()
         for request in abandoned:
-            if request._abandoned is not None and request._chunks is None:
-                run(request, request._abandoned)
+            if request.on_abandoned is not None and request.chunks is None:
+                run(request, request.on_abandoned)
         self._out = []
         self._frames.close()
         self._dispatcher.memory.forget(self)
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             run(self, on_closed)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
 
     # -- serving
 
@@ -451,10 +244,10 @@ class Connection:
         handle = self._dispatcher.handle
         left = TURN_WORK
         self._dispatcher.begin_turn()
-        while not self._closed and (frame := frames.next_frame()) is not None:
+        while not self.is_closed and (frame := frames.next_frame()) is not None:
             left -= handle(self, frame)
             if (
-                self._in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
+                self.in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
             ) and self._is_full:
                 self._flush()
                 if self._is_full:
@@ -470,7 +263,7 @@ class Connection:
         """Returns whether no request can be served until something is answered or sent."""
         return (
             self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
-            or len(self._in_flight) >= _IN_FLIGHT_MAX
+            or len(self.in_flight) >= _IN_FLIGHT_MAX
             or self._held_back
             or self._waits_for_memory
             or self._exclusive > 0
@@ -478,12 +271,12 @@ class Connection:
 
     def _pause(self) -> None:
         self._paused = True
-        if not self._reading_paused and not self._closed:
+        if not self._reading_paused and not self.is_closed:
             self._reading_paused = True
             self._link.pause_reading()
 
     def _maybe_resume(self) -> None:
-        if self._paused and not self._resuming and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+        if self._paused and not self._resuming and not self._is_full and len(self.in_flight) <= _IN_FLIGHT_MAX // 2:
             self._resume_soon()
 
     def _resume_soon(self) -> None:
@@ -495,14 +288,14 @@ class Connection:
         """Serves the frames that were kept, and resumes reading if there is capacity. Runs as an event of its own,
         because a response can be completed within another connection's request."""
         self._resuming = False
-        if self._closed:
+        if self.is_closed:
             return
         if self._is_full:
             self._pause()
             return
         self._paused = False
         self._serve()
-        if self._reading_paused and not self._paused and not self._closed:
+        if self._reading_paused and not self._paused and not self.is_closed:
             self._reading_paused = False
             self._link.resume_reading()
 
@@ -511,17 +304,13 @@ class Connection:
         out, self._out = self._out, []
         self._unreported_bytes += self._out_bytes
         self._out_bytes = 0
-        if out and not self._closed:
+        if out and not self.is_closed:
             self._link.write(out)
             if self._unreported_bytes >= _REPORTED_BYTES_MIN:
                 count, self._unreported_bytes = self._unreported_bytes, 0
                 self._dispatcher.memory.sent(self, count)
 
     # -- responses
-
-    def begin(self, request: InFlight) -> None:
-        """Keeps the request's place in the order of responses; it will be answered later."""
-        self._in_flight.append(request)
 
     def respond_now(self, chunks: Chunks) -> None:
         """Appends the response to the current request, with no earlier request unanswered."""
@@ -551,21 +340,17 @@ class Connection:
         """Returns the APIs of its listener."""
         return self._dispatcher.offers
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._in_flight
-
     def complete(self, request: InFlight, chunks: Chunks) -> None:
         """Sets the response to a request that kept its place; it is sent when all earlier ones have been."""
-        if self._closed:
+        if self.is_closed:
             return
-        assert request._chunks is None, "answered twice"
-        request._chunks = chunks
-        queue = self._in_flight
+        assert request.chunks is None, "answered twice"
+        request.chunks = chunks
+        queue = self.in_flight
         if not queue:
             return  # answered before its handler returned: the dispatcher sends it
         self._held_bytes += sum(map(len, chunks))
-        while queue and (ready := queue[0]._chunks) is not None:
+        while queue and (ready := queue[0].chunks) is not None:
             answered = queue.popleft()
             answered.release()
             answered.times.add(self._dispatcher.now_ms() - answered.now_ms)
@@ -579,13 +364,10 @@ class Connection:
         if output.is_open:
             output.add(self)
         else:
-            self._send_responses()
+            self.send_responses()
 
     def send_responses(self) -> None:
         """Passes all complete responses to the host (`turn_output.Sender`)."""
-        run(self, self._send_responses)
-
-    def _send_responses(self) -> None:
         self._flush()
         self._maybe_resume()
 
@@ -593,7 +375,7 @@ class Connection:
         """Handles the failure of a continuation of this connection (`continuations.Owner`)."""
         if isinstance(error, DecodeError):
             self.fail(str(error), None)
-        elif self._closed:
+        elif self.is_closed:
             self.log.request_failed(self.peer, "the end of a connection failed", error)
         else:
             is_malformed = isinstance(error, struct.error | IndexError)
@@ -601,7 +383,7 @@ class Connection:
 
     def fail(self, cause: str, error: BaseException | None) -> None:
         """Closes the connection for this cause. Earlier responses are still sent."""
-        if not self._closed:
+        if not self.is_closed:
             self._flush()
             self.log.closed_for_cause(self.peer, cause, error)
             self.close()
@@ -609,7 +391,7 @@ class Connection:
     def abort(self, cause: str) -> None:
         """Aborts the connection for this cause and drops unsent responses: an orderly close would keep them in
         memory."""
-        if not self._closed:
+        if not self.is_closed:
             self.log.closed_for_cause(self.peer, cause, None)
             self.closed()
             self._link.abort()

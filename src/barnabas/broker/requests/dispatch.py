@@ -13,18 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from barnabas.broker.requests import inner_requests, pieces
-from barnabas.broker.requests.connection import (
-    LONG_FRAME_BYTES,
-    PRODUCE_WORK,
-    REQUEST_WORK,
-    TURN_WORK,
-    Chunks,
-    Connection,
-    ConnectionLog,
-    InFlight,
-)
+from barnabas.broker.requests.connection import LONG_FRAME_BYTES, PRODUCE_WORK, REQUEST_WORK, TURN_WORK, Connection
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.forwarding import forward
+from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Work
 from barnabas.common import effort
@@ -113,16 +105,16 @@ class Dispatcher:
             work = PRODUCE_WORK if api_key == PRODUCE else REQUEST_WORK
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
-        if connection.is_idle:
+        if not connection.in_flight:
             chunks = run(request, self._call, request, offer, frame, position)
-            if chunks is None and request._chunks is None:
+            if chunks is None and request.chunks is None:
                 if not connection.is_closed:
-                    connection.begin(request)
+                    connection.in_flight.append(request)
                 return work
-            connection.respond_now(chunks if chunks is not None else request._chunks or [])
+            connection.respond_now(chunks if chunks is not None else request.chunks or [])
             times.add(self.now_ms() - now_ms)
             return work
-        connection.begin(request)
+        connection.in_flight.append(request)
         chunks = run(request, self._call, request, offer, frame, position)
         if chunks is not None:
             connection.complete(request, chunks)

@@ -11,9 +11,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from barnabas.broker.peers.controller_access import ControllerAccess, PendingRequest
-from barnabas.broker.requests.connection import InFlight
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
+from barnabas.broker.requests.in_flight import InFlight
 from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Timer

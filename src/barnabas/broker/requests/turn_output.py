@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from barnabas.common.continuations import Owner, run
 
-class Sender(Protocol):
+
+class Sender(Owner, Protocol):
     def send_responses(self) -> None:
-        """Passes all complete responses to the host. Raises nothing."""
+        """Passes all complete responses to the host."""
 
 
 class TurnOutput:
@@ -36,4 +38,4 @@ class TurnOutput:
         if self._senders:
             senders, self._senders = self._senders, {}
             for sender in senders:
-                sender.send_responses()
+                run(sender, sender.send_responses)

@@ -1,0 +1,256 @@
+"""A request in flight, and the encoding of its response.
+
+A request owns its continuations (`common.continuations`). If one fails, the request is answered with
+UNKNOWN_SERVER_ERROR; if its API has no such response, or if the request holds back later ones, its connection is
+closed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, Protocol
+
+from barnabas.broker.requests.error_responses import (
+    UNEXPECTED,
+    encode_response,
+    encode_response_in_steps,
+    error_response,
+)
+from barnabas.broker.requests.steps import Steps
+from barnabas.common import effort
+from barnabas.common.continuations import owner, run
+from barnabas.common.effort import Work
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.host import Buffer
+from barnabas.common.metrics import TimeBuckets
+from barnabas.protocol import codec
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
+from barnabas.protocol.header import response_header_version
+from barnabas.protocol.message import Message
+
+_HEADER_V0 = struct.Struct(">ii")
+_HEADER_V1 = struct.Struct(">iiB")
+#: Responses with more elements are encoded in steps.
+LONG_ELEMENTS: Final = 1_000
+#: API names for log lines.
+API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
+
+Chunks = list[Buffer]
+#: Replaces the chunks of a response that was sent.
+_SENT: Chunks = []
+
+
+def start_response(correlation_id: int, header_version: int) -> bytearray:
+    """Returns a response with its header; `finish_response` fills in its size."""
+    if header_version == 0:
+        return bytearray(_HEADER_V0.pack(0, correlation_id))
+    return bytearray(_HEADER_V1.pack(0, correlation_id, 0))
+
+
+def finish_response(head: bytearray, more_bytes: int = 0) -> None:
+    """Fills in the size of `head` and the `more_bytes` that follow it."""
+    head[0:4] = (len(head) - 4 + more_bytes).to_bytes(4, "big")
+
+
+class Shortcut(Protocol):
+    """A fast path for a connection's next request if it resembles its last one."""
+
+    def serve(self, frame: memoryview) -> bool:
+        """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
+
+
+class ConnectionLog(Protocol):
+    """The log of closed connections and failed requests."""
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
+
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        """Logs that a request failed because of an internal error; its connection stays open."""
+
+
+class RequestConnection(Protocol):
+    """The connection of a request (`broker.requests.connection.Connection`)."""
+
+    #: The host of the client, and the same with its port for log lines.
+    client_host: str
+    peer: str
+    listener: str
+    principal: str
+    #: Name and version of the client library (KIP-511).
+    client_software: tuple[str, str]
+    shortcut: Shortcut | None
+    is_closed: bool
+    #: The unanswered requests, oldest first.
+    in_flight: deque[InFlight]
+
+    @property
+    def log(self) -> ConnectionLog: ...
+    @property
+    def steps(self) -> Steps: ...
+    @property
+    def offers(self) -> Mapping[int, Offer]: ...
+    @property
+    def is_exclusive(self) -> bool: ...
+    def begin_exclusive(self) -> None: ...
+    def end_exclusive(self) -> None: ...
+    def complete(self, request: InFlight, chunks: Chunks) -> None: ...
+    def respond_shortly(self, chunk: bytearray) -> None: ...
+    def when_closed(self, callback: Callable[[], None]) -> None: ...
+    def fail(self, cause: str, error: BaseException | None) -> None: ...
+    def on_error(self, error: Exception) -> None: ...
+
+
+class InFlight:
+    """One request in flight (a `broker.requests.context.RequestContext`)."""
+
+    __slots__ = (
+        "_failed",
+        "api_key",
+        "api_version",
+        "chunks",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "message",
+        "now_ms",
+        "on_abandoned",
+        "times",
+    )
+
+    def __init__(
+        self,
+        connection: RequestConnection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now_ms: int,
+        times: TimeBuckets,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now_ms = now_ms
+        #: Where the request is counted when it is answered.
+        self.times = times
+        #: The decoded message; None for APIs whose handlers decode by themselves.
+        self.message: Message | None = None
+        self.chunks: Chunks | None = None
+        #: Whether the request was answered with an error or abandoned: later responses are dropped.
+        self._failed = False
+        self.on_abandoned: Callable[[], object] | None = None
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    def release(self) -> None:
+        """Clears the references that form cycles after the response, so that no garbage collection is needed."""
+        self.chunks = _SENT
+        self.on_abandoned = None
+        self.message = None
+
+    def encode(self, response: Message) -> Chunks:
+        """Returns the whole response frame."""
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        encode_response(response, self.api_version, head)
+        effort.add(Work.ENCODED_BYTE, len(head))
+        finish_response(head)
+        return [head]
+
+    def reply(self, response: Message) -> None:
+        if self.is_long(response):
+            self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
+        else:
+            self.reply_with(lambda: self.encode(response))
+
+    def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
+        """Sends a response like `reply`, as work in steps that ends when the request is answered."""
+        if self.is_long(response):
+            chunks = yield from self._encode_in_steps(response)
+            self._complete_with(chunks)
+        else:
+            self.reply(response)
+
+    def is_long(self, response: Message) -> bool:
+        """Returns whether encoding the response takes too long for one turn."""
+        return codec.is_longer(response, LONG_ELEMENTS)
+
+    def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        yield from encode_response_in_steps(response, self.api_version, head)
+        finish_response(head)
+        return [head]
+
+    def _complete_with(self, chunks: Chunks) -> None:
+        if self._is_wanted():
+            self.connection.complete(self, chunks)
+
+    def _is_wanted(self) -> bool:
+        return not self.connection.is_closed and not self._failed
+
+    def when_abandoned(self, cancel: Callable[[], object] | None) -> None:
+        """Sets the function to call if the connection closes before the response, so that a delayed operation ends;
+        None: there is none."""
+        self.on_abandoned = cancel
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        self.connection.when_closed(callback)
+
+    def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
+        """Sends the frame that `answer` returns, or nothing yet if it returns None. If `answer` fails, the error
+        belongs to this request, not to the caller."""
+        if not self.connection.is_closed and not self._failed:
+            if owner() is self:
+                self._answer(answer)
+            else:
+                run(self, self._answer, answer)
+
+    def _answer(self, answer: Callable[[], Chunks | None]) -> None:
+        chunks = answer()
+        if chunks is not None:
+            self.connection.complete(self, chunks)
+
+    def on_error(self, error: Exception) -> None:
+        """Handles the failure of a continuation of this request (`continuations.Owner`)."""
+        connection = self.connection
+        if isinstance(error, DecodeError):
+            connection.fail(str(error), None)
+        elif self.message is None and isinstance(error, struct.error | IndexError):
+            connection.fail("malformed request", error)
+        elif connection.is_closed or self.chunks is not None or self._failed:
+            connection.log.request_failed(connection.peer, f"{self} failed after its end", error)
+        else:
+            self._failed = True
+            run(connection, self._refuse, error)
+
+    def _refuse(self, error: Exception) -> None:
+        connection, version = self.connection, self.api_version
+        on_abandoned, self.on_abandoned = self.on_abandoned, None
+        if on_abandoned is not None:
+            on_abandoned()
+        answer = None
+        if self.message is not None and not connection.is_exclusive:
+            answer = error_response(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if answer is None:
+            connection.fail(f"{self} failed", error)
+        else:
+            text = f"{self} failed, and is answered UNKNOWN_SERVER_ERROR"
+            connection.log.request_failed(connection.peer, text, error)
+            connection.complete(self, self.encode(answer))
+
+    def __str__(self) -> str:
+        name = API_NAMES.get(self.api_key, "request")
+        return f"{name} ({self.api_key}) version {self.api_version} of client {self.client_id!r}"
