@@ -91,6 +91,7 @@ class Connection:
         "_waits_for_memory",
         "client_host",
         "client_software",
+        "get_buffer",
         "in_flight",
         "is_closed",
         "listener",
@@ -103,6 +104,7 @@ class Connection:
         self._dispatcher = dispatcher
         self._link = link
         self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
+        self.get_buffer = self._frames.get_buffer
         self.in_flight: deque[InFlight] = deque()
         #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
@@ -131,9 +133,6 @@ class Connection:
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
     # -- called by the host
-
-    def get_buffer(self) -> memoryview:
-        return self._frames.get_buffer()
 
     def received(self, count: int) -> None:
         """Serves the whole frames within the `count` bytes that were written to the last buffer."""
