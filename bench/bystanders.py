@@ -1,6 +1,6 @@
 """The rows of bystanders: how long a producer waits while one client sends requests of many rows at full speed.
 
-The requests are those of the tests (`tests/support/hostile_requests.py`). A process of its own sends them, encoded
+The requests are those of the tests (`tests/support/hostile_requests.py`). A separate process sends them, encoded
 beforehand, on two connections; the producer here sends a small batch every few milliseconds over a bare socket.
 """
 
@@ -32,7 +32,7 @@ _PAUSE_S = 0.005
 _PRODUCE_VERSION = 7
 _CREATED_AT_ONCE = 500
 _TIMEOUT_S = 120
-#: Rows of the table -> the requests.
+#: The request of each row of the table, as a name in `hostile_requests.ATTACKS`.
 ROWS = {
     "bystander_alone": None,
     "bystander_commit": "OffsetCommit",
@@ -65,7 +65,7 @@ BYSTANDERS = Experiment(
 
 
 def run(experiment: Experiment, data: Path, targets: Sequence[str], values: report.Values) -> None:
-    """Each round starts each broker once; which one is first changes from round to round."""
+    """Runs all rounds. Each round starts each broker once; the order alternates from round to round."""
     options = experiment.options
     for index in range(options["rounds"]):
         for name in targets if index % 2 == 0 else targets[::-1]:
@@ -134,7 +134,7 @@ def _waits_ms(port: int, seconds: float) -> list[float]:
 
 
 def _attack(port: int, name: str, rows: int) -> None:
-    """Sends the requests until the process is killed; prints a line when the first one is answered."""
+    """Sends the requests until the process is killed. Prints a line when the first one is answered."""
     frames = []
     for ask in hostile_requests.ATTACKS[name](rows):
         key, version, body = ask.encoded()
@@ -142,7 +142,7 @@ def _attack(port: int, name: str, rows: int) -> None:
         frames.append(len(frame).to_bytes(4, "big") + frame)
     links: list[wire.Link] = []
     at = 0
-    # One thread is enough: each connection has its next request before its turn comes again.
+    # One thread is enough: a connection has its next request before its turn comes again.
     while True:
         try:
             while len(links) < _CONNECTIONS:
@@ -154,7 +154,7 @@ def _attack(port: int, name: str, rows: int) -> None:
                 link.send(frames[at % len(frames)])
                 at += 1
         except (OSError, EOFError):
-            links.clear()  # a broker that hangs up has answered, too
+            links.clear()  # a broker that closes the connection has answered, too
         if at <= 2 * _CONNECTIONS:
             print("begun", flush=True)
 

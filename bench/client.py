@@ -1,4 +1,4 @@
-"""The client side of one workload, in a process of its own: confluent-kafka (librdkafka), the same for both brokers.
+"""The client side of one workload, in a separate process: confluent-kafka (librdkafka), the same for both brokers.
 
     client.py WORKLOAD BOOTSTRAP '{"option": value, ...}'
 
@@ -25,14 +25,14 @@ Measured = dict[str, float]
 
 _TIMEOUT_S = 60.0
 _QUIET = {"log_level": 4}
-#: At its defaults librdkafka stops fetching for a second whenever 100,000 records or 64 MB wait for the application.
-#: How often that happens depends on chance, and more often with the faster broker.
+#: Limits that avoid pauses: with its defaults librdkafka stops fetching for a second whenever 100,000 records or 64 MB
+#: wait for the application. The number of such pauses depends on chance, and is larger with the faster broker.
 _NO_PAUSES = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_097_151, "fetch.queue.backoff.ms": 1}
 _LOW_LATENCY = {**_QUIET, "linger.ms": 0, "socket.nagle.disable": True, "acks": "1"}
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The smallest value that at least `share` of all do not exceed."""
+    """Returns the smallest value that at least this share of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
@@ -52,7 +52,7 @@ def end_offset(bootstrap: str, topic: str) -> int:
 
 
 def payload(size_bytes: int) -> bytes:
-    """Text that does not repeat within a record."""
+    """Returns text that does not repeat within a record."""
     words = b"".join(b"%08d" % (index * 7919) for index in range(size_bytes // 8 + 1))
     return words[:size_bytes]
 
@@ -61,7 +61,8 @@ def payload(size_bytes: int) -> bytes:
 
 
 def cold_start(bootstrap: str, options: Options) -> Measured:
-    """From the launch of the broker to the first acknowledged record; the topic is created on the way.
+    """Measures the time from the launch of the broker to the first acknowledged record, including the creation of the
+    topic.
 
     librdkafka is started when the broker answers: its own reconnecting would add up to 0.4 s of chance.
     """
@@ -89,7 +90,7 @@ def cold_start(bootstrap: str, options: Options) -> Measured:
 
 
 def _answers(bootstrap: str) -> bool:
-    """Whether an ApiVersions request is answered now."""
+    """Returns whether the broker answers an ApiVersions request now."""
     try:
         _ask_api_versions(bootstrap).close()
     except (OSError, EOFError):
@@ -98,7 +99,7 @@ def _answers(bootstrap: str) -> bool:
 
 
 def _ask_api_versions(bootstrap: str) -> socket.socket:
-    """A connection on which one request was answered."""
+    """Returns a connection on which one request was answered."""
     host, _, port = bootstrap.rpartition(":")
     link = socket.create_connection((host, int(port)), 30)
     request = struct.pack(">hhih", 18, 0, 7, -1)
@@ -112,7 +113,7 @@ def _ask_api_versions(bootstrap: str) -> socket.socket:
 
 
 def one_in_flight(bootstrap: str, options: Options) -> Measured:
-    """One record, its acknowledgement (acks=1 unless `acks` says otherwise), the next."""
+    """Sends one record, waits for its acknowledgement (acks=1 unless `acks` is given), and sends the next."""
     create_topic(bootstrap, options["topic"], replicas=options.get("replicas", 1))
     producer = Producer({"bootstrap.servers": bootstrap, **_LOW_LATENCY, "acks": options.get("acks", "1")})
     value = payload(options["size_bytes"])
@@ -136,7 +137,9 @@ def one_in_flight(bootstrap: str, options: Options) -> Measured:
 
 
 def produce(bootstrap: str, options: Options) -> Measured:
-    """As many records as go, all acknowledged (acks=1 unless `acks` says otherwise); `settings` are librdkafka's."""
+    """Sends records as fast as possible; all are acknowledged (acks=1 unless `acks` is given). `settings` are
+    librdkafka's.
+    """
     topic, records, size_bytes = options["topic"], options["records"], options["size_bytes"]
     if not options.get("is_created"):
         create_topic(bootstrap, topic, replicas=options.get("replicas", 1))
@@ -184,7 +187,7 @@ def _retry(producer: Producer, topic: str, value: bytes) -> None:
 
 
 def transactions(bootstrap: str, options: Options) -> Measured:
-    """One transaction of `records` records after the other, from its begin to the answer to its commit."""
+    """Measures consecutive transactions of `records` records, each from its begin to the answer to its commit."""
     topic, partitions, value = options["topic"], options["partitions"], payload(options["size_bytes"])
     create_topic(bootstrap, topic, partitions, options.get("replicas", 1))
     producer = Producer({"bootstrap.servers": bootstrap, **_QUIET, "transactional.id": topic, "linger.ms": 0})
@@ -209,7 +212,9 @@ def transactions(bootstrap: str, options: Options) -> Measured:
 
 
 def consume(bootstrap: str, options: Options) -> Measured:
-    """All records of a topic that was just written, from the first record's arrival to the last one's."""
+    """Reads all records of a topic that was just written; measures from the arrival of the first record to that of the
+    last.
+    """
     expected = options["records"]
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, **_NO_PAUSES}
@@ -221,7 +226,7 @@ def consume(bootstrap: str, options: Options) -> Measured:
     begun = time.perf_counter()
     received = 0
     while received < expected - 1:
-        # Asked for more than are left, it would wait for them until the time limit.
+        # A request for more records than are left would wait for them until the time limit.
         messages = consumer.consume(min(10_000, expected - 1 - received), 10.0)
         if not messages:
             raise RuntimeError(f"only {received + 1} of {expected} records came")
@@ -244,13 +249,16 @@ def _send_stamps(bootstrap: str, topic: str, count: int, interval_s: float) -> N
 
 
 def tail(bootstrap: str, options: Options) -> Measured:
-    """From a producer's call to the arrival at one consumer that waits at the end of the log; two processes."""
+    """Measures from a producer's call to the arrival at one consumer that waits at the end of the log; two
+    processes.
+    """
     topic, count = options["topic"], options["warm_up"] + options["records"]
     create_topic(bootstrap, topic)
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, "socket.nagle.disable": True}
     )
-    # From the first record on, the end of a topic just made: nothing is missed, however late the client is ready.
+    # The assignment starts at the first record, the end of a new topic: no record is missed, however late the client is
+    # ready.
     consumer.assign([TopicPartition(topic, 0, 0)])
     consumer.poll(1.0)
     context = multiprocessing.get_context("spawn")
@@ -272,7 +280,7 @@ def tail(bootstrap: str, options: Options) -> Measured:
 
 
 def idle(bootstrap: str, options: Options) -> Measured:
-    """Holds connections open, with idle partitions behind them, until told to let go; the caller measures."""
+    """Holds connections open, with idle partitions behind them, until the caller ends it; the caller measures."""
     topics = options["partitions"] // options["partitions_per_topic"]
     for index in range(topics):
         create_topic(bootstrap, f"{options['topic']}-{index}", options["partitions_per_topic"])

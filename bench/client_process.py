@@ -1,4 +1,4 @@
-"""One run of a client: a process of its own that measures, and is told when something happens."""
+"""One run of a client: a separate process that measures, and that is notified of events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_S = 600
 
 
 class Client:
-    """`workload` of the program `script`, which is in this directory."""
+    """A process that runs `workload` of the program `script`, which is in this directory."""
 
     def __init__(self, workload: str, bootstrap: str, options: Mapping[str, Any], script: str = "client.py") -> None:
         command = [sys.executable, str(_HERE / script), workload, bootstrap, json.dumps(options)]
@@ -33,7 +33,7 @@ class Client:
         self._process.stdin.flush()
 
     def finish(self, word: str = "") -> dict[str, float]:
-        """Tell it to go on, and take what it measured."""
+        """Tells the process to continue, and returns what it measured."""
         output, _ = self._process.communicate(f"{word}\n", timeout=_TIMEOUT_S)
         if self._process.returncode != 0:
             raise RuntimeError(f"the client of {self._workload} ended with code {self._process.returncode}")

@@ -1,7 +1,8 @@
-"""The rows of clusters: three brokers of one kind at a time, from the start of a life to its end.
+"""The courses of the rows of clusters: three brokers of one kind at a time, from the start of a life to its end.
 
 Steps with a client run it as the rows of one broker do. The others are functions here: the bench stops, kills and
-starts brokers, and asks those that are left over bare sockets; where records are written meanwhile, failover.py does.
+starts brokers and sends requests to the remaining ones over bare sockets; failover.py writes records meanwhile where a
+row needs it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from clusters import BROKERS, Cluster, has_leaders, is_in_sync
 from workloads import Step
 
 Options = Mapping[str, Any]
-#: What a step calls a value -> the values.
+#: The values of a step, by the name that the step gives them.
 Measured = dict[str, list[float]]
 
 _SETTLE_S = 0.3
@@ -38,18 +39,18 @@ def rss(cluster: Cluster, options: Options) -> Measured:
 
 
 def _victim(cluster: Cluster) -> int:
-    """A broker that is not the active controller."""
+    """Returns a broker that is not the active controller."""
     controller = cluster.controller()
     return next(node_id for node_id in cluster.nodes if node_id != controller)
 
 
 def _lead(cluster: Cluster, topic: str, leader: int) -> None:
-    """A topic of one partition whose first replica is on this broker."""
+    """Creates a topic of one partition whose first replica is on this broker."""
     cluster.create_topic(topic, 1, [leader, *(node_id for node_id in cluster.nodes if node_id != leader)])
 
 
 def crash(cluster: Cluster, options: Options) -> Measured:
-    """The leader of a partition that is written to is killed; it is not the active controller."""
+    """Kills the leader of a partition while records are written to it. The leader is not the active controller."""
     measured: Measured = {"first_ack_s": [], "elect_s": [], "refresh_s": []}
     for index in range(options["times"]):
         topic, victim = f"crash-{index}", _victim(cluster)
@@ -62,14 +63,14 @@ def crash(cluster: Cluster, options: Options) -> Measured:
             writer.kill()
         measured["first_ack_s"].append(replaced.first_ack_s)
         measured["elect_s"].append(replaced.elect_s)
-        # The client may ask another broker, which knew it before.
+        # The client can send its request to another broker, which knew the new leader earlier.
         measured["refresh_s"].append(max(0.0, replaced.first_ack_s - replaced.elect_s))
         cluster.restart(victim, [topic])
     return measured
 
 
 def stop(cluster: Cluster, options: Options) -> Measured:
-    """The leader of a partition that is written to is stopped in order."""
+    """Stops the leader of a partition with SIGTERM while records are written to it."""
     pauses_s = []
     for index in range(options["times"]):
         topic, victim = f"stop-{index}", _victim(cluster)
@@ -88,7 +89,7 @@ def stop(cluster: Cluster, options: Options) -> Measured:
 
 
 def controller(cluster: Cluster, options: Options) -> Measured:
-    """The active controller is killed; a survivor that has served CreateTopics before is asked for another topic."""
+    """Kills the active controller, and sends CreateTopics to a survivor that has served one before."""
     times_s = []
     for index in range(options["times"]):
         _lead(cluster, f"before-{index}", 1)
@@ -107,7 +108,7 @@ def controller(cluster: Cluster, options: Options) -> Measured:
 
 
 def _create_now(link: wire.Link, topic: str) -> float:
-    """Ask until it is created; when that was answered."""
+    """Repeats CreateTopics until the topic is created, and returns the time of that answer."""
     deadline = time.monotonic() + _TIMEOUT_S
     while (code := link.create_topic(topic, 1, 2)) not in (0, _TOPIC_ALREADY_EXISTS):
         if time.monotonic() > deadline:
@@ -117,7 +118,7 @@ def _create_now(link: wire.Link, topic: str) -> float:
 
 
 def rolling(cluster: Cluster, options: Options) -> Measured:
-    """Each broker is stopped in order and started again; the next one when all replicas are in sync."""
+    """Stops each broker with SIGTERM and starts it again; continues with the next one when all replicas are in sync."""
     cluster.create_topic("rolling", options["partitions"])
     for node_id in cluster.nodes:
         cluster.await_metadata(node_id, ["rolling"], is_in_sync, "all are in sync")
@@ -129,7 +130,9 @@ def rolling(cluster: Cluster, options: Options) -> Measured:
 
 
 def create(cluster: Cluster, options: Options) -> Measured:
-    """Topics of 1,000 partitions, one request after the other, for Kafka takes no more than 10,000 records in one."""
+    """Creates topics of 1,000 partitions with consecutive requests, because Kafka accepts at most 10,000 records in
+    one.
+    """
     names = [f"many-{index}" for index in range(options["topics"])]
     link = wire.Link(cluster.nodes[1].port)
     begun = time.monotonic()
@@ -141,7 +144,9 @@ def create(cluster: Cluster, options: Options) -> Measured:
 
 
 def _await_leaders(cluster: Cluster, names: Sequence[str], partitions: int) -> float:
-    """Once all brokers tell of leaders for all. The last topic is asked for often, all of them then."""
+    """Waits until all brokers report leaders for all topics, and returns that time. It polls the last topic often, and
+    then all topics.
+    """
 
     def led(count: int) -> Callable[[Any], bool]:
         return lambda found: has_leaders(found, count)
@@ -153,7 +158,7 @@ def _await_leaders(cluster: Cluster, names: Sequence[str], partitions: int) -> f
 
 
 def leaderships(cluster: Cluster, options: Options) -> Measured:
-    """A third of the partitions of `create` and as many more as make it a half are led by the broker that is killed."""
+    """Kills a broker that leads half of all partitions: a third of those of `create`, and those of one more topic."""
     partitions = options["partitions_per_topic"] * options["topics"]
     names = [f"many-{index}" for index in range(options["topics"])]
     active = cluster.controller()
@@ -177,7 +182,7 @@ def leaderships(cluster: Cluster, options: Options) -> Measured:
     return {"s": [ended_at - killed_at]}
 
 
-#: The steps without a client of client.py. The start is measured by whoever starts.
+#: The steps without a client of client.py. `run_life` measures the start.
 COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
     "cluster_rss_idle": rss,
     "cluster_rss_loaded": rss,
@@ -194,7 +199,7 @@ COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
 
 
 def run_step(step: Step, cluster: Cluster, options: Options) -> Measured:
-    # What earlier steps wrote goes to disk now, not during this one.
+    # What earlier steps wrote is written to disk now and not during this step.
     os.sync()
     if step.client is None:
         return COURSES[step.name](cluster, options)
@@ -206,7 +211,7 @@ def run_step(step: Step, cluster: Cluster, options: Options) -> Measured:
 
 
 def run_life(cluster: Cluster, steps: Sequence[Step], values: report.Values, *, quick: bool) -> None:
-    """Three brokers from their start to their end, these steps in order."""
+    """Runs these steps in their order on three brokers, from their start to their end."""
 
     def record(step: Step, measured: Measured) -> None:
         for name, metric in step.metrics.items():
@@ -235,7 +240,7 @@ def run_life(cluster: Cluster, steps: Sequence[Step], values: report.Values, *, 
 def run(
     names: Sequence[str], data: Path, targets: Sequence[str], rounds: int, values: report.Values, *, quick: bool
 ) -> None:
-    """The lives that these steps need, in turns; which kind is first changes from round to round."""
+    """Runs the lives that these steps need, in turns; the order of the kinds alternates from round to round."""
     for index in range(rounds):
         for life, all_steps in LIVES.items():
             steps = [step for step in all_steps if step.name in names]
@@ -247,6 +252,6 @@ def run(
 
 
 def select(wanted: set[str]) -> list[str]:
-    """Those of the steps that are of this table, in order, with those that they need."""
+    """Returns those of the steps that belong to this table, in order, with the steps that they need."""
     needed = {step.after for step in CLUSTER_STEPS if step.name in wanted and step.after is not None}
     return [step.name for step in CLUSTER_STEPS if step.name in wanted | needed]

@@ -1,4 +1,4 @@
-"""The rows of the table "Cluster": what is measured, how much of it, and what it ought to be.
+"""The rows of the table "Cluster": what is measured, its amount, and its goal.
 
 Steps of one life run one after the other against the same three brokers, which start with empty folders.
 """
@@ -234,7 +234,7 @@ _PARTITIONS = (
     ),
 )
 
-#: Each a start of three brokers with empty folders.
+#: Steps that each need a start of three brokers with empty folders.
 _TRANSACTIONS = (
     Step(
         "cluster_transactions",
@@ -260,6 +260,6 @@ LIVES: dict[str, tuple[Step, ...]] = {
     "groups as shipped": group_rows.SHIPPED_STEPS,
     "groups": group_rows.HASTY_STEPS,
 }
-#: Life -> what its brokers are given beyond what all have.
+#: Properties that the brokers of a life have in addition to those that all have.
 LIFE_PROPERTIES = {"groups": group_rows.PROPERTIES}
 CLUSTER_STEPS: tuple[Step, ...] = tuple(step for steps in LIVES.values() for step in steps)

@@ -1,6 +1,6 @@
 """Three brokers of one kind, each a controller too, with static voters and the same properties on both sides.
 
-Apache Kafka's folders are formatted before the clock runs (one run of its tool; the other two folders are copies with
+Apache Kafka's folders are formatted before the measurement (one run of its tool; the other two folders are copies with
 their own node id and directory id); Barnabas formats its own while it starts.
 """
 
@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 
 class Cluster:
-    """Brokers 1 to 3 below `directory`, with `more` properties; not started by the constructor."""
+    """Brokers 1 to 3 below `directory`, with the properties `more`. The constructor does not start them."""
 
     def __init__(self, name: str, directory: Path, more: Mapping[str, str] | None = None) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Cluster:
         return ",".join(node.bootstrap for node in self.nodes.values())
 
     def prepare(self) -> None:
-        """All that a start does not count."""
+        """Does all that the time of a start does not include."""
         if self.name == "kafka":
             self._format()
         for node in self.nodes.values():
@@ -79,11 +79,11 @@ class Cluster:
             node.launch()
 
     def await_usable(self) -> float:
-        """Once each broker tells clients of all of them; when the last one did."""
+        """Waits until each broker lists all of them for clients, and returns the time when the last one did."""
         return max(self.await_brokers(node_id) for node_id in self.nodes)
 
     def await_brokers(self, node_id: int) -> float:
-        """Once this broker tells clients of all of them; when its answer had come."""
+        """Waits until this broker lists all of them for clients, and returns the time when its answer arrived."""
 
         def all_there(link: wire.Link) -> float | None:
             metadata, arrived_at = link.metadata()
@@ -94,7 +94,9 @@ class Cluster:
     def await_metadata(
         self, node_id: int, topics: Iterable[str], holds: Callable[[MetadataResponse], bool], what: str
     ) -> float:
-        """Once what this broker tells of the topics is so; when its answer had come."""
+        """Waits until this broker's metadata of the topics satisfies `holds`, and returns the time when that answer
+        arrived.
+        """
         names = list(topics)
 
         def asked(link: wire.Link) -> float | None:
@@ -104,7 +106,9 @@ class Cluster:
         return self.poll(node_id, asked, what)
 
     def poll(self, node_id: int, ask: Callable[[wire.Link], T | None], what: str) -> T:
-        """What `ask` finds on a connection to a broker; again while that is nothing, or the broker not there."""
+        """Calls `ask` with a connection to a broker until it returns a value, and returns that. Errors of the
+        connection are retried.
+        """
         node, link = self.nodes[node_id], None
         looked_at = time.monotonic()
         deadline, longest_s = looked_at + _TIMEOUT_S, 0.0
@@ -127,7 +131,7 @@ class Cluster:
         finally:
             if link is not None:
                 link.close()
-        # A machine that stood still meanwhile has used the time up, whatever the brokers do.
+        # The longest interval shows whether the machine itself paused, which uses up the time whatever the brokers do.
         longest_s = max(longest_s, time.monotonic() - looked_at)
         raise RuntimeError(
             f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s, of which {longest_s:.1f} s between two looks: "
@@ -135,7 +139,7 @@ class Cluster:
         )
 
     def controller(self) -> int:
-        """The active controller's id."""
+        """Returns the active controller's id."""
 
         def asked(link: wire.Link) -> int | None:
             found = link.active_controller()
@@ -154,18 +158,20 @@ class Cluster:
             self.await_metadata(node_id, [name], lambda found: has_leaders(found, partitions), f"{name} has leaders")
 
     def restart(self, node_id: int, topics: Iterable[str]) -> float:
-        """Launch one that was stopped; when it is in all ISRs of these topics again, as another broker tells."""
+        """Launches a stopped broker, and returns the time when it is in all ISRs of these topics again, as another
+        broker reports.
+        """
         self.nodes[node_id].launch()
         self.await_brokers(node_id)
         other = next(other for other in self.nodes if other != node_id)
         return self.await_metadata(other, topics, is_in_sync, "all are in sync")
 
     def resident_mb(self) -> float:
-        """Of the largest of the brokers."""
+        """Returns the memory of the largest of the brokers."""
         return max(resident_mb(node.pid) for node in self.nodes.values())
 
     def destroy(self) -> None:
-        """End all processes, not in order, and remove their files."""
+        """Kills all processes and removes their files."""
         for node in self.nodes.values():
             node.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -175,7 +181,9 @@ class Cluster:
 
 
 def node_properties(ports: list[int]) -> dict[int, dict[str, str]]:
-    """Node id -> its properties. The first half of the ports is for clients, the second for controllers."""
+    """Returns the properties of each node, by its id. The first half of the ports is for clients, the second for
+    controllers.
+    """
     ids = range(1, BROKERS + 1)
     at = dict(zip(ids, ports[BROKERS:], strict=True))
     found = {}
@@ -191,7 +199,7 @@ def node_properties(ports: list[int]) -> dict[int, dict[str, str]]:
 
 
 def readdressed(meta_properties: str, node_id: int) -> str:
-    """A meta.properties for another node: its id, and a directory id of its own."""
+    """Returns a meta.properties for another node: its id, and a directory id of its own."""
     own = {"node.id": str(node_id), "directory.id": _directory_id()}
     entries = dict(line.split("=", 1) for line in meta_properties.splitlines() if line and not line.startswith("#"))
     return "".join(f"{key}={value}\n" for key, value in {**entries, **own}.items())
@@ -202,7 +210,9 @@ def _directory_id() -> str:
 
 
 def has_leaders(metadata: MetadataResponse, partitions: int, without: Container[int] = ()) -> bool:
-    """All topics are there, with so many partitions in all, each led by a broker that is not one of `without`."""
+    """Returns whether all topics exist, with this number of partitions in all, each led by a broker that is not in
+    `without`.
+    """
     leaders = [partition.leader_id for topic in metadata.topics for partition in topic.partitions]
     errors = any(topic.error_code for topic in metadata.topics)
     return (
@@ -211,7 +221,7 @@ def has_leaders(metadata: MetadataResponse, partitions: int, without: Container[
 
 
 def is_in_sync(metadata: MetadataResponse) -> bool:
-    """Every partition has a leader, and all replicas in its ISR."""
+    """Returns whether every partition has a leader, and all replicas in its ISR."""
     return all(not topic.error_code and topic.partitions for topic in metadata.topics) and all(
         partition.leader_id >= 0 and len(partition.isr_nodes) == len(partition.replica_nodes) == BROKERS
         for topic in metadata.topics

@@ -1,8 +1,8 @@
-"""Compaction beside Apache Kafka's: how fast it is, and what a producer notices of it.
+"""Compaction next to Apache Kafka's: its speed, and its effect on a producer.
 
-A compacted topic gets records of 1 kB over a number of keys while its settings keep it from being cleaned. Then one
-record after the other is sent to another topic (acks=1, each waited for): for a while as things are, and again while
-the log is being cleaned, from the change of its settings until `cleaner-offset-checkpoint` names it.
+A compacted topic gets records of 1 kB over a number of keys while its settings prevent cleaning. Then one record after
+the other is sent to another topic (acks=1, each waited for): first without compaction, and again while the log is being
+cleaned, from the change of its settings until `cleaner-offset-checkpoint` contains it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _FEWEST_RECORDS = 100
 
 
 class Outcome(NamedTuple):
-    """Of one broker in one round: bytes cleaned per second, latencies of the producer beside it."""
+    """The result of one broker in one round: megabytes cleaned per second, and latencies of the producer without and
+    during cleaning.
+    """
 
     mb_per_s: float
     without_ms: list[float]
@@ -32,7 +34,7 @@ class Outcome(NamedTuple):
 
 
 def run(bootstrap: str, data_dir: Path, options: Mapping[str, Any]) -> Outcome:
-    """`megabytes` to compact; `calm_s` of producing before."""
+    """Compacts `megabytes`, after `calm_s` of producing."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     config = {
         "cleanup.policy": "compact",
@@ -94,7 +96,7 @@ def _after(duration_s: float) -> Callable[[], bool]:
 
 
 def _latencies_ms(producer: confluent_kafka.Producer, is_over: Callable[[], bool]) -> list[float]:
-    """One record in flight at a time."""
+    """Returns the latencies of records with one in flight at a time."""
     times_ms: list[float] = []
     while not is_over() or len(times_ms) < _FEWEST_RECORDS:
         begun = time.perf_counter()

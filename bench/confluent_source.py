@@ -1,6 +1,7 @@
-"""What one would write first: a Spark source on confluent-kafka's consume(), with the same seven columns.
+"""The obvious alternative: a Spark source on confluent-kafka's consume(), with the same seven columns.
 
-The other side of the Spark rows. It plans as little as it can: one task per partition, from its beginning to its end.
+It is the other side of the Spark rows. It plans as little as possible: one task per partition, from its beginning to
+its end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TYPES = [schema.ARROW[name] for name in schema.COLUMNS]
 
 
 class ConfluentSource(DataSource):
-    """Options: bootstrap, topic."""
+    """A data source with the options bootstrap and topic."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,9 +1,9 @@
-"""Data directories of a given shape, made once and given to both brokers.
+"""Data directories of a given shape, created once and given to both brokers.
 
-A template's topics are created by a broker; its segments are then written through the storage room itself, the first
-partition batch by batch, the others as copies of it. Each start gets a clone: the `.log` files of the template are hard
-links, for nobody writes to them (nothing is produced, and every batch is intact); all other files are copies, for a
-recovery writes indexes, snapshots and checkpoints anew.
+A broker creates a template's topics; its segments are then written by the storage package, the first partition batch by
+batch, the others as copies of it. Each start gets a clone: the `.log` files of the template are hard links, because no
+process writes to them (nothing is produced, and every batch is intact); all other files are copies, because a recovery
+writes indexes, snapshots and checkpoints again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 def open_partition(directory: Path, topic: str, partition: int = 0, config: LogConfig | None = None) -> Log:
-    """The log of a partition below a data directory, opened as after a stop in order."""
+    """Opens the log of a partition below a data directory, as after a clean shutdown."""
     services = LogServices(OsDisk(), _wall_ms, lambda bound: 0, Descriptors())
     topic_partition = TopicPartition(topic, partition)
     path = directory / checkpoints.dir_name(topic_partition)
@@ -46,7 +46,7 @@ def _wall_ms() -> int:
 
 
 def new_batch(size_bytes: int, seed: int = 1) -> bytearray:
-    """Of about this size, with 16 records that do not compress."""
+    """Returns a batch of about this size, with 16 records that do not compress."""
     chance = random.Random(seed)
     value_bytes = (size_bytes - _BATCH_OVERHEAD_BYTES) // RECORDS_PER_BATCH - 10
     now_ms = _wall_ms()
@@ -54,7 +54,7 @@ def new_batch(size_bytes: int, seed: int = 1) -> bytearray:
 
 
 def append(log: Log, batch: bytearray, size_bytes: int) -> None:
-    """Copies of the batch until the log has grown by at least `size_bytes`."""
+    """Appends copies of the batch until the log has grown by at least `size_bytes`."""
     view, wall_ms = memoryview(batch), _wall_ms()
     for _ in range(-(-size_bytes // len(batch))):
         view[:8] = bytes(8)
@@ -62,18 +62,18 @@ def append(log: Log, batch: bytearray, size_bytes: int) -> None:
 
 
 class Template:
-    """A data directory that two brokers take turns on. `topics` are names with partition counts."""
+    """A data directory that two brokers use in turns. `topics` are names with partition counts."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str], topics: Mapping[str, int]) -> None:
         self._target = TARGETS["barnabas"](directory, properties)
         self.data_dir = self._target.data_dir
         self.topics = dict(topics)
-        #: The same in every partition.
+        #: The end offset, the same in every partition.
         self.end_offset = 0
         self.size_bytes = 0
 
     def create(self) -> None:
-        """The topics, empty, after a stop in order."""
+        """Creates the topics, empty, followed by a clean shutdown."""
         self._target.prepare()
         self._target.launch()
         try:
@@ -88,7 +88,9 @@ class Template:
             raise RuntimeError(f"the broker that created the topics did not stop in order:\n{self._target.log_tail()}")
 
     def fill(self, size_bytes: int, batch_bytes: int, *, closed: bool) -> None:
-        """So much into every partition. Unless `closed`, their indexes are left as a kill after a flush leaves them."""
+        """Writes about `size_bytes` into every partition. Unless `closed`, the indexes are left as a kill after a flush
+        leaves them.
+        """
         partitions = list(self.partitions())
         first = partitions[0]
         log = open_partition(self.data_dir, first.topic, first.partition)
@@ -123,7 +125,7 @@ class Template:
         checkpoints.write_offsets(OsDisk(), str(data_dir / name), offsets)
 
     def clone(self, data_dir: Path) -> None:
-        """A directory of its own for one start."""
+        """Creates a separate directory for one start."""
         own = {checkpoints.dir_name(each) for each in self.partitions()}
         data_dir.mkdir(parents=True)
         for entry in os.scandir(self.data_dir):
@@ -139,7 +141,7 @@ class Template:
                     shutil.copyfile(file.path, target / file.name)
 
     def warm(self) -> None:
-        """Every segment into the page cache."""
+        """Reads every segment into the page cache."""
         buffer = bytearray(_CHUNK_BYTES)
         for partition in self.partitions():
             for path in (self.data_dir / checkpoints.dir_name(partition)).glob("*" + checkpoints.LOG_SUFFIX):
@@ -152,7 +154,9 @@ class Template:
 
 
 def make_unclean(data_dir: Path, *, recovery_point: bool) -> None:
-    """As a kill leaves it: no mark of a clean stop; and no recovery point either, unless it is wanted."""
+    """Changes a directory to the state that a kill leaves: no clean shutdown file, and no recovery point unless
+    requested.
+    """
     (data_dir / checkpoints.CLEAN_SHUTDOWN_FILE).unlink()
     if not recovery_point:
         (data_dir / checkpoints.RECOVERY_POINT_CHECKPOINT).unlink()

@@ -1,18 +1,19 @@
-"""A writer that goes on while its leader goes away: confluent-kafka in a process of its own.
+"""A writer that continues while its leader fails: confluent-kafka in a separate process.
 
     failover.py writer BOOTSTRAP '{"topic": name, "partition": number, "interval_s": seconds}'
 
-It writes one record after the other at an even pace (acks=all) and says "ready" once that goes well. Then it is told
+It writes one record after the other at a constant rate (acks=all) and prints "ready" once that works. Then it reads
+lines:
 
     crashed TIME        it ends with the first acknowledgement of a record that was sent after this time
-    stopping TIME       nothing yet
-    stopped TIME        it goes on for a second, then tells the longest time without an acknowledgement since `stopping`
-    calm TIME           nothing yet
-    busy TIME           nothing yet
+    stopping TIME       no action yet
+    stopped TIME        it continues for a second; the longest time without an acknowledgement since `stopping`
+    calm TIME           no action yet
+    busy TIME           no action yet
     over TIME           it ends with the p99 of the time to an acknowledgement, from `calm` to `busy` and after
 
-and prints one JSON object. Times are CLOCK_MONOTONIC, the same in all processes of a machine. Its back-offs are short:
-the defaults of librdkafka would hide what the brokers do.
+Then it prints one JSON object. Times are CLOCK_MONOTONIC, the same in all processes of a machine. Its back-offs are
+short: the defaults of librdkafka would hide the behaviour of the brokers.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SETTINGS = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 10,
-    # The fast refresh ends with the first answer, which may still name the old leader; then it looks once a second.
+    # The fast refresh ends with the first answer, which can still name the old leader; then it refreshes once a second.
     "topic.metadata.refresh.interval.ms": 50,
 }
 _TIMEOUT_S = 60.0
@@ -52,23 +53,23 @@ class Acked(NamedTuple):
 
 
 def first_after(acked: list[Acked], since: float) -> float | None:
-    """When the first record that was sent after this time was acknowledged."""
+    """Returns the time when the first record that was sent after `since` was acknowledged."""
     return min((each.acked_at for each in acked if each.sent_at > since), default=None)
 
 
 def longest_pause(acked: list[Acked], begin: float, end: float) -> float:
-    """The longest time between two acknowledgements, of which at least one came within."""
+    """Returns the longest time between two acknowledgements, of which at least one came within the range."""
     times = sorted(each.acked_at for each in acked)
     return max((late - early for early, late in itertools.pairwise(times) if late > begin and early < end))
 
 
 def p99_ms(acked: list[Acked], begin: float, end: float) -> float:
-    """The 99th percentile of how long the records took that were sent in this time."""
+    """Returns the 99th percentile of the latencies of the records that were sent in this time."""
     return percentile([(each.acked_at - each.sent_at) * 1000 for each in acked if begin <= each.sent_at < end], 0.99)
 
 
 class Writer:
-    """One record every `interval_s`, and when each was acknowledged."""
+    """A producer of one record every `interval_s`, with the times of the acknowledgements."""
 
     def __init__(self, bootstrap: str, options: dict[str, Any]) -> None:
         settings = {**SETTINGS, **options.get("settings", {})}
@@ -78,7 +79,7 @@ class Writer:
         self.acked: list[Acked] = []
 
     def write(self) -> None:
-        """Send one, and wait for the time of the next."""
+        """Sends one record, and waits for the time of the next."""
         sent_at = time.monotonic()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -96,7 +97,7 @@ class Writer:
 
 
 def _told() -> tuple[str, float] | None:
-    """A word and its time, if one has come."""
+    """Returns a word and its time, if a line has arrived."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return None
     word, _, at = sys.stdin.readline().strip().partition(" ")

@@ -1,7 +1,7 @@
-"""Members of groups over bare sockets, many at once in one process: none of them waits or retries by itself.
+"""Members of groups over bare sockets, many at the same time in one process: none of them waits or retries by itself.
 
-A talk is a generator: it yields one request after the other and is sent the answers. A `Choir` holds many talks at
-once, each on a connection of its own.
+A talk is a generator: it yields one request after the other and is sent the answers. A `Choir` runs many talks at the
+same time, each on a connection of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 _REBALANCE_IN_PROGRESS = 27
 _MEMBER_ID_REQUIRED = 79
 _JOIN_VERSION, _SYNC_VERSION, HEARTBEAT_VERSION, COMMIT_VERSION = 5, 3, 3, 7
-#: The longest that a broker lets it be: nobody sends heartbeats while something is prepared.
+#: The longest session that a broker allows: no member sends heartbeats during the preparation.
 _SESSION_MS = 1_800_000
 _TIMEOUT_S = 120.0
 
@@ -38,21 +38,21 @@ Talk = Generator[Ask, Any, None]
 
 
 class Choir:
-    """Talks under way. An error of the broker's that a talk does not expect ends all, as its exception."""
+    """Talks under way. An error code that a talk does not expect ends all of them with an exception."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._left = 0
 
     def begin(self, link: wire.Link, talk: Talk) -> None:
-        """Send the talk's first request."""
+        """Sends the talk's first request."""
         self._left += 1
         ask = next(talk)
         self._selector.register(link, selectors.EVENT_READ, (link, talk, ask))
         link.send(wire.framed(ask.request, ask.version))
 
     def finish(self) -> float:
-        """Until all talks are over; when the last answer had come."""
+        """Runs until all talks are over, and returns the time when the last answer arrived."""
         last_at = time.monotonic()
         while self._left:
             ready = self._selector.select(1.0)
@@ -78,7 +78,7 @@ class Choir:
 
 
 def sing(talks: Iterable[tuple[wire.Link, Talk]]) -> float:
-    """All of them at once, until the last is over."""
+    """Runs all talks at the same time until the last is over, and returns that time."""
     choir = Choir()
     for link, talk in talks:
         choir.begin(link, talk)
@@ -95,17 +95,17 @@ class Member:
         self._protocols = [protocol]
         self.member_id = ""
         self.generation = -1
-        #: As the answer to SyncGroup says it.
+        #: The assignment as in the answer to SyncGroup.
         self.assignment = b""
 
     def introduce(self) -> Talk:
-        """Get a member id (KIP-394)."""
+        """Requests a member id (KIP-394)."""
         answer = yield self._join()
         _expect(answer.error_code, _MEMBER_ID_REQUIRED)
         self.member_id = answer.member_id
 
     def join(self) -> Talk:
-        """Into the generation that comes; over when the assignment is there."""
+        """Joins the next generation; ends when the assignment has arrived."""
         answer = yield self._join()
         _expect(answer.error_code)
         self.generation = answer.generation_id
@@ -124,7 +124,7 @@ class Member:
         self.assignment = synced.assignment
 
     def rejoin(self) -> Talk:
-        """Hear of the rebalance by a heartbeat, and join again."""
+        """Learns of the rebalance by a heartbeat, and joins again."""
         yield from self._beat(_REBALANCE_IN_PROGRESS)
         yield from self.join()
 
@@ -135,7 +135,7 @@ class Member:
         yield from self._beat(0)
 
     def commit(self) -> Talk:
-        """An offset for each partition of the topic."""
+        """Commits an offset for each partition of the topic."""
         request = commit_request(self._group, self._topic, self._partitions, self.generation, self.member_id)
         answer = yield Ask(request, COMMIT_VERSION, OffsetCommitResponse)
         check_committed(answer)
@@ -164,7 +164,7 @@ class Member:
 def commit_request(
     group: str, topic: str, partitions: int, generation: int = -1, member_id: str = ""
 ) -> OffsetCommitRequest:
-    """Without generation and member as one who is in no group."""
+    """Returns a commit; without generation and member it is that of a client outside the group."""
     rows = [
         OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
         for index in range(partitions)
@@ -184,7 +184,7 @@ def check_committed(answer: OffsetCommitResponse) -> None:
 
 
 def one_after_the_other(talks: Sequence[Talk]) -> Talk:
-    """On one connection."""
+    """Returns a talk that runs these talks one after the other on one connection."""
     for talk in talks:
         yield from talk
 
@@ -195,5 +195,5 @@ def _expect(code: int, expected: int = 0) -> None:
 
 
 def _blob(message: Message) -> bytes:
-    """As the consumer protocol has it: version and content."""
+    """Returns a message as the consumer protocol encodes it: version and content."""
     return b"\0\0" + bytes(encode(message, 0))

@@ -1,11 +1,11 @@
-"""The rows of the table "Groups": what is measured, how much of it, and what it ought to be."""
+"""The rows of the table "Groups": what is measured, its amount, and its goal."""
 
 from __future__ import annotations
 
 from workloads import Goal, Metric, Step
 
-#: Beyond what all clusters have: a group's first generation does not wait for company, nor a coordinator's write for
-#: others to go with it.
+#: Properties in addition to those of all clusters: a group's first generation does not wait for more members, and a
+#: coordinator's write does not wait for others.
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.coordinator.append.linger.ms": "0"}
 
 
@@ -17,7 +17,7 @@ def _commits(name: str, title: str, options: dict[str, int], quick: dict[str, in
     return Step(name, None, metrics, options, quick)
 
 
-#: On brokers with the properties that all clusters have.
+#: Steps on brokers with the properties that all clusters have.
 SHIPPED_STEPS: tuple[Step, ...] = (
     _commits(
         "groups_commit_shipped",
@@ -26,7 +26,7 @@ SHIPPED_STEPS: tuple[Step, ...] = (
         {"commits": 500, "warm_up": 200},
     ),
 )
-#: On brokers with PROPERTIES.
+#: Steps on brokers with PROPERTIES.
 HASTY_STEPS: tuple[Step, ...] = (
     Step(
         "groups_idle",

@@ -1,4 +1,6 @@
-"""The courses of the rows of groups, on three brokers: rebalances, commits, idle groups, a coordinator that is lost."""
+"""The courses of the rows of groups, on three brokers: rebalances, commits, idle groups, the failure of a
+coordinator.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ _TIMEOUT_S = 60.0
 
 
 def coordinators(cluster: Cluster, names: Sequence[str], asked: int = 1) -> dict[str, int]:
-    """Group -> broker, as the broker `asked` tells; once it knows of one for each."""
+    """Returns the coordinator of each group as the broker `asked` reports it, once it knows one for each."""
 
     def ask(link: wire.Link) -> dict[str, int] | None:
         found: dict[str, int] = {}
@@ -54,7 +56,7 @@ def coordinators(cluster: Cluster, names: Sequence[str], asked: int = 1) -> dict
 
 
 def _ready(cluster: Cluster, name: str) -> int:
-    """The port of the coordinator of a group, once it serves it."""
+    """Returns the port of a group's coordinator, once it serves the group."""
     port = cluster.nodes[coordinators(cluster, [name])[name]].port
     link = wire.Link(port)
     deadline = time.monotonic() + _TIMEOUT_S
@@ -74,8 +76,9 @@ def _describe(link: wire.Link, name: str) -> DescribeGroupsResponse.DescribedGro
 
 
 def join(cluster: Cluster, options: Options) -> dict[str, list[float]]:
-    """From the moment when the newcomer's JoinGroup is sent until everybody has the assignment. The first of the others
-    asks by heartbeats until it is told of the rebalance; then each of them sends one and joins."""
+    """Measures from the new member's JoinGroup until all members have their assignments. The first of the others sends
+    heartbeats until it learns of the rebalance; then each of them sends one and joins.
+    """
     group, topic = "joined", "joined"
     cluster.create_topic(topic, options["partitions"])
     port = _ready(cluster, group)
@@ -106,9 +109,9 @@ def _add(
     topic: str,
     partitions: int,
 ) -> float:
-    """Let `count` more members join; seconds from their JoinGroup to the last assignment."""
+    """Lets `count` more members join, and returns the seconds from their JoinGroup to the last assignment."""
     if not lines and count > 1:
-        # The first of a group is alone in the first generation; the others come into the second.
+        # The first member of a group is alone in the first generation; the others join the second.
         _add(lines, 1, port, watch, group, topic, partitions)
         count -= 1
     newcomers = [(wire.Link(port), Member(group, topic, partitions)) for _ in range(count)]
@@ -129,7 +132,7 @@ def _add(
 
 
 def _await_rebalance(watch: wire.Link, member: Member) -> None:
-    """Until a heartbeat of this member is answered with it."""
+    """Sends heartbeats of this member until one is answered with the rebalance."""
     deadline = time.monotonic() + _TIMEOUT_S
     while not watch.call(member.heartbeat(), HEARTBEAT_VERSION, HeartbeatResponse).error_code:
         if time.monotonic() > deadline:
@@ -140,7 +143,7 @@ def _await_rebalance(watch: wire.Link, member: Member) -> None:
 
 
 def commit(cluster: Cluster, options: Options) -> dict[str, list[float]]:
-    """Of one who is in no group; the connection is that to the coordinator."""
+    """Measures commits of a client outside the group, on a connection to the coordinator."""
     cluster.create_topic("committed", 1)
     link = wire.Link(_ready(cluster, "committed"))
     request = commit_request("committed", "committed", 1)
@@ -164,7 +167,7 @@ def commit(cluster: Cluster, options: Options) -> dict[str, list[float]]:
 
 
 def idle(cluster: Cluster, options: Options) -> dict[str, list[float]]:
-    """CPU time of all brokers in a while, less that of the same while before there were any groups."""
+    """Measures the CPU time of all brokers, minus that of the same duration before there were any groups."""
     cluster.create_topic("idle", 1)
     names = [f"idle-{index}" for index in range(options["groups"])]
     _ready(cluster, names[0])
@@ -210,7 +213,7 @@ def _cpu_percent(cluster: Cluster, duration_s: float) -> float:
 def _settle(
     cluster: Cluster, names: Sequence[str], topic: str, partitions: int, *, connections: int, with_offsets: bool
 ) -> dict[int, list[Member]]:
-    """Groups of one member each, by their coordinators."""
+    """Creates groups of one member each, and returns the members by their coordinators."""
     members: dict[int, list[Member]] = {}
     for name, node_id in coordinators(cluster, names).items():
         members.setdefault(node_id, []).append(Member(name, topic, partitions))
@@ -234,9 +237,10 @@ def _settle(
 
 
 def load(cluster: Cluster, options: Options) -> dict[str, list[float]]:
-    """Groups of one member and ten offsets each, all coordinated by one broker, which is killed; it is not the active
-    controller. One group of each partition of `__consumer_offsets` is asked for its offsets until all are answered;
-    afterwards all groups are counted."""
+    """Measures how long the groups of a killed coordinator are not served. Groups of one member and ten offsets each
+    are all coordinated by one broker, which is killed and is not the active controller. Offsets of one group of each
+    partition of `__consumer_offsets` are requested until all are answered; afterwards all groups are counted.
+    """
     cluster.create_topic("loaded", options["partitions"])
     _ready(cluster, "loaded-0")
     active = cluster.controller()
@@ -275,7 +279,7 @@ def _coordinated_by(cluster: Cluster, node_id: int, count: int) -> list[str]:
 
 
 def _await_served(cluster: Cluster, survivors: Sequence[int], samples: Sequence[str], partitions: int) -> float:
-    """Once each of these groups tells all its offsets; when the last one did."""
+    """Waits until each of these groups returns all its offsets, and returns the time when the last one did."""
     links = {node_id: wire.Link(cluster.nodes[node_id].port) for node_id in survivors}
     left, deadline, at = list(samples), time.monotonic() + _TIMEOUT_S, time.monotonic()
     while left:

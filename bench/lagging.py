@@ -1,6 +1,6 @@
 """The rows of replicas that fall behind: a leader that is paused, and a follower with much to fetch.
 
-A paused process keeps its connections, so it is noticed by its session alone: both kinds have the same means there.
+A paused process keeps its connections, so both kinds notice the pause by its session alone.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ _POLL_S = 0.005
 _TIMEOUT_S = 900.0
 _RECORD_BYTES = 10_000
 _LOOK_S = 5.0
-#: A request to the paused broker is given up after a second, or the client's end would wait a minute for it.
+#: Client settings that abandon a request to the paused broker after a second; otherwise the client would need a minute
+#: to end.
 _IMPATIENT = {"socket.timeout.ms": 1_000}
 
 
 def writer(cluster: Cluster, topic: str, interval_s: float, settings: Mapping[str, Any] | None = None) -> Client:
-    """A producer of one record after the other, to the first partition."""
+    """Returns a producer of one record after the other, to the first partition."""
     options = {"topic": topic, "partition": 0, "interval_s": interval_s, "settings": dict(settings or {})}
     return Client("writer", cluster.bootstrap, options, script="failover.py")
 
 
 class Replaced(NamedTuple):
-    """Seconds since the leader was stopped."""
+    """Seconds since the leader was stopped, until the election and until the next acknowledgement."""
 
     elect_s: float
     first_ack_s: float
@@ -43,9 +44,11 @@ class Replaced(NamedTuple):
 def replace_leader(
     cluster: Cluster, client: Client, topic: str, leader: int, survivor: int, stop: Callable[[], None]
 ) -> Replaced:
-    """The leader is stopped somehow; until a survivor tells of another one, and until the next record is acknowledged.
+    """Stops the leader with `stop`, and measures until a survivor reports another one, and until the next record is
+    acknowledged.
 
-    `client` writes to the topic, which has one partition."""
+    `client` writes to the topic, which has one partition.
+    """
     client.await_ready()
     time.sleep(_SETTLE_S)
     stopped_at = time.monotonic()
@@ -58,7 +61,7 @@ def replace_leader(
 
 
 def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """The leader of a partition that is written to is stopped by SIGSTOP; it is not the active controller."""
+    """Stops the leader of a partition with SIGSTOP while records are written to it. It is not the active controller."""
     measured: dict[str, list[float]] = {"first_ack_s": [], "elect_s": []}
     for index in range(options["times"]):
         topic, active = f"paused-{index}", cluster.controller()
@@ -82,7 +85,9 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
 
 
 def _told(cluster: Cluster, topic: str, victim: int) -> str:
-    """For who has to find out why nobody replaced it: whether it still stands, and what each survivor tells."""
+    """Returns the states that show why no other broker became leader: that of the paused process, and the metadata of
+    each survivor.
+    """
     found = [f"{victim}: {_state(cluster.nodes[victim].pid)}"]
     for node_id, node in cluster.nodes.items():
         if node_id == victim:
@@ -104,7 +109,7 @@ def _told(cluster: Cluster, topic: str, victim: int) -> str:
 
 
 def _state(pid: int) -> str:
-    """As Linux tells it, such as "T (stopped)"."""
+    """Returns the state of a process as Linux reports it, for example "T (stopped)"."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError as error:
@@ -113,8 +118,9 @@ def _state(pid: int) -> str:
 
 
 def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """A follower is away while its leader takes many bytes; then it comes back. Beside it, another topic is written to
-    all the time."""
+    """Measures how fast a follower catches up that was down while its leader got many bytes. Another topic is written
+    to all the time.
+    """
     active = cluster.controller()
     victim, other = (node_id for node_id in cluster.nodes if node_id != active)
     cluster.create_topic("behind", 1, [other, active, victim])
@@ -123,7 +129,7 @@ def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[flo
     records = options["megabytes"] * 1_000_000 // _RECORD_BYTES
     filling = {"topic": "behind", "size_bytes": _RECORD_BYTES, "records": records, "is_created": True, "acks": "all"}
     Client("produce", cluster.bootstrap, filling).finish()
-    # Or the calm before would still be busy with writing that back.
+    # The data is synced first, because writing it back would disturb the calm before the start.
     os.sync()
     client = writer(cluster, "beside", options["interval_s"])
     try:
@@ -146,7 +152,7 @@ def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[flo
 
 
 def _first_growth(folder: Path) -> float:
-    """When the log in this folder has first grown."""
+    """Waits until the log in this folder grows, and returns that time."""
     size, deadline = _log_bytes(folder), time.monotonic() + _TIMEOUT_S
     while _log_bytes(folder) <= size:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""One run of the orders pipeline, in a process of its own: `order_jobs.py OPTIONS`; options and result are JSON."""
+"""One run of the orders pipeline, in a separate process: `order_jobs.py OPTIONS`; options and result are JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from barnabas.pipelines.session import spark_session
 
 
 def measure(options: dict[str, Any]) -> dict[str, float]:
-    """The whole log in micro-batches of `batch` records; the first one starts Python workers and warms Java up."""
+    """Processes the whole log in micro-batches of `batch` records. The first one starts Python workers and warms Java
+    up.
+    """
     tables = Path(options["tables"])
     pipeline = OrdersPipeline(options["topic"], tables, tables / "_checkpoint")
     source = {"kafka.bootstrap.servers": options["bootstrap"], "maxOffsetsPerTrigger": str(options["batch"])}
@@ -36,7 +38,9 @@ def measure(options: dict[str, Any]) -> dict[str, float]:
 
 
 def _finished(pipeline: OrdersPipeline, spark: Any, source: dict[str, str]) -> Any:
-    """The query at its end. As the command does it: on a busy machine its Python process may start too late."""
+    """Returns the query at its end. It is started up to three times, as the command does, because on a busy machine its
+    Python process can start too late.
+    """
     for is_last in (False, False, True):
         query = pipeline.start(spark, source)
         try:

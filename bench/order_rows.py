@@ -39,7 +39,7 @@ ORDERS = Experiment(
 
 
 def run(experiment: Experiment, data: Path, values: report.Values) -> None:
-    """One cluster; a topic, a replay and a session of Spark for each round."""
+    """Runs one cluster, with a topic, a replay and a session of Spark for each round."""
     print(f"spark: {experiment.name}", flush=True)
     begun = time.monotonic()
     with Cluster(data / "orders-brokers", brokers=3) as cluster:
@@ -53,7 +53,9 @@ def run(experiment: Experiment, data: Path, values: report.Values) -> None:
 
 
 def _replay(cluster: Cluster, topic: str, ledger: Path, orders: int) -> dict[str, float]:
-    """The rate is the command's own: from its first order to the last acknowledgement, the data set being loaded."""
+    """Measures a replay. The rate is the command's own: from its first order to the last acknowledgement, without the
+    load of the data set.
+    """
     command = [str(_BARNABAS), "orders", "replay", "-b", cluster.bootstrap, "--topic", topic, "--create-topic"]
     command += ["--ledger", str(ledger), "--orders", str(orders), "--speed", "max", "--json"]
     before_s = _cpu_s(cluster)
@@ -83,5 +85,5 @@ def _pipeline(cluster: Cluster, topic: str, tables: Path, options: dict[str, Any
 
 
 def _cpu_s(cluster: Cluster) -> float:
-    """CPU time that the brokers have used so far."""
+    """Returns the CPU time that the brokers have used until now."""
     return sum(cpu_s(pid) for pid in cluster.pids.values())

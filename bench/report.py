@@ -1,4 +1,4 @@
-"""From measured values to a table: minimum, median and maximum of each broker, the ratio of the medians, the goal."""
+"""The report of measured values: minimum, median and maximum of each broker, the ratio of the medians, the goal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import confluent_kafka
 from targets import ROOT, kafka_jars
 from workloads import Metric
 
-#: metric -> side -> values, one per round. The sides are the brokers; one of them may be something else ("write loop").
+#: The values of each metric and side, one per round. The sides are the brokers; one of them can be something else
+#: ("write loop").
 Values = dict[str, dict[str, list[float]]]
 
 
@@ -30,7 +31,7 @@ class Table(NamedTuple):
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Returns the properties of the machine that the figures depend on."""
     model = next(
         (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
         platform.processor(),
@@ -67,7 +68,7 @@ def _commit() -> str:
 
 
 def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]:
-    """One row per metric that was measured; "beside" is what Barnabas is compared with."""
+    """Returns one row per metric that was measured. "beside" is the side that Barnabas is compared with."""
     rows = []
     for metric in metrics:
         measured = {side: found for side, found in values.get(metric.name, {}).items() if found}
@@ -89,7 +90,7 @@ def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]
 
 
 def record(values: Values, metric: Metric, side: str, value: float) -> None:
-    """One more value of a row, told as it comes."""
+    """Adds one value to a row, and prints it."""
     values.setdefault(metric.name, {}).setdefault(side, []).append(value)
     print(f"  {side:10} {metric.title:75} {number(value):>10} {metric.unit}", flush=True)
 
@@ -146,7 +147,7 @@ def markdown(parts: Sequence[tuple[Table, list[dict[str, Any]]]], about: dict[st
 
 
 def write(directory: Path, name: str, values: Values, tables: Sequence[Table], *, quick: bool) -> str:
-    """Write NAME.md and NAME.json; the tables as text. Tables of which nothing was measured are left out."""
+    """Writes NAME.md and NAME.json, and returns the tables as text. Tables without values are left out."""
     parts = [(table, rows) for table in tables if (rows := summarize(values, table.metrics))]
     about = machine()
     text = markdown(parts, about, quick=quick)

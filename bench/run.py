@@ -1,7 +1,7 @@
-"""Barnabas beside Apache Kafka 4.1.0 on this machine: the same client, the same settings, one kind at a time.
+"""Barnabas compared with Apache Kafka 4.1.0 on this machine: the same client, the same settings, one kind at a time.
 
-make bench                              everything (about 25 minutes, 16 GB of disk)
-make bench ARGS=--quick                 everything, small, one round (about 5 minutes)
+make bench                              everything (about 45 minutes, 16 GB of disk)
+make bench ARGS=--quick                 everything, small, one round (about 8 minutes)
 make bench ARGS="--only unbatched,tail --rounds 5"
 make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
@@ -44,11 +44,11 @@ from workloads import EXPERIMENTS, STEPS, Experiment, Step
 
 
 def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
-    """One step against a broker that runs, or, for the cold start, is launched by it."""
+    """Runs one step against a running broker; the cold start launches the broker itself."""
     if step.client is None:
         time.sleep(options.get("settle_s", 0.0))
         return {"mb": resident_mb(target.pid)}
-    # What earlier steps wrote goes to disk now, not during this one.
+    # What earlier steps wrote is written to disk now and not during this step.
     os.sync()
     client = Client(step.client, target.bootstrap, options)
     try:
@@ -69,7 +69,7 @@ def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, f
 
 
 def run_life(target: Target, steps: Sequence[Step], values: report.Values, *, quick: bool) -> None:
-    """One broker from its start to its end, all steps in order."""
+    """Runs all steps in their order on one broker, from its start to its end."""
     target.prepare()
     sizes = {step.name: step.sized(quick=quick) for step in STEPS}
     try:
@@ -95,8 +95,9 @@ def run_life(target: Target, steps: Sequence[Step], values: report.Values, *, qu
 
 
 def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
-    """The steps to run, with those that others need, the names of the experiments and those of the steps of clusters;
-    in their order."""
+    """Returns the steps to run, including those that others need, the names of the experiments and those of the steps
+    of clusters, each in its order.
+    """
     steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
     clusters = [step.name for step in CLUSTER_STEPS]
     of_groups = [step.name for step in GROUP_STEPS]
@@ -119,7 +120,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
 
 
 def warm_up(targets: Sequence[str], data: Path) -> None:
-    """One start of each that nobody measures: jars and bytecode come into the page cache."""
+    """Starts each broker once without a measurement, so that jars and bytecode are in the page cache."""
     for name in targets:
         target = TARGETS[name](data / f"warm-up-{name}")
         target.prepare()
@@ -147,7 +148,7 @@ def tables(
     orders: Experiment,
     beside: Experiment,
 ) -> list[report.Table]:
-    """What the report consists of."""
+    """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
     return [
         report.Table(
@@ -202,7 +203,9 @@ def tables(
 
 
 def prepare_process() -> None:
-    """As many descriptors as may be, for the brokers inherit them; and an end from outside cleans up too."""
+    """Raises the limit of descriptors as far as possible, for the brokers inherit it, and lets a signal clean up before
+    the end.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -210,7 +213,7 @@ def prepare_process() -> None:
 
 
 def _end(number: int, frame: object) -> None:
-    """Once: a second signal must not end the cleaning up."""
+    """Ends the process, and ignores further signals, which must not interrupt the clean-up."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     sys.exit(f"bench: ended by signal {number}")

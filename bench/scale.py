@@ -1,6 +1,6 @@
-"""The rows of a large cluster: what its metadata cost, by the controller's pure code in a process of its own.
+"""The rows of a large cluster: the cost of its metadata, by the controller's pure code in a separate process.
 
-There is no other side: one cannot ask Kafka's controller so. Times are CPU times, of one core.
+There is no other side: Kafka's controller cannot be measured in this way. Times are CPU times, of one core.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCALE = Experiment(
     {"rounds": 1, "partitions": 10_000, "partitions_per_topic": 100},
 )
 
-#: What scale_model.py calls a value -> the metric.
+#: The metric of each value of scale_model.py.
 _NAMES = {
     "image_mb": "scale_image_mb",
     "snapshot_mb": "scale_snapshot_mb",
@@ -58,7 +58,7 @@ _NAMES = {
 
 
 def measure(brokers: int, partitions: int, partitions_per_topic: int, seed: int) -> dict[str, float]:
-    """By metric."""
+    """Returns the measured values by metric."""
     options = {
         "brokers": brokers,
         "topics": partitions // partitions_per_topic,

@@ -1,9 +1,9 @@
-"""A large cluster's metadata in one process of its own, by the controller's pure code: no quorum, no network.
+"""A large cluster's metadata in one separate process, by the controller's pure code: no quorum, no network.
 
     scale_model.py '{"brokers": 100, "topics": 100, "partitions_per_topic": 1000, "seed": 1}'
 
-It makes the image as a controller would (registrations, CreateTopics), writes a snapshot of it and loads that into a
-fresh image; then one broker is fenced, as when its process ends. Prints one JSON object.
+It builds the image as a controller would (registrations, CreateTopics), writes a snapshot of it and loads that into a
+new image; then one broker is fenced, as when its process ends. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PROPERTIES = {
 
 
 class Chance:
-    """`common.host.Random`."""
+    """An implementation of `common.host.Random`."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -109,7 +109,7 @@ def resident_mb() -> float:
 
 
 class Clock:
-    """CPU time of this process since it was asked last."""
+    """The CPU time of this process since the last call."""
 
     def __init__(self) -> None:
         self._at = time.process_time()
@@ -120,7 +120,7 @@ class Clock:
 
 
 def measure_snapshot(image: MetadataImage, measured: dict[str, float]) -> bytes:
-    """Written and read again; the image that was read is the same."""
+    """Measures writing a snapshot and reading it again; the image from the snapshot is equal."""
     clock = Clock()
     data = encode_snapshot(
         image_records(image),
@@ -149,7 +149,9 @@ def measure_snapshot(image: MetadataImage, measured: dict[str, float]) -> bytes:
 
 
 def measure_failover(model: Model, broker_id: int, measured: dict[str, float]) -> None:
-    """From the image to the records, their bytes, and the next image; then a broker that replays them."""
+    """Measures the way from the image to the records, their bytes and the next image, and a broker that replays
+    them.
+    """
     before = model.image
     led = sum(p.leader == broker_id for topic in before.topics() for p in topic.partitions)
     clock = Clock()

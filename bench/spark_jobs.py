@@ -1,8 +1,8 @@
-"""The Spark rows' work, in a process of its own: `python spark_jobs.py OPTIONS`, options and result as JSON.
+"""The Spark rows' work, in a separate process: `python spark_jobs.py OPTIONS`, options and result as JSON.
 
-One session, local[2]. Its very first read is told apart: it starts Python workers and runs Java code that is not yet
-compiled. Every other job is run a few times to warm up and then measured `rounds` times, as in a session that has been
-there for a while; our source and the one on confluent-kafka take turns.
+There is one session, local[2]. Its very first read is measured separately: it starts Python workers and runs Java code
+that is not yet compiled. Every other job is run a few times to warm up and then measured `rounds` times, as in a
+session that has run for a while; the two sources, Barnabas's and the one on confluent-kafka, take turns.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from barnabas.spark.workers import worker_python
 
 _HERE = Path(__file__).resolve().parent
 _PARTITIONS = 4
-#: Runs of each side that do not count. Java's compiler is at work for about ten reads.
+#: Runs of each side that do not count. Java's compiler is active for about ten reads.
 _WARM_UP = {"spark_batch_100b": 4, "spark_batch_1kb": 2, "spark_backlog": 3}
 _LATENCY_WARM_UP = 30
-#: Another one for checkpoints on a local disk, which starts fewer processes (docs/spark.md).
+#: A manager for checkpoints on a local disk, which starts fewer processes (docs/spark.md).
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _QUICK_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -36,7 +36,7 @@ Found = dict[str, dict[str, list[float]]]
 
 
 class Jobs:
-    """`found`: metric -> side -> values."""
+    """The jobs of one session. `found` has the values of each metric and side."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -80,7 +80,7 @@ class Jobs:
         self.found["spark_first_read"] = {"barnabas": [time.monotonic() - begun]}
 
     def read_of_nothing(self) -> None:
-        """How much of a read is planning and the start of its tasks."""
+        """Measures the share of planning and of the start of tasks in a read."""
         nowhere = json.dumps({"small": dict.fromkeys(map(str, range(_PARTITIONS)), 0)})
         taken = []
         for _ in range(3 + self.options["rounds"]):
@@ -107,7 +107,7 @@ class Jobs:
                 self.found.setdefault(metric, {}).setdefault(side, []).append(job(side))
 
     def count(self, topic: str, count: int, unit: float) -> Callable[[str], float]:
-        """A job: all columns of all records into the JVM, in units per second."""
+        """Returns a job that moves all columns of all records into the JVM, and returns units per second."""
 
         def job(side: str) -> float:
             frame = self.batch(side, topic)
@@ -121,7 +121,9 @@ class Jobs:
         return job
 
     def backlog(self, side: str, most: int | None = None) -> float:
-        """Records per second of the micro-batches that drain the topic into Parquet, each of at most `most` records."""
+        """Returns the records per second of the micro-batches that drain the topic into Parquet, each of at most `most`
+        records.
+        """
         self._number += 1
         place = self.directory / f"backlog-{self._number}"
         if side == "confluent":
@@ -144,18 +146,22 @@ class Jobs:
         return float(rows * 1000 / taken_ms)
 
     def memory(self) -> None:
-        """The largest Python worker while the backlog is drained, at once and bit by bit."""
+        """Measures the memory of the largest Python worker while the backlog is drained, in one and in several
+        micro-batches.
+        """
         for metric, most in (("spark_worker", None), ("spark_worker_limited", self.options["most"])):
             workers = _python_workers()
             for pid in workers:
-                # From now on the peak is counted anew.
+                # This write resets the peak.
                 Path(f"/proc/{pid}/clear_refs").write_text("5")
             rate = self.backlog("barnabas", most)
             self.found[f"{metric}_mb"] = {"barnabas": [max(map(_peak_mb, _python_workers() | workers))]}
         self.found["spark_backlog_limited"] = {"barnabas": [rate]}
 
     def latency(self, topic: str) -> None:
-        """From produce() to the commit of the micro-batch that holds the record, one record after the other."""
+        """Measures from produce() to the commit of the micro-batch that contains the record, one record after the
+        other.
+        """
         place = self.directory / topic
         stream = self.spark.readStream.format("barnabas").option("kafka.bootstrap.servers", self.bootstrap)
         stream = stream.option("subscribe", topic).option("startingOffsets", "earliest")
@@ -213,7 +219,7 @@ class Jobs:
 
 
 def _committed(checkpoint: Path, topic: str) -> int:
-    """How far the last finished micro-batch went in the one partition of the latency topic."""
+    """Returns the end offset of the last finished micro-batch in the one partition of the latency topic."""
     try:
         done = {int(name) for name in os.listdir(checkpoint / "commits") if name.isdigit()}
         if not done:
@@ -225,7 +231,7 @@ def _committed(checkpoint: Path, topic: str) -> int:
 
 
 def _python_workers() -> set[int]:
-    """Spark's: those that come from the daemon of this process's Java."""
+    """Returns Spark's workers: the processes below the daemon that this process's Java started."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

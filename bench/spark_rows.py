@@ -1,4 +1,6 @@
-"""The rows of the Spark source: beside a source on confluent-kafka's consume(), in the same session, on one broker."""
+"""The rows of the Spark source: compared with a source on confluent-kafka's consume(), in the same session, on one
+broker.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ SPARK = Experiment(
 
 
 def run(experiment: Experiment, data: Path, values: report.Values) -> None:
-    """A broker of its own, filled once; then one process with one Spark session."""
+    """Starts a separate broker and fills it once, then runs one process with one Spark session."""
     print(f"spark: {experiment.name}", flush=True)
     begun = time.monotonic()
     with Cluster(data / "spark-broker") as cluster:

@@ -1,7 +1,7 @@
 """The storage rows: starts on large directories, look-ups, appends, compaction.
 
-Each experiment is a function of a `Room` and its options. It makes what it needs below `room.folder`, alternates
-between the two sides of its comparison and hands each value to `room.record`.
+Each experiment is a function of a `Room` and its options. It creates what it needs below `room.folder`, alternates
+between the two sides of its comparison and passes each value to `room.record`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from workloads import Experiment
 
 Options = Mapping[str, Any]
 
-#: The other side of the append row.
+#: The name of the other side of the append row.
 WRITE_LOOP = "write loop"
 _TIMEOUT_S = 600.0
-#: The checksum of a batch covers all from its attributes on.
+#: The position in a batch from which its checksum covers all bytes: that of its attributes.
 _CHECKED_FROM = 21
 
 
 class Room:
-    """Where one experiment works, and where its values go."""
+    """The folder of one experiment, and the values that it records."""
 
     def __init__(self, folder: Path, targets: Sequence[str], values: report.Values, experiment: Experiment) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Room:
         return "barnabas" in self._targets
 
     def alternating(self, rounds: int) -> Iterator[tuple[int, str]]:
-        """(round, target): which one is first changes from round to round."""
+        """Yields (round, target); the order of the targets alternates from round to round."""
         for index in range(rounds):
             for name in self._targets if index % 2 == 0 else self._targets[::-1]:
                 yield index, name
@@ -60,7 +60,7 @@ class Room:
 
     @contextmanager
     def target(self, name: str, properties: Mapping[str, str]) -> Iterator[Target]:
-        """A broker to launch; killed and its directory removed at the end."""
+        """Yields a broker to launch; at the end kills it and removes its directory."""
         target = TARGETS[name](self.folder / name, properties)
         try:
             yield target
@@ -79,7 +79,7 @@ def _require_space(folder: Path, size_bytes: float) -> None:
 
 
 def _start(target: Target, template: Template) -> float:
-    """Seconds from the launch until all partitions can be used."""
+    """Returns the seconds from the launch until all partitions can be used."""
     os.sync()
     begun = time.monotonic()
     target.launch()
@@ -88,9 +88,9 @@ def _start(target: Target, template: Template) -> float:
 
 
 def unclean_start(room: Room, options: Options) -> None:
-    """The same directory after a clean stop, after a kill that followed a flush, and with no recovery point at all.
+    """Starts on the same directory after a clean stop, after a kill that followed a flush, and without recovery points.
 
-    The rate counts the whole start as scanning: a difference of two starts would be more kind and less certain.
+    The rate counts the whole start as scanning: the difference of two starts would be more favourable and less certain.
     """
     size_bytes, partitions = options["gigabytes"] * 1e9, options["partitions"]
     _require_space(room.folder, size_bytes)
@@ -114,7 +114,7 @@ def unclean_start(room: Room, options: Options) -> None:
 
 
 def many_partitions(room: Room, options: Options) -> None:
-    """A clean start with many small partitions, and the memory that the process has afterwards."""
+    """Measures a clean start with many small partitions, and the memory of the process afterwards."""
     topics = {f"many-{index}": options["partitions_per_topic"] for index in range(options["topics"])}
     _require_space(room.folder, 100_000 * sum(topics.values()))
     properties = addresses()
@@ -132,7 +132,7 @@ def many_partitions(room: Room, options: Options) -> None:
 
 
 def lookup(room: Room, options: Options) -> None:
-    """Where in a large log an offset is: asked of the log itself, and by fetches of one batch."""
+    """Measures a look-up of an offset in a large log: in the log itself, and by fetches of one batch."""
     size_bytes = options["gigabytes"] * 1e9
     _require_space(room.folder, size_bytes)
     properties = addresses()
@@ -156,7 +156,7 @@ def lookup(room: Room, options: Options) -> None:
 
 
 def _locate_us(template: Template, count: int, seed: int) -> list[float]:
-    """Microseconds from an offset to the position of its batch, of a log just opened."""
+    """Returns the microseconds from an offset to the position of its batch, in a log that was just opened."""
     log = open_partition(template.data_dir, "lookup")
     chance = Random(seed)
     times_us = []
@@ -172,7 +172,9 @@ def _locate_us(template: Template, count: int, seed: int) -> list[float]:
 
 
 def sequential_append(room: Room, options: Options) -> None:
-    """Large batches into an empty log, beside a loop that checks and writes the same bytes into an empty file."""
+    """Appends large batches to an empty log, compared with a loop that checks and writes the same bytes into an empty
+    file.
+    """
     if not room.with_barnabas:
         return
     size_bytes = int(options["megabytes"] * 1e6)
@@ -189,7 +191,9 @@ def sequential_append(room: Room, options: Options) -> None:
 
 
 def append_to_log(folder: Path, batches: Sequence[bytearray], size_bytes: int) -> tuple[int, float]:
-    """Whole turns of the batches, about so much; bytes in the log, and seconds. The folder is gone afterwards."""
+    """Appends all batches in turns, about `size_bytes`; returns the bytes in the log, and seconds. The folder is
+    removed.
+    """
     turns = round(size_bytes / sum(map(len, batches)))
     config = LogConfig(max_message_bytes=2 << 20, segment_bytes=max(1 << 30, size_bytes * 2))
     folder.mkdir()
@@ -203,12 +207,12 @@ def append_to_log(folder: Path, batches: Sequence[bytearray], size_bytes: int) -
         log.segments.release()
         return log.size_bytes, elapsed_s
     finally:
-        # Removed before it is written back, so that nobody pays for it.
+        # The folder is removed before it is written back, so that the next measurement does not pay for it.
         shutil.rmtree(folder)
 
 
 def write_in_loop(folder: Path, batches: Sequence[bytearray], size_bytes: int) -> tuple[int, float]:
-    """The same with nothing but a checksum and a write."""
+    """Writes the same bytes with nothing but a checksum and a write."""
     turns = round(size_bytes / sum(map(len, batches)))
     folder.mkdir()
     try:
@@ -229,7 +233,7 @@ def write_in_loop(folder: Path, batches: Sequence[bytearray], size_bytes: int) -
 
 
 def compact(room: Room, options: Options) -> None:
-    """How fast a log is compacted, and what a producer beside it notices."""
+    """Measures how fast a log is compacted, and the effect on a producer."""
     properties = {"log.cleaner.backoff.ms": "50"}
     for _, name in room.alternating(options["rounds"]):
         with room.target(name, properties) as target:
@@ -252,7 +256,7 @@ EXPERIMENTS: dict[str, Callable[[Room, Options], None]] = {
 
 
 def run(experiments: Sequence[Experiment], data: Path, targets: Sequence[str], values: report.Values) -> None:
-    """All of them, one after the other, each in a folder that is empty again afterwards."""
+    """Runs all experiments one after the other, each in a folder that is removed afterwards."""
     for experiment in experiments:
         print(f"storage: {experiment.name}", flush=True)
         begun = time.monotonic()

@@ -1,7 +1,7 @@
 """The two brokers under measurement, started the same way: fresh data on the same disk, the same properties file.
 
-Apache Kafka runs as its start script runs it (-Xmx1G -Xms1G, G1); its data folder is formatted beforehand, outside of
-any measurement. Barnabas runs as `barnabas broker FILE` and formats its folder itself.
+Apache Kafka runs with the options of its start script (-Xmx1G -Xms1G, G1); its data folder is formatted beforehand,
+outside any measurement. Barnabas runs as `barnabas broker FILE` and formats its folder itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ROOT", "TARGETS", "Target", "addresses", "cpu_percent", "kafka_jars"
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-#: What both get beyond the addresses and folders that every node needs.
+#: Properties that both have in addition to the addresses and folders that every node needs.
 PROPERTIES = {"num.partitions": "1", "auto.create.topics.enable": "true"}
 
 
@@ -44,34 +44,34 @@ class Target(Protocol):
     def pid(self) -> int: ...
 
     def prepare(self) -> None:
-        """All that a cold start does not count."""
+        """Does all that a cold start does not include."""
 
     def launch(self) -> None:
-        """Start the process and return at once."""
+        """Starts the process and returns immediately."""
 
     def wait(self) -> None:
-        """Return once requests are answered."""
+        """Returns once requests are answered."""
 
     def end(self) -> None:
-        """Stop the process in order; its files stay."""
+        """Stops the process with SIGTERM; its files stay."""
 
     def kill(self) -> None:
-        """No shutdown code runs (SIGKILL); the files stay."""
+        """Kills the process (SIGKILL): no shutdown code runs, and the files stay."""
 
     def stop(self) -> None:
-        """Stop the process in order and remove its files."""
+        """Stops the process with SIGTERM and removes its files."""
 
     def log_tail(self) -> str: ...
 
 
 class TargetClass(Protocol):
-    """How a target is made: below which directory, with which properties beyond `PROPERTIES`."""
+    """The constructor of a target: its directory, and properties in addition to `PROPERTIES`."""
 
     def __call__(self, directory: Path, properties: Mapping[str, str] | None = None) -> Target: ...
 
 
 def addresses() -> dict[str, str]:
-    """Two free ports, as properties: brokers that take turns on one directory must have the same."""
+    """Returns two free ports, as properties: brokers that take turns on one directory must have the same."""
     port, controller_port = kafka_jars.free_ports(2)
     return {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
@@ -80,7 +80,7 @@ def addresses() -> dict[str, str]:
 
 
 def _settings(directory: Path, properties: Mapping[str, str] | None) -> kafka_jars.KafkaServer:
-    """The files, ports and properties of both brokers, so that both read the same."""
+    """Returns the files, ports and properties of a broker, so that both kinds read the same."""
     merged = {**PROPERTIES, **(properties or {})}
     listeners = merged.get("listeners", "")
     port = int(listeners.partition(",")[0].rpartition(":")[2]) if listeners else 0
@@ -131,7 +131,7 @@ class Kafka:
 
 class Barnabas:
     name = "barnabas"
-    #: What the command gets behind the file.
+    #: Arguments of the command after the file.
     arguments: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
@@ -199,7 +199,7 @@ def _tail(path: Path) -> str:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process in MB (10^6 bytes)."""
+    """Returns the resident memory of a process in MB (10^6 bytes)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -207,13 +207,13 @@ def resident_mb(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds that all threads of a process have used so far."""
+    """Returns the CPU seconds that all threads of a process have used until now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def cpu_percent(pid: int, duration_s: float) -> float:
-    """CPU use over the next `duration_s`, in percent of one core."""
+    """Returns the CPU use over the next `duration_s`, in percent of one core."""
     used, begun = cpu_s(pid), time.monotonic()
     time.sleep(duration_s)
     return 100 * (cpu_s(pid) - used) / (time.monotonic() - begun)

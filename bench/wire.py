@@ -1,7 +1,7 @@
-"""A broker asked by hand: one socket, one request, one answer, nothing between that retries or waits by itself.
+"""A client without a library: one socket, one request, one answer, and no layer that retries or waits by itself.
 
 The storage and cluster rows need it where a client library's own back-off would be part of what is measured: when a
-broker is ready, how long one fetch takes, when metadata shows what was decided.
+broker is ready, how long one fetch takes, when metadata shows a decision.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from barnabas.records.batch import read_header
 
 R = TypeVar("R", bound=Message)
 
-#: The last versions before the flexible ones: their headers are plain.
+#: The last versions before the flexible ones, whose headers have no tagged fields.
 _METADATA_VERSION = 8
 _CREATE_TOPICS_VERSION = 4
 _LIST_OFFSETS_VERSION = 5
 _FETCH_VERSION = 11
 _LATEST = -1
 _POLL_S = 0.02
-#: It never had a version with plain headers.
+#: DescribeQuorum has no version before the flexible ones.
 _DESCRIBE_QUORUM_VERSION = 2
 
 
@@ -48,7 +48,7 @@ class Link:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a frame as `framed` makes it; the answer behind its correlation id."""
+        """Sends a frame built by `framed`, and returns the answer after its correlation id."""
         self.send(frame)
         return self.receive()
 
@@ -56,16 +56,16 @@ class Link:
         self._socket.sendall(frame)
 
     def receive(self) -> bytes:
-        """The next answer, behind its correlation id."""
+        """Returns the next answer, after its correlation id."""
         head = self._receive(4)
         return self._receive(int.from_bytes(head, "big"))[4:]
 
     def fileno(self) -> int:
-        """For who waits for several at once."""
+        """Returns the socket's descriptor, for a selector."""
         return self._socket.fileno()
 
     def _receive(self, size: int) -> bytes:
-        # A socket with a time limit does not wait for all, whatever it is asked.
+        # A socket with a timeout does not wait for all bytes, even with MSG_WAITALL.
         data = bytearray()
         while len(data) < size:
             if not (more := self._socket.recv(size - len(data))):
@@ -77,13 +77,13 @@ class Link:
         return self.call_timed(request, version, answer)[0]
 
     def call_timed(self, request: Message, version: int, answer: type[R]) -> tuple[R, float]:
-        """The answer, and when it had come: before it was decoded, which may take long."""
+        """Returns the answer, and the time when it arrived: before it was decoded, which can take long."""
         data = self.exchange(framed(request, version))
         arrived_at = time.monotonic()
         return decoded(request, version, answer, data), arrived_at
 
     def metadata(self, names: Iterable[str] = ()) -> tuple[MetadataResponse, float]:
-        """Brokers and these topics, and when the answer had come."""
+        """Returns the brokers and these topics, and the time when the answer arrived."""
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return self.call_timed(request, _METADATA_VERSION, MetadataResponse)
@@ -91,7 +91,9 @@ class Link:
     def create_topic(
         self, name: str, partitions: int, replicas: int, assignment: Sequence[int] = (), timeout_ms: int = 60_000
     ) -> int:
-        """The error code of the answer. `assignment`: the replicas of every partition, if the broker may not choose."""
+        """Returns the error code of the answer. `assignment` has the replicas of every partition, unless the broker
+        chooses them.
+        """
         by_hand = [
             CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=list(assignment))
             for index in range(partitions if assignment else 0)
@@ -106,7 +108,7 @@ class Link:
         return self.call(request, _CREATE_TOPICS_VERSION, CreateTopicsResponse).topics[0].error_code
 
     def active_controller(self) -> int:
-        """The leader of the metadata quorum; -1 while there is none."""
+        """Returns the leader of the metadata quorum; -1 while there is none."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         asked = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
         request = DescribeQuorumRequest(topics=[asked])
@@ -133,13 +135,15 @@ def framed(request: Message, version: int) -> bytes:
 
 
 def decoded(request: Message, version: int, answer: type[R], data: bytes) -> R:
-    """What `receive` returned, as the answer to this request."""
-    # Behind the correlation id of a flexible answer is a count of tagged fields, which is 0.
+    """Decodes what `receive` returned, as the answer to this request."""
+    # After the correlation id, a flexible answer has a count of tagged fields, which is 0.
     return decode(answer, version, data[1:] if _is_flexible(request, version) else data)[0]
 
 
 def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:
-    """Every partition has a leader and ends at `end_offset`, or NotReady. `topics` are names with partition counts."""
+    """Checks that every partition has a leader and ends at `end_offset`. Raises NotReady. `topics` are names with
+    partition counts.
+    """
     metadata, _ = link.metadata(topics)
     for topic in metadata.topics:
         led = sum(partition.leader_id >= 0 for partition in topic.partitions)
@@ -164,7 +168,7 @@ def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:
 def await_ready(
     port: int, process: subprocess.Popen[bytes], topics: Mapping[str, int], end_offset: int, timeout_s: float
 ) -> None:
-    """Returns once clients find a leader and the right end of the log for every partition."""
+    """Returns once clients find a leader and the right end of the log for every partition. Raises RuntimeError."""
     deadline = time.monotonic() + timeout_s
     last: Exception | None = None
     link: Link | None = None
@@ -183,7 +187,7 @@ def await_ready(
 
 
 def fetch_times_ms(port: int, topic: str, end_offset: int, count: int, warm_up: int, seed: int) -> list[float]:
-    """Of `count` fetches of one batch each, at random offsets of partition 0, one after the other."""
+    """Returns the times of `count` fetches of one batch each, at random offsets of partition 0, one after the other."""
     chance = random.Random(seed)
     link = Link(port)
     times_ms = []
@@ -201,7 +205,7 @@ def fetch_times_ms(port: int, topic: str, end_offset: int, count: int, warm_up: 
 
 
 def _fetch_one_batch(topic: str, offset: int) -> FetchRequest:
-    # One byte is less than any batch; the first one comes whole nevertheless (KIP-74).
+    # A limit of one byte is less than any batch, but the first batch is sent whole (KIP-74).
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
     return FetchRequest(
         replica_id=-1,

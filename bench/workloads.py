@@ -1,4 +1,4 @@
-"""What is measured, in which order, and what it ought to be.
+"""What is measured, in which order, and with which goals.
 
 A `Step` is something done with a running broker; it yields one or more `Metric`s. An `Experiment` (storage.py) has a
 course of its own: several starts, or no broker at all. A metric's goal is either a ratio (Barnabas over the other side,
@@ -13,14 +13,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Goal:
-    """`at_most` / `at_least` bound the ratio to Kafka, or the value itself if `absolute`."""
+    """A goal: `at_most` / `at_least` bound the ratio to Kafka, or the value itself if `absolute`."""
 
     at_most: float | None = None
     at_least: float | None = None
     absolute: bool = False
 
     def holds(self, value: float, ratio: float | None) -> bool | None:
-        """None where there is no ratio to judge."""
+        """Returns whether the value meets the goal; None if there is no ratio to compare."""
         judged = value if self.absolute else ratio
         if judged is None:
             return None
@@ -41,11 +41,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """`client` names the workload of client.py; `options` are full size, `quick` replaces some of them."""
+    """One step. `client` names the workload of client.py; `options` are full size, `quick` replaces some of them."""
 
     name: str
     client: str | None
-    #: What the client calls a value -> the metric.
+    #: The metric of each value of the client.
     metrics: dict[str, Metric]
     options: dict[str, Any] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`options` are full size, `quick` replaces some of them; the metrics' titles may name them."""
+    """One experiment. `options` are full size, `quick` replaces some of them; the metrics' titles can name them."""
 
     name: str
     metrics: tuple[Metric, ...]
@@ -66,7 +66,7 @@ class Experiment:
     quick: dict[str, Any]
 
     def sized(self, *, quick: bool, **given: float | None) -> Experiment:
-        """In one size, where `given` replaces those options that it has."""
+        """Returns the experiment in one size, where `given` replaces those options that it has."""
         options = {**self.options, **(self.quick if quick else {})}
         options |= {key: value for key, value in given.items() if value is not None and key in options}
         metrics = tuple(replace(metric, title=metric.title.format(**options)) for metric in self.metrics)
