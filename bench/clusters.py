@@ -89,7 +89,7 @@ class Cluster:
             metadata, arrived_at = link.metadata()
             return arrived_at if len(metadata.brokers) == BROKERS else None
 
-        return self.poll(node_id, all_there, "all brokers are there")
+        return self.poll(node_id, all_there, "all brokers are listed")
 
     def await_metadata(
         self, node_id: int, topics: Iterable[str], holds: Callable[[MetadataResponse], bool], what: str
@@ -134,7 +134,7 @@ class Cluster:
         # The longest interval shows whether the machine itself paused, which uses up the time whatever the brokers do.
         longest_s = max(longest_s, time.monotonic() - looked_at)
         raise RuntimeError(
-            f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s, of which {longest_s:.1f} s between two looks: "
+            f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s, of which {longest_s:.1f} s between two attempts: "
             f"{what} ({last})"
         )
 

@@ -80,7 +80,7 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
             client.kill()
         measured["first_ack_s"].append(replaced.first_ack_s)
         measured["elect_s"].append(replaced.elect_s)
-        cluster.await_metadata(survivor, [topic], is_in_sync, "the paused one is back")
+        cluster.await_metadata(survivor, [topic], is_in_sync, "the paused broker is in sync again")
     return measured
 
 

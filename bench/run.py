@@ -159,20 +159,20 @@ def tables(
         report.Table(
             "Storage",
             f"Rounds: {counts}. Starts are counted from the launch of the process until every partition has a leader "
-            "and tells its end; both brokers started on the same files. The append is compared with a bare loop.",
+            "and reports its end offset; both brokers started on the same files. The append is compared with a bare loop.",
             [metric for each in experiments for metric in each.metrics],
         ),
         report.Table(
             "Cluster",
             f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
-            "replication factor 3, at least 2 in sync. A start is over when each broker tells clients of all three.",
+            "replication factor 3, at least 2 in sync. A start is complete when each broker lists all three for clients.",
             [metric for step in CLUSTER_STEPS if step not in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
             "Groups",
-            f"Rounds: {rounds}. Three brokers as above. But for the first rows, a group's first generation does not "
-            "wait for company, nor a coordinator's write for others. Members speak over bare sockets, all from one "
-            "process.",
+            f"Rounds: {rounds}. Three brokers as above. Except in the first rows, a group's first generation does "
+            "not wait for more members, and a coordinator's write does not wait for others. One process drives all "
+            "members over bare sockets.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
@@ -190,8 +190,8 @@ def tables(
         ),
         report.Table(
             "Spark",
-            f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine; beside "
-            "it a source on confluent-kafka's consume() in the same session.",
+            f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, compared "
+            "with a source on confluent-kafka's consume() in the same session.",
             spark.metrics,
         ),
         report.Table(
@@ -222,16 +222,14 @@ def _end(number: int, frame: object) -> None:
 def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small loads, one round")
-    parser.add_argument(
-        "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
-    )
+    parser.add_argument("--rounds", type=int, help="number of rounds (default 3, quick 1; storage has its own numbers)")
     parser.add_argument(
         "--only", help="steps, separated by commas; speed, storage, cluster, groups, scale, spark: all of a table"
     )
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
-    parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
-    parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")
-    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where the table goes")
+    parser.add_argument("--targets", default="kafka,barnabas", help="brokers, separated by commas (default both)")
+    parser.add_argument("--data", type=Path, help="the folder for data (default the cache folder)")
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="the folder for the report")
     return parser.parse_args(argv)
 
 

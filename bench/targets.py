@@ -203,7 +203,7 @@ def resident_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError(f"process {pid} tells no VmRSS")
+    raise RuntimeError(f"process {pid} reports no VmRSS")
 
 
 def cpu_s(pid: int) -> float:

@@ -244,7 +244,7 @@ EXPERIMENTS = (
         "compaction",
         (
             Metric("compaction", "compaction of {megabytes:g} MB, 1 kB records", "MB/s", Goal(at_least=0.5)),
-            Metric("produce_without_compaction_p99", "one in flight, acks=1, nothing beside it, p99", "ms"),
+            Metric("produce_without_compaction_p99", "one in flight, acks=1, no compaction, p99", "ms"),
             Metric("produce_with_compaction_p99", "one in flight, acks=1, while a log is compacted, p99", "ms"),
         ),
         {"megabytes": 400, "calm_s": 4.0, "rounds": 3},
