@@ -159,13 +159,15 @@ def tables(
         report.Table(
             "Storage",
             f"Rounds: {counts}. Starts are counted from the launch of the process until every partition has a leader "
-            "and reports its end offset; both brokers started on the same files. The append is compared with a bare loop.",
+            "and reports its end offset; both brokers started on the same files. The append is compared with a bare "
+            "loop.",
             [metric for each in experiments for metric in each.metrics],
         ),
         report.Table(
             "Cluster",
             f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
-            "replication factor 3, at least 2 in sync. A start is complete when each broker lists all three for clients.",
+            "replication factor 3, at least 2 in sync. A start is complete when each broker lists all three for "
+            "clients.",
             [metric for step in CLUSTER_STEPS if step not in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
@@ -190,8 +192,8 @@ def tables(
         ),
         report.Table(
             "Spark",
-            f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, compared "
-            "with a source on confluent-kafka's consume() in the same session.",
+            f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, "
+            "compared with a source on confluent-kafka's consume() in the same session.",
             spark.metrics,
         ),
         report.Table(
