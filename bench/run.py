@@ -159,15 +159,13 @@ def tables(
         report.Table(
             "Storage",
             f"Rounds: {counts}. Starts are counted from the launch of the process until every partition has a leader "
-            "and reports its end offset; both brokers started on the same files. The append is compared with a bare "
-            "loop.",
+            "and an end offset; both brokers started on the same files. The append is compared with a bare loop.",
             [metric for each in experiments for metric in each.metrics],
         ),
         report.Table(
             "Cluster",
             f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
-            "replication factor 3, at least 2 in sync. A start is complete when each broker lists all three for "
-            "clients.",
+            "replication factor 3, at least 2 in sync. A start is complete when clients see all three on each broker.",
             [metric for step in CLUSTER_STEPS if step not in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
