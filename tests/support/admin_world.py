@@ -1,8 +1,8 @@
-"""Admin requests of every kind at every node of a simulated cluster whose controllers are killed, paused and cut off.
+"""Admin requests of every kind to every node of a simulated cluster whose controllers are killed, paused and cut off.
 
-`Asked` is one request until it is answered or its connection ends; `overdue` names those that had to wait longer than
-the promise: their own timeout, or what a node waits for a controller, and a little. A paused node owes nothing while it
-sleeps.
+`Asked` is one request until it is answered or its connection ends. `overdue` names those that waited longer than the
+bound: their own timeout, or the time that a node waits for a controller, and an allowance. The time in which a node is
+paused does not count.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.world import MILLISECOND_US, World
 
-#: What a node waits for a controller at most.
+#: The longest time that a node waits for a controller.
 FORWARDING_MS: Final = 30_000
-#: Who asks for less than this gets this.
+#: The timeout of a request whose own timeout is less than this.
 TIMEOUT_MS_MIN: Final = 5_000
-#: For what an election, the loss of a link and slow disks take beside.
+#: An allowance for an election, the loss of a link and slow disks.
 ALLOWANCE_MS: Final = 2_000
 _NEVER_MS: Final = 600_000
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
@@ -45,7 +45,7 @@ _TOPICS: Final = ("orders", "payments", "parcels")
 
 
 class Asked:
-    """One request. `answer` is None while it waits, and if its connection ended (`is_over` tells them apart)."""
+    """One request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
 
     def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
         self.node = node
@@ -69,7 +69,9 @@ class Asked:
 
 
 class AdminWorld:
-    """`begin` it, `strike` faults while it asks (`ask_for`), then look at `overdue`."""
+    """A cluster under admin requests. `begin` starts it, `ask_for` sends requests while faults happen, `overdue`
+    judges.
+    """
 
     def __init__(self, seed: int, layout: Layout | None = None) -> None:
         self.chance = random.Random(seed)
@@ -83,10 +85,10 @@ class AdminWorld:
         self._host = MachineHost(self._machine, self._process)
         self._area = ReceiveArea()
         self.asked: list[Asked] = []
-        #: Node -> the times (us) in which it slept.
+        #: The times (us) in which a node was paused.
         self._naps: dict[str, list[tuple[int, int]]] = {name: [] for name in self.cluster.nodes}
 
-    # -- what happens
+    # -- course of a run
 
     def begin(self) -> None:
         self.cluster.start()
@@ -97,7 +99,7 @@ class AdminWorld:
         assert holds(), f"seed {self.world.seed}: not within {within_ms} ms"
 
     def active(self) -> str | None:
-        """A node that takes itself for the active controller."""
+        """Returns a node that regards itself as the active controller."""
         for name, node in self.cluster.nodes.items():
             if node.is_running and node.broker is not None and node.broker.controller.is_active:
                 return name
@@ -109,7 +111,7 @@ class AdminWorld:
         return [name for name in names if name.startswith("controller")] or names
 
     def strike(self) -> None:
-        """One fault, most often of the active controller, beginning now."""
+        """Begins one fault, most often of the active controller."""
         chance, active = self.chance, self.active()
         node = active if active is not None and chance.random() < 0.7 else chance.choice(list(self.cluster.nodes))
         kind = chance.choice(
@@ -143,7 +145,7 @@ class AdminWorld:
         self._naps = {name: [(b, min(e, now_us)) for b, e in naps] for name, naps in self._naps.items()}
 
     def ask_for(self, duration_ms: int, *, faults: bool = True) -> None:
-        """Ask, and let faults strike, for so long."""
+        """Sends requests for this time, with faults unless `faults` is False."""
         chance = self.chance
         end_us = self.world.now_us + duration_ms * MILLISECOND_US
         next_fault_us = self.world.now_us + chance.randrange(1_000) * MILLISECOND_US
@@ -155,7 +157,7 @@ class AdminWorld:
             self.world.run_for(chance.randrange(1, 400) * MILLISECOND_US)
 
     def ask(self, node: str, request: Message) -> Asked:
-        """On a connection of its own: a broker's by its clients' listener, most often."""
+        """Sends a request on a new connection: to a broker mostly through its client listener."""
         is_broker = node.startswith("broker")
         to_controller = node in self.voters and (not is_broker or self.chance.random() < 0.25)
         port = _CONTROLLER_PORT if to_controller else _CLIENT_PORT
@@ -174,7 +176,7 @@ class AdminWorld:
         self._process.enter(dial)
         return asked
 
-    # -- what must hold
+    # -- conditions
 
     def overdue(self) -> list[str]:
         late = []
@@ -186,7 +188,7 @@ class AdminWorld:
                 late.append(f"seed {self.world.seed}: {asked}, bound {asked.bound_ms} ms")
         return late
 
-    # -- what is asked
+    # -- requests
 
     def request(self) -> Message:
         return self.chance.choice(_KINDS)(self.chance)

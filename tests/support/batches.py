@@ -33,13 +33,13 @@ def records(draw: st.DrawFn, count_max: int = 12, timestamps: st.SearchStrategy[
 
 
 def simple_batch(count: int = 1, **options: Any) -> bytearray:
-    """`count` records with keys and values, as a producer sends them now."""
+    """Returns a batch of `count` records with keys and values, as a producer sends it."""
     made = [Record(i, NOW_MS + i, b"key-%d" % i, b"value-%d" % i, [("h", b"x")]) for i in range(count)]
     return encode_batch(made, **options)
 
 
 def with_right_crc(batch: bytearray) -> bytearray:
-    """The same bytes with a checksum that matches them: a liar that cannot be caught by it."""
+    """Returns the same bytes with a checksum that matches them, so that damage is not found by the checksum."""
     changed = bytearray(batch)
     changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
     return changed

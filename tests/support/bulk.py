@@ -1,4 +1,4 @@
-"""Requests for thousands of things, one of each API that takes many: what a client may ask at worst."""
+"""Requests with thousands of rows, one of each API that takes many: the largest that a client can send."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create(names: Sequence[str], partitions: int) -> CreateTopicsRequest:
 
 
 class Situation:
-    """Topics of one partition, of ten, and one of many."""
+    """Topics of one partition, topics of ten, and one topic of many."""
 
     def __init__(self, *, small: int, middle: int, large: int, names: int = 20_000) -> None:
         self.names = [f"name-{number}" for number in range(names)]
@@ -71,7 +71,7 @@ class Situation:
         yield Bulk("create one topic, named thousands of times", create(["same"] * len(self.names), 1), 7)
 
     def questions(self) -> Iterator[Bulk]:
-        """What changes nothing."""
+        """Yields the requests that change nothing."""
         yield from self._of_partitions()
         yield from self._of_names()
         yield Bulk("metadata of all", MetadataRequest(topics=None), 12)
@@ -138,7 +138,7 @@ class Situation:
             yield Bulk(name, request, 12)
 
     def changes(self, directory: str) -> Iterator[Bulk]:
-        """What changes something, but no topic is lost."""
+        """Yields the requests that change something but delete no topic."""
         records, elections, moves = DeleteRecordsRequest, ElectLeadersRequest, AlterPartitionReassignmentsRequest
         deleted = [
             records.DeleteRecordsTopic(

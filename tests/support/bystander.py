@@ -1,11 +1,11 @@
-"""A well-behaved producer beside hostile ones: how long it waits, while they do what they can at full speed.
+"""A well-behaved producer next to hostile clients: how long it waits while they send requests at full speed.
 
     with Bystander(port, "quiet") as bystander, repeated(port, [request]):
         bystander.serves(answers=500)
     assert bystander.percentile_ms(0.99) < ...
 
-What a broker does to its loop is judged by the turn watcher (`support.turn_watch`), which counts CPU; times by the wall
-are only as good as the machine is idle.
+The turn watcher (`support.turn_watch`), which measures CPU time, judges how long a broker blocks its loop; times of the
+wall clock depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from clients import wire
 
-#: Between two requests of the bystander.
+#: The pause between two requests of the bystander.
 _PAUSE_S = 0.005
 
 
@@ -31,7 +31,9 @@ class HostileRequest(NamedTuple):
 
 
 class Bystander:
-    """Sends a small batch every few milliseconds on one connection and notes how long each answer takes."""
+    """A producer that sends a small batch every few milliseconds on one connection and records how long each answer
+    takes.
+    """
 
     def __init__(self, port: int, topic: str) -> None:
         self._port = port
@@ -61,7 +63,7 @@ class Bystander:
             self._failed = error
 
     def serves(self, *, answers: int, timeout_s: float = 120.0) -> None:
-        """Waits until it has had so many more answers."""
+        """Waits until this many more answers have arrived."""
         wanted, deadline = len(self.waits_ms) + answers, time.monotonic() + timeout_s
         while len(self.waits_ms) < wanted:
             assert self._failed is None, self._failed
@@ -74,7 +76,7 @@ class Bystander:
 
 
 class Hostile:
-    """What became of the requests of `repeated`: bytes of answers, and connections that ended."""
+    """The results of the requests of `repeated`: bytes of answers, and connections that ended."""
 
     def __init__(self) -> None:
         self.answers: Counter[bytes] = Counter()
@@ -87,7 +89,7 @@ class Hostile:
 
 @contextmanager
 def repeated(port: int, requests: Sequence[HostileRequest], *, connections: int = 2) -> Iterator[Hostile]:
-    """These requests again and again, each connection as fast as it is answered."""
+    """Sends these requests again and again, each connection as fast as it is answered."""
     hostile, stopped = Hostile(), threading.Event()
 
     def attack(first: int) -> None:

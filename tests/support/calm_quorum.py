@@ -1,4 +1,4 @@
-"""A quorum without trouble that a test asks for this and that."""
+"""A quorum without faults, to which a test sends single requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRANGER = VoterKey(9, DIRECTORY)
 
 
 class Calm:
-    """A world without trouble, some time after its first election."""
+    """A world without faults, some time after its first election."""
 
     def __init__(self, **settings: Any) -> None:
         self.world = World(Plan(**{"seed": 3, "dynamic": True, **settings}))

@@ -1,10 +1,10 @@
 """A consume-transform-produce chain of unmodified clients under load, whose links can be killed, and a verdict.
 
 `with Chain(...) as chain:` is a producer that writes to `input`, links that carry its records over to `output`, each
-with its transactional id (tests/clients/chain.py says how), and a reader of `output`. `settle`, then `judge`:
+with its transactional id (tests/clients/chain.py), and a reader of `output`. `settle`, then `judge`:
 - what is committed in `output` is what was written to `input`, once;
-- no reader was given a record whose transaction was aborted, or not yet asked to be committed; none was lost, doubled
-  or skipped (the rules of docs/check.md, over the histories of all processes).
+- no reader got a record whose transaction was aborted or not yet committed; none was lost, duplicated or skipped (the
+  rules of docs/check.md, over the histories of all processes).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from barnabas.histories import judge
 from barnabas.testing import History
 
 PARTITIONS = 3
-#: So many records go through at least.
+#: The smallest number of records that pass through the chain.
 LOAD = 100
-#: How a link ends whose client waits for ever.
+#: The exit code of a link whose client hangs.
 HUNG = 75
 #: Kafka's number of partitions of `__transaction_state`.
 _STATE_PARTITIONS = 50
 
 
 class Link:
-    """One transactional id, and the processes that had it, one after the other."""
+    """One transactional id, and the consecutive processes that had it."""
 
     def __init__(self, name: str, command: list[str], more: list[str], directory: Path) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class Link:
         self.process.wait(WAIT_S)
 
     def committed(self) -> int:
-        """Transactions whose commit was acknowledged."""
+        """Returns the number of transactions whose commit was acknowledged."""
         return sum(
             '"ok"' in line and '"commit"' in line
             for path in self.histories
@@ -72,7 +72,7 @@ class Link:
 
 
 class Chain:
-    """`program`: a link's command by its make, without arguments."""
+    """A chain of links. `program` returns the command of a link of this client, without arguments."""
 
     def __init__(
         self, cluster: Brokers, directory: Path, client: str, program: Callable[[str], list[str]], links: int = 2
@@ -95,7 +95,7 @@ class Chain:
         for index, name in enumerate(self._names):
             own = [str(each) for each in range(PARTITIONS) if each % len(self._names) == index]
             command = [*self._program(self._client), self.cluster.bootstrap]
-            # A client of a group that shares out partitions is not told which are its own.
+            # A link whose group assigns the partitions gets no partition numbers.
             self.links.append(Link(name, command, own if self._client == "aiokafka" else [], self._directory))
         self._feeder.start()
         self._reader.start()
@@ -114,7 +114,7 @@ class Chain:
         self._history.close()
 
     def go_on(self, transactions: int = 3, timeout_s: float = 2 * WAIT_S) -> None:
-        """Until every link has committed so many more."""
+        """Waits until every link has committed this many more transactions."""
         goals = [(link, link.committed() + transactions) for link in self.links]
 
         def reached() -> bool:
@@ -130,7 +130,9 @@ class Chain:
         return known_leader_of(self.cluster, "__consumer_offsets", _java_hash("chain") % 50)
 
     def settle(self, timeout_s: float = 2 * WAIT_S) -> None:
-        """Once there was a load: write no more, wait until all has come through, and end the links in order."""
+        """Waits for a load, stops writing, waits until all records have passed through, and ends the links with
+        SIGTERM.
+        """
         wait_until(lambda: bool(self._failed) or len(self._written) > LOAD, "there is a load", timeout_s)
         self._feeding.set()
         self._feeder.join(2 * WAIT_S)
@@ -144,7 +146,7 @@ class Chain:
             link.end()
 
     def judge(self) -> None:
-        """AssertionError says what is wrong."""
+        """Checks the histories. Raises AssertionError with what is wrong."""
         self._reading.set()
         self._reader.join(WAIT_S)
         if self._failed:
@@ -157,14 +159,16 @@ class Chain:
         judge_chain(merged, self._written, drained)
 
     def _revive(self) -> None:
-        """What ended because its client hung (tests/clients/chain.py) is started again; nothing else may end."""
+        """Restarts links that ended because their client hung (tests/clients/chain.py); no other link is allowed to
+        end.
+        """
         for link in self.links:
             code = link.process.poll()
             if code is not None:
                 assert code == HUNG, f"{link.name} ended by itself: {link.last_words()}"
                 link.start()
 
-    # -- beside the links
+    # -- in the background
 
     def _watched(self, work: Callable[[], None]) -> None:
         try:
@@ -196,7 +200,7 @@ class Chain:
 
 
 def judge_chain(lines: Sequence[str], written: Sequence[str], drain: str) -> None:
-    """`lines` are a history; `written` is what went into `input`; `drain` is the process that read all of `output`."""
+    """Checks a history. `written` is what was written to `input`; `drain` is the process that read all of `output`."""
     verdict = judge(lines)
     told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
     assert verdict.valid, "\n".join(told[:20])
@@ -205,14 +209,16 @@ def judge_chain(lines: Sequence[str], written: Sequence[str], drain: str) -> Non
 
 
 def merge(paths: list[Path]) -> list[str]:
-    """Lines of histories by their time; each file's own are in order. A line cut off by a kill is left out."""
+    """Returns the lines of histories by their time; each file's own are in order. A line cut off by a kill is left
+    out.
+    """
     lines = [line for path in paths if path.exists() for line in path.read_text().splitlines(keepends=True)]
     whole = [line for line in lines if line.endswith("\n")]
     return sorted(whole, key=lambda line: int(json.loads(line)["time"]))
 
 
 def read_by(process: str, topic: str, lines: Iterable[str]) -> Iterator[str]:
-    """The values that this process was given."""
+    """Yields the values that this process read."""
     for line in lines:
         operation: dict[str, Any] = json.loads(line)
         if operation["process"] == process and operation["f"] == "poll":
@@ -222,7 +228,7 @@ def read_by(process: str, topic: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _java_hash(text: str) -> int:
-    """Of a string, as Kafka takes it for partitions: without its sign."""
+    """Returns the hash of a string that Kafka uses for partitions: without its sign."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

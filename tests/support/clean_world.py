@@ -1,4 +1,4 @@
-"""A compacted log with its cleaner on a host in memory; the clock goes only when a test says so."""
+"""A compacted log with its cleaner on a host in memory. The clock moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barnabas.storage.log import Log, Origin
 from barnabas.storage.log_events import LogEvents
 
 BACKOFF_MS = 1000
-#: Every record that can be compacted is, at once.
+#: A configuration with which every record that can be compacted is compacted immediately.
 EAGER = LogConfig(
     cleanup_policy=("compact",),
     min_cleanable_dirty_ratio=0.0,
@@ -48,21 +48,21 @@ def broker_config(**properties: str) -> BrokerConfig:
 
 
 class _Cleaned(LogEvents):
-    """The cleaner learns of truncations; deleted files stay."""
+    """Log events that notify the cleaner of truncations and keep deleted files."""
 
     def __init__(self, disk: Disk, cleaner: LogCleaner) -> None:
         super().__init__(disk)
         self._cleaner = cleaner
 
     def on_segments_deleted(self, log: Log, files: list[str]) -> None:
-        """Leave them."""
+        """Keeps the files."""
 
     def on_truncated(self, log: Log) -> None:
         self._cleaner.on_truncated(log)
 
 
 class CleanWorld(LogWorld):
-    """`failed` are the directories that the cleaner gave up, with the errors."""
+    """A log with a cleaner. `failed` has the directories in which the cleaner stopped, with the errors."""
 
     def __init__(self, config: LogConfig = EAGER, disk: MemoryDisk | None = None, **properties: str) -> None:
         self.host = MemoryHost(time=VirtualTime(NOW_MS - EPOCH_WALL_MS), disk=disk)
@@ -72,7 +72,7 @@ class CleanWorld(LogWorld):
         self.start()
 
     def start(self) -> None:
-        """A cleaner as after the start of a broker."""
+        """Creates a cleaner, as the start of a broker does."""
         self.failed: list[tuple[str, BaseException]] = []
         self.offline: set[str] = set()
         self.logs: dict[TopicPartition, Log] = {PARTITION: self.log}
@@ -101,13 +101,13 @@ class CleanWorld(LogWorld):
         self.wall_ms = self.host.clock.wall_ms()
 
     def clean(self) -> int:
-        """Let the cleaner look and do all that it finds. How many passes there were."""
+        """Lets the cleaner check for work and do all that it finds. Returns the number of passes."""
         before = self.cleaner.passes
         self.pass_time(3 * BACKOFF_MS)
         return self.cleaner.passes - before
 
     def put(self, *pairs: Pair, timestamp: int | None = None, **options: Any) -> int:
-        """One batch; its first offset."""
+        """Appends one batch and returns its first offset."""
         base = self.wall_ms if timestamp is None else timestamp
         records = [Record(0, base + i, key, value) for i, (key, value) in enumerate(pairs)]
         return self.append_batch(encode_batch(records, **options)).first_offset
@@ -123,15 +123,15 @@ class CleanWorld(LogWorld):
         self.append_batch(marker, origin=Origin.COORDINATOR)
 
     def roll(self) -> None:
-        """Nothing is left in the active segment, all before it may be compacted."""
+        """Rolls the log: the active segment is empty, and all segments before it can be compacted."""
         self.log.roll()
 
     def pairs(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        """(offset, key, value) of what a consumer would read, markers among it."""
+        """Returns (offset, key, value) of what a consumer would read, including markers."""
         return [(record.offset, record.key, record.value) for record in self.records()]
 
     def table(self) -> dict[bytes, bytes]:
-        """What a reader makes of the log: the last value of each key that is not deleted."""
+        """Returns the last value of each key that is not deleted, as a reader of the log collects them."""
         found: dict[bytes, bytes] = {}
         for _, view in self.log.batches(self.log.log_start_offset, 1000):
             found = _apply(found, view)

@@ -1,4 +1,4 @@
-"""Disks that are cold, and work beside the loop that is held until a test lets it go."""
+"""Disks whose page cache is cold, and blocking work that is held until a test releases it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def always(offset: int, size: int) -> bool:
 
 
 def at_times(seed: int, percent: int = 50) -> Callable[[int, int], bool]:
-    """A page cache that has things by chance, the same for each seed."""
+    """Returns a page cache that has pages by chance, the same for each seed."""
     chance = random.Random(seed)
     return lambda offset, size: chance.randrange(100) < percent
 
@@ -24,7 +24,9 @@ def make_cold(disk: MemoryDisk) -> None:
 
 
 class HeldWork:
-    """`common.host.Blocking` in two steps: the work is done, and its end is told, when the test says so."""
+    """An implementation of `common.host.Blocking` in two steps: the test decides when the work is done and when its end
+    is reported.
+    """
 
     def __init__(self) -> None:
         self._given: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
@@ -37,7 +39,7 @@ class HeldWork:
         self._given.append((work, done))
 
     def perform(self) -> None:
-        """Do the work that was given first."""
+        """Does the work that was submitted first."""
         work, done = self._given.pop(0)
         try:
             result = work()
@@ -48,11 +50,11 @@ class HeldWork:
             self._ended.append(lambda: done(result, None))
 
     def tell(self) -> None:
-        """Tell the end of the work that was done first."""
+        """Reports the end of the work that was done first."""
         self._ended.pop(0)()
 
     def finish(self) -> int:
-        """Do and tell all there is, and what comes of it; how much it was."""
+        """Does and reports all submitted work, including work that it leads to. Returns how many ends were reported."""
         count = len(self._ended)
         while self._ended:
             self.tell()

@@ -1,5 +1,6 @@
-"""Members of the consumer protocol, as a client library behaves: it owns what it was assigned, gives back what it is
-to, and says so in its next heartbeat."""
+"""Members of the consumer protocol that behave as a client library does: a member owns what it was assigned, revokes
+what was taken from it, and reports this in its next heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Beat = Answer[ConsumerGroupHeartbeatResponse]
 
 
 def places_of(world: GroupWorld, assignment: ConsumerGroupHeartbeatResponse.Assignment | None) -> set[Place]:
-    """(topic, partition)s; of topics that are gone, none."""
+    """Returns the (topic, partition)s of an assignment, without topics that no longer exist."""
     found = set()
     for one in [] if assignment is None else assignment.topic_partitions:
         topic = world.topic_view.find_id(one.topic_id)
@@ -55,7 +56,7 @@ def describe(
 
 
 class Consumer:
-    """One client. `owned` is what its application may read now."""
+    """One client. `owned` is what its application reads at present."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Consumer:
         rebalance_ms: int = 60_000,
         revokes_slowly: bool = False,
     ) -> None:
-        """One that revokes slowly goes on with what it is to give back until `finish_revoking`."""
+        """Creates a client. One that revokes slowly keeps the partitions to be revoked until `finish_revoking`."""
         self.world = world
         self.member_id = member_id
         self.group_id = group_id
@@ -82,7 +83,7 @@ class Consumer:
         self.revokes_slowly = revokes_slowly
         self.epoch = 0
         self.owned: set[Place] = set()
-        #: What it is to have, as it was last told; None: nothing told since it was reached.
+        #: The last assignment that it received; None if it received none since it reached the previous one.
         self.wanted: set[Place] | None = None
         self._says_all = True
         self._says_owned = True
@@ -115,7 +116,7 @@ class Consumer:
         return send(self.world, self.request())
 
     def beat(self) -> ErrorCode:
-        """One heartbeat that is answered at once, and what the application does with the answer."""
+        """Sends one heartbeat that is answered immediately, and applies the answer."""
         return self.take(self.send())
 
     def take(self, answer: Beat) -> ErrorCode:
@@ -140,20 +141,22 @@ class Consumer:
         return self.wanted is not None and not self.owned <= self.wanted
 
     def finish_revoking(self) -> None:
-        """Revoked before anything is added; the coordinator hears of it by the next heartbeat."""
+        """Completes the revocation, which comes before any addition; the next heartbeat reports it to the
+        coordinator.
+        """
         if self.wanted is not None:
             self._says_owned = self.owned != self.wanted
             self.owned = set(self.wanted)
             self.wanted = None
 
     def forget(self, topic: str) -> None:
-        """It is deleted; one of that name that comes later is another."""
+        """Drops a deleted topic; a later topic with that name is another one."""
         self.owned = {place for place in self.owned if place[0] != topic}
         if self.wanted is not None:
             self.wanted = {place for place in self.wanted if place[0] != topic}
 
     def lose_answer(self) -> None:
-        """It does not know what became of its last heartbeat, and says everything anew."""
+        """Loses the answer to the last heartbeat, so that the next one reports everything."""
         self._says_all = True
 
     def subscribe(self, topics: Sequence[str] | None, regex: str | None = None) -> None:
@@ -169,7 +172,7 @@ class Consumer:
 
 
 def settle(consumers: Sequence[Consumer], rounds: int = 12) -> None:
-    """Everybody sends heartbeats until nothing changes any more."""
+    """Sends heartbeats of all members until nothing changes any more."""
     for _ in range(rounds):
         before = [(one.epoch, set(one.owned)) for one in consumers]
         for one in consumers:

@@ -1,4 +1,6 @@
-"""The controller's pure decisions with an image to decide on: what they return is replayed as the log would hold it."""
+"""The controller's pure decisions and an image: the records that a decision returns are replayed as the log would hold
+them.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class ControllerWorld:
         return ControllerView(self.image, self.config, self.random, CLUSTER_ID, self.image.offset + 1)
 
     def replay(self, records: list[Versioned]) -> None:
-        """By way of bytes: a record that its version cannot carry is caught here."""
+        """Replays records through their encoding, which finds a record that its version cannot carry."""
         delta = MetadataDelta(self.image)
         for record, version in records:
             read, read_version = decode_record(encode_record(record, version))
@@ -142,7 +144,7 @@ class ControllerWorld:
         assert result.error_code == 0, result.error_message
 
     def configure(self, resource_type: int, name: str, key: str, value: str) -> None:
-        """As it would be in the log, without the controller's view of it."""
+        """Writes a configuration record as it would be in the log, without a decision of the controller."""
         self.replay([(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value), 0)])
 
     def fence(self, broker_id: int) -> None:

@@ -1,10 +1,10 @@
-"""A disk whose power fails before its Nth change, and what may be found on it afterwards.
+"""A disk whose power fails before its Nth change, and the content that it can have afterwards.
 
-Only what was synced is sure. Of the rest, `after_crash` gives one of the possible worlds:
+Only synced data is certain to survive. `after_crash` returns one of the possible states of the rest:
 
-    LOST    nothing that was not synced is there: new bytes, new names, renames
-    KEPT    everything is there, as if the write-back had just finished
-    TORN    names as in KEPT, but of the bytes behind a file's last sync only the first half
+    LOST    nothing that was not synced exists: new bytes, new names, renames
+    KEPT    everything exists, as if the write-back had just finished
+    TORN    names as in KEPT, but only the first half of the bytes after a file's last sync
 
 A synced file is found under its name even if its directory was not synced, as on ext4 and xfs.
 """
@@ -18,7 +18,7 @@ from barnabas.simulation.disk import MemoryDisk, MemoryFile
 
 
 class PowerFailure(BaseException):
-    """Nothing of the process is left; nobody catches this."""
+    """A power failure. No process survives it, so no code catches it."""
 
 
 class Fate(Enum):
@@ -35,7 +35,7 @@ class _Inode:
 
 
 class CrashingFile:
-    """Counts and forwards; remembers what is synced."""
+    """A file that counts changes, forwards them, and records what is synced."""
 
     def __init__(self, disk: CrashingDisk, file: MemoryFile, inode: _Inode, path: str) -> None:
         self._disk, self._file, self._inode, self._path = disk, file, inode, path
@@ -76,7 +76,7 @@ class CrashingFile:
 
 
 class CrashingDisk(MemoryDisk):
-    """`changes_left` None: it never fails."""
+    """A disk in memory. It never fails if `changes_left` is None."""
 
     def __init__(self, changes_left: int | None = None) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class CrashingDisk(MemoryDisk):
             self.name_is_sure(path, inode)
 
     def after_crash(self, fate: Fate) -> CrashingDisk:
-        """The disk as the next process finds it; this one never fails."""
+        """Returns the disk as the next process finds it; this one never fails."""
         disk = CrashingDisk()
         names = self._sure if fate is Fate.LOST else self._inodes
         for path, inode in sorted(names.items()):

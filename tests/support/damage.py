@@ -1,4 +1,6 @@
-"""A directory with one log in which everything is there once, to be damaged; and what is left of it afterwards."""
+"""A directory with one log that contains one of everything, to be damaged, and checks of what is left of it
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ Files = dict[str, bytes]
 
 
 def varied_log() -> Files:
-    """Several segments, leader epochs, codecs, idempotent batches, transactions committed and aborted; stopped in
-    order."""
+    """Returns a log with several segments, leader epochs, codecs, idempotent batches, and committed and aborted
+    transactions, after a clean shutdown.
+    """
     world = LogWorld()
     assert dir_name(PARTITION) == DIRECTORY.rpartition("/")[2]
     sequence = 0
@@ -69,7 +72,7 @@ def varied_log() -> Files:
 
 
 def files_in(disk: Disk, directory: str) -> Files:
-    """Path -> bytes, of all below."""
+    """Returns the bytes of all files below a directory, by path."""
     found: Files = {}
     for name in disk.list_dir(directory):
         path = f"{directory}/{name}"
@@ -89,7 +92,7 @@ def disk_of(files: Files) -> MemoryDisk:
 
 
 def verified(disk: MemoryDisk) -> tuple[Verification, list[Fault]]:
-    """The partition's verification, and all faults in the data directory."""
+    """Returns the partition's verification, and all faults in the data directory."""
     verification = Verification(disk, DIRECTORY)
     report = verification.run()
     parsed = parse_dir_name(DIRECTORY.rpartition("/")[2])
@@ -99,7 +102,7 @@ def verified(disk: MemoryDisk) -> tuple[Verification, list[Fault]]:
 
 
 def repaired(disk: MemoryDisk) -> list[str]:
-    """Do what `barnabas log repair --yes` does; returns the steps."""
+    """Repairs as `barnabas log repair --yes` does, and returns the steps."""
     verification, faults = verified(disk)
     repair = Repair(disk, verification)
     repair.apply(KEPT)
@@ -110,7 +113,7 @@ def repaired(disk: MemoryDisk) -> list[str]:
 
 
 def batches(files: Files) -> list[tuple[str, int, bytes]]:
-    """(path, position, bytes) of every batch of the log, in order."""
+    """Returns (path, position, bytes) of every batch of the log, in order."""
     found = []
     for path in sorted(
         path for path in files if path.startswith(DIRECTORY) and path.count("/") == DIRECTORY.count("/") + 1
@@ -126,7 +129,9 @@ def records(found: list[tuple[str, int, bytes]]) -> list[Record]:
 
 
 def lost_bytes(before: Files, after: Files) -> list[str]:
-    """Files of the partition whose old bytes cannot be put together from what is there and what was kept aside."""
+    """Returns the files of the partition whose old bytes cannot be restored from the present files and those kept
+    aside.
+    """
     lost = []
     for path, data in before.items():
         folder, _, name = path.rpartition("/")

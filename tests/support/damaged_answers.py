@@ -1,13 +1,14 @@
-"""One node of three whose peers answer what nobody would: their answers are damaged before it reads them.
+"""One node of three whose peers send impossible answers: their answers are damaged before it reads them.
 
     world = DamagedAnswers(seed, ...)   three brokers and a controller, writers at work, one node chosen
-    world.damage_for(3_000)             a part of the answers that it gets is damaged: those of the leaders it follows,
-                                        of the metadata quorum, and of the controller
-    world.check_recovered()             all answers are sound again: what must hold then
+    world.damage_for(3_000)             a part of the answers to it is damaged: those of the leaders it follows, of
+                                        the metadata quorum, and of the controller
+    world.check_recovered()             all answers are intact again: what must hold then
 
-Most damage keeps the correlation id, so that it reaches whoever asked. What cannot be read any more costs a connection.
-What can still be read is a lie: a follower that is told where the log of its leader begins, or that it is fenced, has
-to believe it, as Apache Kafka's does. So after lies only what the node itself does is judged.
+Most damage keeps the correlation id, so that the response reaches its request. A response that cannot be decoded costs
+a connection. A damaged response that can still be decoded is a lie: a follower that receives a wrong log start offset
+of its leader, or an error that fences it, has to believe it, as Apache Kafka's does. So after lies only the node's own
+actions are judged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.wire import skip_tagged_fields
 from barnabas.simulation.node import Node
 
-#: The first byte behind a correlation id.
+#: The position of the first byte after the correlation id.
 _BODY_AT = 4
 
 
@@ -99,7 +100,7 @@ class DamagedAnswers:
         patch.setattr(Channel, "on_frame", on_frame)
 
     def _damaged(self, frame: bytes, channel: Channel) -> bytes:
-        """The lies of a world without lies are cut short."""
+        """Returns the damaged frame. If lies are not wanted, a frame that can still be decoded is cut short."""
         changed = damaged(frame, self.random)
         return changed if self._lies or not is_readable(changed, channel) else changed[: self.random.randrange(9)]
 
@@ -127,7 +128,7 @@ class DamagedAnswers:
         self.is_on = True
         for _ in range(duration_ms // 100):
             self._write()
-            self.world.run_for(100)  # looks for mistakes of ours
+            self.world.run_for(100)  # also runs the checkers of the simulation
             self.check_offsets()
         self.is_on = False
 

@@ -24,8 +24,9 @@ NOW_MS = 1_700_000_000_000
 
 
 def started(files: Files | None = None, *, unsynced_left: int = -1, **keys: str) -> tuple[LogManager, MemoryHost]:
-    """A manager on these files. Every record of a log counts as committed. `unsynced_left`: how many bytes may stay
-    unsynced, in place of what is not worth a sync."""
+    """Returns a manager on these files. Every record of a log counts as committed. `unsynced_left` replaces the number
+    of bytes that can stay unsynced because a sync is not worthwhile.
+    """
     host = MemoryHost(disk=disk_of(files or {}))
     manager = LogManager(host, broker_config(log_dirs=ROOT, **keys))
     if unsynced_left >= 0:
@@ -35,7 +36,7 @@ def started(files: Files | None = None, *, unsynced_left: int = -1, **keys: str)
 
 
 def write(log: Log, count: int, *, epoch: int = 0) -> None:
-    """Batches of one record each."""
+    """Appends batches of one record each."""
     for _ in range(count):
         value = b"record %d" % log.log_end_offset
         batch = encode_batch([Record(0, NOW_MS + log.log_end_offset, b"k", value, [])])
@@ -43,7 +44,7 @@ def write(log: Log, count: int, *, epoch: int = 0) -> None:
 
 
 def worked(count: int = 40, *, epochs: int = 2) -> tuple[LogManager, MemoryHost]:
-    """Two partitions with `count` records each, in several segments."""
+    """Returns two partitions with `count` records each, in several segments."""
     manager, host = started()
     for topic_partition in (DAMAGED, SOUND):
         log = manager.get_or_create(topic_partition, TOPIC_ID, CONFIG)
@@ -53,14 +54,16 @@ def worked(count: int = 40, *, epochs: int = 2) -> tuple[LogManager, MemoryHost]
 
 
 def stopped(count: int = 40) -> Files:
-    """What a stop in order leaves."""
+    """Returns the files that a clean shutdown leaves."""
     manager, host = worked(count)
     manager.shutdown(7)
     return files_in(host.disk, ROOT)
 
 
 def killed(count: int = 40) -> Files:
-    """What a kill leaves when all but the last four records were synced, and the checkpoints tell so."""
+    """Returns the files that a kill leaves when all but the last four records were synced and the checkpoints contain
+    that.
+    """
     manager, host = worked(count - 4)
     for log in manager:
         log.flush()
@@ -73,19 +76,20 @@ def killed(count: int = 40) -> Files:
 
 
 def logs_of(files: Files, topic_partition: TopicPartition = DAMAGED) -> list[str]:
-    """Its `.log` files."""
+    """Returns the `.log` files of a partition."""
     return sorted(path for path in files if path.startswith(f"{ROOT}/{topic_partition}/") and path.endswith(".log"))
 
 
 def taken_up(manager: LogManager, topic_partition: TopicPartition = DAMAGED) -> Log:
-    """As the leader that is alone: what is damaged is mended."""
+    """Returns the log as the only replica's leader opens it: damage is repaired."""
     log = manager.get_or_create(topic_partition, TOPIC_ID, CONFIG)
     return manager.damaged.accept_losses(topic_partition) if log.losses.damage is not None else log
 
 
 def readable(log: Log) -> dict[int, bytes]:
-    """Every record that a consumer gets which goes on behind what is lost. RecordsRejected where it would stand
-    still."""
+    """Returns every record that a consumer gets if it continues after lost ranges. Raises RecordsRejected where it
+    would make no progress.
+    """
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -103,7 +107,7 @@ def readable(log: Log) -> dict[int, bytes]:
 
 
 def lost(log: Log) -> set[int]:
-    """Offsets that are answered CORRUPT_MESSAGE."""
+    """Returns the offsets that are answered with CORRUPT_MESSAGE."""
     return {offset for hole in log.holes for offset in range(hole.start, hole.end)}
 
 

@@ -1,4 +1,6 @@
-"""A broker in memory on disks that fail, at work: what it acknowledged, and whether it is all there afterwards."""
+"""A broker in memory on disks that fail while it works: what it acknowledged, and whether all of that exists
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from barnabas.storage.checkpoints import parse_dir_name
 from barnabas.storage.offline.verify import PartitionReport, check_directory, partition_dirs, verify_partition
 
 Place = tuple[str, int]
-#: What a client may be told while a disk fails; all of it is worth trying again.
+#: Error codes that a client can get while a disk fails; all of them are retriable.
 REFUSALS = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE})
 OFFSET_REFUSALS = frozenset(
     {
@@ -34,16 +36,16 @@ OFFSET_REFUSALS = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
-#: A segment is full after a few batches, for its indexes are.
+#: Settings with which the indexes, and so a segment, are full after a few batches.
 SMALL = {"segment_index_bytes": "36", "index_interval_bytes": "100"}
 
 
 class FatalStop(BaseException):
-    """The process has ended."""
+    """The end of the process after a fatal fault."""
 
 
 class DiskWorld:
-    """`acked` is what the broker said it has: offset -> value, by partition."""
+    """A broker and its client. `acked` has the values that the broker acknowledged, by partition and offset."""
 
     def __init__(self, dirs: str = "/data,/d2", **properties: str) -> None:
         self.disk = FailingDisk()
@@ -125,7 +127,7 @@ class DiskWorld:
         )
         row = self.client.call(request, 2, DeleteRecordsResponse).topics[0].partitions[0]
         if row.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            # With any other answer, the records may be gone.
+            # After any other answer, the records can be deleted.
             self.starts[topic, index] = max(offset, self.starts.get((topic, index), 0))
         return ErrorCode(row.error_code)
 
@@ -150,7 +152,7 @@ class DiskWorld:
         raise AssertionError(ErrorCode(response.error_code).name)
 
     def read(self, topic: str, index: int, offset: int) -> tuple[ErrorCode, dict[int, bytes]]:
-        """All from `offset` on, batch by batch; every batch must be whole and intact."""
+        """Reads all records from `offset` on, batch by batch; every batch must be whole and intact."""
         found: dict[int, bytes] = {}
         while True:
             asked = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=700)
@@ -174,7 +176,7 @@ class DiskWorld:
             if offset == before:
                 return ErrorCode.NONE, found
 
-    # -- time and life
+    # -- time and restarts
 
     def run(self, duration_ms: int) -> None:
         self.wired.host.time.run_for(duration_ms)
@@ -184,20 +186,20 @@ class DiskWorld:
         self.client = self.wired.connect()
         self.run(300)
 
-    # -- what must hold
+    # -- conditions
 
     def check_answers(self) -> None:
-        """Nothing went wrong but what was answered: no handler failed, no connection ended."""
+        """Checks that only answers report errors: no handler failed and no connection ended."""
         assert self.wired.closes.errors == [], self.wired.closes.causes
         assert not self.client.core.is_closed
 
     def check_all_there(self, *, may_refuse: bool = False) -> None:
-        """Everything that was acknowledged is read, as far as its partition answers at all."""
+        """Checks that everything acknowledged is read, in the partitions that answer."""
         for (topic, index), acked in self.acked.items():
             start = self.starts.get((topic, index), 0)
             code, found = self.read(topic, index, start if topic != "compacted" else 0)
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                # The deletion was refused, or went further than it was asked for.
+                # The deletion was refused, or deleted more than was requested.
                 continue
             if code is not ErrorCode.NONE:
                 assert may_refuse, f"{topic}-{index}: {code.name}"
@@ -210,7 +212,7 @@ class DiskWorld:
                 assert max(found) >= max(acked)
 
     def check_files(self, *roots: str) -> None:
-        """What `barnabas log verify` would say of them."""
+        """Checks that `barnabas log verify` would find no fault in these directories."""
         for root in roots:
             directories, faults = partition_dirs(self.disk, root)
             reports: dict[TopicPartition, PartitionReport] = {}
@@ -225,7 +227,9 @@ class DiskWorld:
 
 
 def work(world: DiskWorld, codes: set[ErrorCode]) -> None:
-    """Appends, rolls, checkpoints, retention, deletion, compaction, creation, group offsets: some of everything."""
+    """Does some of everything: appends, rolls, checkpoints, retention, deletion, compaction, creation, group
+    offsets.
+    """
     for number in range(4):
         for index in range(2):
             codes.add(world.produce("a", index, b"first-%d" % number))
@@ -245,7 +249,7 @@ def work(world: DiskWorld, codes: set[ErrorCode]) -> None:
 
 
 def prepared(dirs: str = "/data,/d2") -> DiskWorld:
-    """With something in it, before the disk fails."""
+    """Returns a world with data in it, before the disk fails."""
     world = DiskWorld(dirs)
     assert world.create("a", 2) is ErrorCode.NONE
     assert world.create("doomed", 2) is ErrorCode.NONE

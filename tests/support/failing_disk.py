@@ -1,9 +1,9 @@
 """A disk in memory whose calls fail from a chosen one on, until it is repaired: full, broken, read-only, gone.
 
-FULL       calls that need room: creating, appending, writing; what was begun of a whole file stays half written
-BROKEN     every call but `exists` and `is_dir`, which answer no, as the system's do
+FULL       calls that need space: creating, appending, writing; a whole file that was begun stays half written
+BROKEN     every call except `exists` and `is_dir`, which return False, as the system's do
 READ_ONLY  calls that change something
-GONE       as BROKEN, with ENOENT: the tree was moved away; files that are open go on working
+GONE       as BROKEN, with ENOENT: the tree was moved away; open files continue to work
 NO_DESCRIPTORS  calls that open a file
 """
 
@@ -34,7 +34,7 @@ class Fault(Enum):
 
 @dataclass
 class Plan:
-    """Below `root`, `fault` from call number `first` on (of the calls that it concerns), for `count` calls."""
+    """A fault below `root`, from call number `first` on (of the calls that it concerns), for `count` calls."""
 
     fault: Fault
     root: str = "/"
@@ -75,7 +75,7 @@ class FailingDisk(MemoryDisk):
     def __init__(self) -> None:
         super().__init__()
         self.plan: Plan | None = None
-        #: Calls that the plan concerned, since it was made.
+        #: The number of calls that the plan concerned since it began.
         self.calls = 0
         self.failed = 0
 

@@ -1,7 +1,7 @@
-"""Clients that want a server's memory. A process of its own, so that the measurement next to it is not disturbed:
+"""Clients that use up a server's memory, in a separate process, so that the measurement next to it is not disturbed:
 
     python -m tests.support.flood PORT announce CONNECTIONS     announce 90 MB each and send 200 kB
-    python -m tests.support.flood PORT readers CONNECTIONS      ask for 50 MB of topic `flood` 20 times, read nothing
+    python -m tests.support.flood PORT readers CONNECTIONS      request 50 MB of topic `flood` 20 times, read nothing
     python -m tests.support.flood PORT members CONNECTIONS      join groups as 100 members each, of 50 kB of metadata
 
 It prints `ready` when everything is sent or refused, and ends when its input does.
@@ -51,11 +51,11 @@ def _text(text: str) -> bytes:
 
 
 async def _join(port: int) -> asyncio.StreamWriter:
-    """Each member is alone in its group, is never synced, and ends with its session."""
+    """Joins members that are alone in their groups, are never synced, and end with their sessions."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     find = struct.pack(">hhih", 10, 1, 0, -1) + _text("flood") + b"\0"
     error = -1
-    while error:  # until the coordinators are there
+    while error:  # until the coordinators exist
         writer.write(struct.pack(">i", len(find)) + find)
         answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
         error = int.from_bytes(answer[8:10], "big")
@@ -90,7 +90,7 @@ async def _flood(port: int, kind: str, count: int) -> None:
 
 @contextlib.contextmanager
 def flooding(port: int, kind: str, count: int) -> Iterator[None]:
-    """While inside, the flood holds what it could get."""
+    """Runs a flood that holds as much memory as it obtained until the context ends."""
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "tests.support.flood", str(port), kind, str(count)]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -24,7 +24,7 @@ Row = FetchResponse.PartitionData
 
 
 class QuietEnvironment:
-    """`replication.partition.Environment` of a broker where nothing else happens."""
+    """An implementation of `replication.partition.Environment` for a broker without other events."""
 
     lag_ms_max = 1000
     pushes_high_watermark = False
@@ -66,14 +66,14 @@ class Limits:
 
 
 class GivenAnswers:
-    """What a fetcher needs of `protocol.channel.Channel`."""
+    """An implementation of the part of `protocol.channel.Channel` that a fetcher uses."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Message, Callable[[Message | None], None]]] = []
         self.is_closed = False
         self.is_ready = True
         self.last_error: OSError | None = None
-        #: So long the last request may take.
+        #: The time limit of the last request.
         self.timeout_ms = 0
 
     def send(
@@ -115,7 +115,7 @@ class FollowerWorld:
     # -- partitions
 
     def follower(self, index: int = 0, *, epoch: int = 5) -> Partition:
-        """A new one, which follows at once."""
+        """Creates a partition that follows immediately."""
         self.logs[index] = LogWorld(LogConfig(), disk=self.host.disk, root=f"/logs{index}")
         partition = Partition(TopicPartition("orders", index), TOPIC_ID, self.logs[index].log, SELF, self.environment)
         self.partitions[index] = partition
@@ -127,13 +127,13 @@ class FollowerWorld:
         partition.become_follower(PartitionImage((LEADER, SELF), (LEADER, SELF), LEADER, epoch, epoch))
         self.fetcher.add(partition)
 
-    # -- asking and answering
+    # -- requests and answers
 
     def run(self, duration_ms: int = 0) -> None:
         self.host.time.run_for(duration_ms)
 
     def request(self) -> FetchRequest:
-        """The one that waits for its answer."""
+        """Returns the request that waits for its answer."""
         self.run()
         assert len(self.channel.asked) == 1, f"{len(self.channel.asked)} requests wait"
         request = self.channel.asked[0][0]
@@ -141,7 +141,7 @@ class FollowerWorld:
         return request
 
     def asked(self) -> dict[int, tuple[int, int, int]]:
-        """Index -> (epoch, offset, last fetched epoch)."""
+        """Returns (epoch, offset, last fetched epoch) of each requested partition, by index."""
         return {
             row.partition: (row.current_leader_epoch, row.fetch_offset, row.last_fetched_epoch)
             for topic in self.request().topics
@@ -158,7 +158,7 @@ class FollowerWorld:
         )
 
     def reply(self, response: Message | None, *, link_stands: bool = False) -> None:
-        """None: the link has ended, or the leader cannot be asked although it stands."""
+        """Answers the request. None: the connection has ended or, if `link_stands`, the leader does not answer."""
         self.run()
         _, reply = self.channel.asked.pop(0)
         was_ready = self.channel.is_ready

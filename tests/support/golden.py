@@ -17,7 +17,7 @@ ARCHIVE = Path(__file__).parent.parent / "data" / "segments.tar.gz"
 
 @cache
 def files() -> dict[str, bytes]:
-    """Every file in it: path below `segments/` -> bytes."""
+    """Returns the bytes of every file in the archive, by path below `segments/`."""
     found = {}
     with tarfile.open(ARCHIVE) as archive:
         for member in archive:
@@ -29,7 +29,7 @@ def files() -> dict[str, bytes]:
 
 
 def unpack(name: str, target: Path) -> Path:
-    """The files of directory `name` (such as "stage1-clean-shutdown" or "replicated/n1") written below `target`."""
+    """Writes the files of directory `name` (for example "stage1-clean-shutdown" or "replicated/n1") below `target`."""
     for path, data in files().items():
         if path.startswith(name + "/"):
             place = target / path.removeprefix(name + "/")
@@ -39,7 +39,7 @@ def unpack(name: str, target: Path) -> Path:
 
 
 class DumpedRecord(NamedTuple):
-    """A record as the dump prints it; `text` is what follows the header keys."""
+    """A record as the dump prints it. `text` is what follows the header keys."""
 
     offset: int
     timestamp: int
@@ -50,7 +50,7 @@ class DumpedRecord(NamedTuple):
 
 
 class DumpedBatch(NamedTuple):
-    """A batch as the dump prints it: its fields by their names there, all as text."""
+    """A batch as the dump prints it: its fields by their names in the dump, all as text."""
 
     fields: dict[str, str]
     records: list[DumpedRecord]
@@ -76,7 +76,7 @@ _FIELD = re.compile(r"(\w+): (OptionalLong\[\d+\]|\S+)")
 
 
 def dumps() -> Iterator[tuple[str, str]]:
-    """(directory of the partition's files, text) of every dump of a partition."""
+    """Yields (directory of the partition's files, text) of every dump of a partition."""
     for path, data in files().items():
         if path.endswith(".dump.txt") and not path.endswith("checkpoints.dump.txt"):
             folder, _, name = path.rpartition("/")
@@ -85,7 +85,7 @@ def dumps() -> Iterator[tuple[str, str]]:
 
 
 def sections(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """(command, file, lines) for each file that the dump shows."""
+    """Yields (command, file, lines) for each file that the dump shows."""
     command, name, lines = "", "", list[str]()
     for line in text.split("\n"):
         start = _SECTION.match(line)
@@ -102,7 +102,7 @@ def sections(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def dumped_logs(text: str) -> Iterator[DumpedLog]:
-    """The `.log` and `.checkpoint` sections of a dump with their batches and records."""
+    """Yields the `.log` and `.checkpoint` sections of a dump with their batches and records."""
     for command, path, lines in sections(text):
         if "--deep-iteration" in command:
             yield DumpedLog(path, _batches(lines))

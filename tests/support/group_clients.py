@@ -1,6 +1,7 @@
-"""Consumers of a group as small automata, and a ledger of what they were told. For tests that let anything happen.
+"""Consumers of a group as small automata, and a ledger of the answers that they received, for tests with arbitrary
+interleavings.
 
-A client does one thing at a time: join, sync, then heartbeat; it gives up its partitions before it joins again (eager).
+A client does one thing at a time: join, sync, then heartbeat. It revokes its partitions before it joins again (eager).
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ REBALANCE_MS = 20_000
 
 
 class Ledger:
-    """What the coordinators have said so far; every line is checked against all before."""
+    """The answers of the coordinators until now; every answer is checked against all earlier ones."""
 
     def __init__(self) -> None:
-        #: Coordinators replace each other; a generation that was not stored may be numbered again by the next.
+        #: The number of the coordinator. Coordinators replace each other; the next one can reuse a generation that was
+        #: not stored.
         self.incarnation = 0
         self.leaders: dict[tuple[int, int], str] = {}
         self.protocols: dict[tuple[int, int], str | None] = {}
@@ -42,7 +44,9 @@ class Ledger:
             assert response.member_id in {member.member_id for member in response.members}
 
     def _is_old_name_of_leader(self, response: JoinGroupResponse) -> bool:
-        """A static leader's replacement of an old version is told its predecessor's id, so that it does not assign."""
+        """Returns whether the answer names the predecessor of a static leader of an old version, so that it does not
+        assign.
+        """
         return response.leader != response.member_id
 
     def synced(self, generation: int, who: str, partitions: frozenset[int]) -> None:
@@ -52,7 +56,7 @@ class Ledger:
 
 
 def _identity(member_id: str) -> str:
-    """A restarted static member has another member id, and is the same member."""
+    """Returns the identity of a member. A restarted static member has another member id and is the same member."""
     name = member_id.split("-")[0]
     return name if name in INSTANCES else member_id
 
@@ -77,7 +81,7 @@ class Client:
         self.member_id = ""
         self.generation = -1
         self.owned: frozenset[int] = frozenset()
-        #: Which coordinator was asked last.
+        #: The incarnation of the coordinator that got the last request.
         self._asked = 0
         self._join: Answer[JoinGroupResponse] | None = None
         self._sync: Answer[SyncGroupResponse] | None = None
@@ -86,11 +90,11 @@ class Client:
         return f"{self.name}({self.phase.value}, {self.member_id[-4:]}, generation {self.generation})"
 
     def restart(self) -> None:
-        """What an operator does with a client that was fenced."""
+        """Restarts the client, as an operator does after it was fenced."""
         self.phase, self.member_id, self.generation, self.owned = Phase.IDLE, "", -1, frozenset()
 
     def step(self, world: GroupWorld) -> None:
-        """Go on as far as possible without waiting."""
+        """Continues as far as possible without waiting."""
         moves: dict[Phase, Callable[[GroupWorld], bool]] = {
             Phase.IDLE: self._send_join,
             Phase.JOINING: self._take_join,
@@ -102,7 +106,7 @@ class Client:
                 return
 
     def beat(self, world: GroupWorld) -> None:
-        """A heartbeat, if it is a member; else what comes next."""
+        """Sends a heartbeat if the client is a member; otherwise takes the next step."""
         if self.phase is not Phase.MEMBER:
             self.step(world)
             return
@@ -116,7 +120,7 @@ class Client:
         self.phase, self.owned = Phase.FENCED, frozenset()
 
     def commit(self, world: GroupWorld, partition: int, offset: int) -> Callable[[], ErrorCode | None]:
-        """The answer is None while there is none."""
+        """Commits an offset. The result returns the error code, or None while there is no answer."""
         answer = world.commit(
             GROUP,
             {("orders", partition): offset},

@@ -1,4 +1,4 @@
-"""Mistakes of coordinators and logs, patched in from outside, for whole runs of the simulator to find."""
+"""Mistakes of coordinators and logs, patched in from outside, that whole runs of the simulator must find."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ THREE = Layout(brokers=3)
 
 
 def stale_generations_commit(patch: pytest.MonkeyPatch) -> None:
-    """Offsets are taken from anybody who names the group."""
+    """Accepts offsets from any client that names the group."""
     patch.setattr(Committers, "validate", lambda *_: None)
 
 
 def commits_are_answered_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A commit is acknowledged when the leader has it, and its followers do not."""
+    """Acknowledges a commit when the leader has it and its followers do not."""
     answers_before_it_is_durable(patch)
 
 
 def partitions_are_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None:
-    """A member gets what its target says, whoever has it still."""
+    """Gives a member the partitions of its target while another member still owns them."""
     advance = reconcile._advance
 
     def mutated(member: Member, goal: reconcile.Goal, owned: Assignment | None) -> Member:
@@ -47,7 +47,7 @@ def partitions_are_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None
 
 
 def generations_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
-    """Members that join again are in the generation that they were in."""
+    """Keeps members that join again in their previous generation."""
     begin_generation = ClassicGroup.begin_generation
 
     def mutated(self: ClassicGroup, wall_ms: int) -> None:
@@ -59,7 +59,7 @@ def generations_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
-    """Who begins with a transactional id gets the epoch of who had it before."""
+    """Gives a new producer of a transactional id the epoch of the previous one."""
     bumped = transitions._bumped
 
     def mutated(image: TxnImage, expected: transitions.ProducerIdentity | None) -> tuple[int, int]:
@@ -70,14 +70,14 @@ def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def lso_moves_before_the_marker_is_replicated(patch: pytest.MonkeyPatch) -> None:
-    """A transaction is over for readers when the leader has its marker."""
+    """Ends a transaction for readers when only the leader has its marker."""
     patch.setattr(
         ProducerStateManager, "first_unstable_offset", property(ProducerStateManager.first_undecided_offset.fget)
     )
 
 
 class Case(NamedTuple):
-    """A run that finds the mistake, and what it says then."""
+    """A run that finds the mistake, and the text of its finding."""
 
     settings: Settings
     says: str
@@ -100,7 +100,7 @@ def _transactions(seed: int) -> Settings:
     return Settings(seed=seed, layout=THREE, work=WorkKind.TRANSACTIONS, faults_s=10, operations=(), schedule=())
 
 
-#: Every broker is cut off once from the other two, and hears clients.
+#: Faults that cut every broker off from the other two once, while clients still reach it.
 _CUTS = tuple(
     Fault(at_ms, FaultKind.PARTITION, f"broker{one}", f"broker{two}", 12_000)
     for one, at_ms in ((1, 6_000), (2, 20_000), (3, 34_000))

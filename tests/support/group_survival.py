@@ -1,7 +1,8 @@
-"""Members of a group as processes that come, go and are killed under load; tests/support/group_verdict.py judges them.
+"""Members of a group as processes that start, leave and are killed under load; tests/support/group_verdict.py judges
+them.
 
-What is committed is asked for by hand: librdkafka 2.16 ends its process ("eonce->refcnt > 0") or waits for ever when
-the coordinator dies under a question of its admin client.
+Committed offsets are requested over a bare socket: librdkafka 2.16 ends its process ("eonce->refcnt > 0") or waits
+forever when the coordinator dies during a request of its admin client.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 
 class Process(Diary):
-    """One member that runs."""
+    """One running member."""
 
     def __init__(self, name: str, command: list[str], journal: Path, instance: str | None) -> None:
         super().__init__(name, journal, instance)
@@ -34,11 +35,11 @@ class Process(Diary):
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Returns the end of what it wrote to stderr."""
         return self.journal.with_suffix(".err").read_text(errors="replace")[-2_000:]
 
     def kill(self) -> None:
-        """It owns nothing from now on, though the group does not know yet."""
+        """Kills the process. From now on it owns nothing, though the group does not know yet."""
         self.ended_at = time.monotonic()
         self.process.kill()
         self.process.wait()
@@ -50,19 +51,22 @@ class Process(Diary):
 
 
 class Group:
-    """`with Group(...) as group:` is a producer that writes all the time, a watcher of what is committed, and the
-    members that the test starts. `settle`, then `judge`."""
+    """A group under load. `with Group(...) as group:` is a producer that writes all the time, a watcher of the
+    committed offsets, and the members that the test starts. `settle`, then `judge`.
+    """
 
     def __init__(
         self, cluster: Brokers, directory: Path, group: str, partitions: int, program: Callable[[str], list[str]]
     ) -> None:
-        """`group` is its topic's name, too. `program`: a member's command by its make, without arguments."""
+        """Creates a group. `group` is also its topic's name. `program` returns the command of a member of a client,
+        without arguments.
+        """
         self.cluster, self.group, self.topic, self._program = cluster, group, group, program
         self.partitions = range(partitions)
         self.members: list[Process] = []
-        #: Partition -> offset that the next record will have; of acknowledged ones.
+        #: The offset of the next record of each partition, after the acknowledged ones.
         self.written: dict[int, int] = dict.fromkeys(self.partitions, 0)
-        #: (time of asking, partition -> offset), in order.
+        #: Committed offsets as (time of the request, offset by partition), in order.
         self.seen: list[tuple[float, dict[int, int]]] = []
         self._directory = directory
         self._writing, self._watching = threading.Event(), threading.Event()
@@ -85,7 +89,7 @@ class Group:
             thread.join(WAIT_S)
 
     def start(self, client: str, instance: str | None = None) -> Process:
-        """A member of this make."""
+        """Starts a member of this client."""
         name = f"{len(self.members)}-{client}"
         journal = self._directory / f"{name}.jsonl"
         command = [*self._program(client), self.cluster.bootstrap, self.group, self.topic, str(journal)]
@@ -98,7 +102,7 @@ class Group:
         return [member for member in self.members if member.ended_at == FOREVER]
 
     def await_owners(self, timeout_s: float = WAIT_S) -> None:
-        """All partitions are owned once, and every live member owns its share."""
+        """Waits until all partitions have one owner and every live member owns its share."""
 
         def settled() -> bool:
             for member in self.alive:
@@ -115,7 +119,7 @@ class Group:
             raise AssertionError(f"{error}: {owners}") from error
 
     def coordinator(self) -> int:
-        """Once there is one."""
+        """Returns the coordinator, once there is one."""
         found = -1
 
         def look() -> bool:
@@ -130,7 +134,7 @@ class Group:
         return found
 
     def settle(self, timeout_s: float = WAIT_S) -> None:
-        """Once there was a load: write no more, and wait until all is read and committed."""
+        """Waits for a load, stops writing, and waits until all is read and committed."""
         wait_until(lambda: len(self.seen) > SEEN_MIN, "the watcher sees what is committed", timeout_s)
         wait_until(lambda: self._commits() > COMMITS_MIN, "the members commit", timeout_s)
         self._writing.set()
@@ -140,13 +144,13 @@ class Group:
         self._threads[1].join(WAIT_S)
 
     def judge(self) -> None:
-        """AssertionError says what is wrong."""
+        """Checks the diaries. Raises AssertionError with what is wrong."""
         judge(self.members, self.written, self.seen)
 
     def _commits(self) -> int:
         return sum(event["event"] == "committed" for member in self.members for event in member.events())
 
-    # -- beside the members
+    # -- in the background
 
     def _write(self) -> None:
         producer = confluent_kafka.Producer({**PRODUCER, "bootstrap.servers": self.cluster.bootstrap})
@@ -171,7 +175,7 @@ class Group:
             time.sleep(0.1)
 
     def _committed(self) -> dict[int, int] | None:
-        """None while no coordinator answers."""
+        """Returns the committed offsets, or None while no coordinator answers."""
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.group, topics=None)]
         )
@@ -185,7 +189,7 @@ class Group:
         return {row.partition_index: row.committed_offset for row in rows}
 
     def _found(self) -> Any:
-        """Where the group's coordinator is. Raises OSError if no broker answers."""
+        """Returns the group's coordinator. Raises OSError if no broker answers."""
         return self._ask_any(FindCoordinatorRequest(key=self.group, key_type=0), 3)
 
     def _ask_any(self, request: Message, version: int) -> Any:

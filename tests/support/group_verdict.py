@@ -1,10 +1,10 @@
-"""What members of a group noted, and a verdict on it.
+"""The diaries of a group's members, and a verdict on them.
 
 The verdict, for any client whose members keep a journal as tests/clients/group_member.py does:
-- no partition has two owners at once, and none in one generation;
+- no partition has two owners at the same time, and none in one generation;
 - in the end every partition has one owner;
 - a member begins where the group had committed, at least what had been acknowledged before, and reads on without gaps;
-- what is committed never goes back, and in the end nothing acknowledged is missing;
+- the committed offset never decreases, and in the end nothing acknowledged is missing;
 - everything that was written was read.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOREVER = float("inf")
-#: A verdict on less would say little.
+#: The smallest numbers that make a verdict meaningful.
 SEEN_MIN, COMMITS_MIN = 5, 20
-#: When it was acknowledged, the partition, the offset.
+#: The time of the acknowledgement, the partition, the offset.
 Commit = tuple[float, int, int]
 
 
@@ -31,11 +31,11 @@ class Owned(NamedTuple):
 
 
 class Diary:
-    """What one member noted. Times are those of `time.monotonic`; `ended_at` is when it was killed or had left."""
+    """The events of one member. Times are those of `time.monotonic`; `ended_at` is when it was killed or had left."""
 
     def __init__(self, name: str, journal: Path, instance: str | None = None) -> None:
         self.name = name
-        #: A static member that is started again is the same member.
+        #: The identity: a static member that is started again is the same member.
         self.identity = instance or name
         self.journal = journal
         self.ended_at = FOREVER
@@ -45,7 +45,7 @@ class Diary:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def owned(self) -> Iterator[Owned]:
-        """What it owned and when."""
+        """Yields the partitions that the member owned, with the times."""
         since: dict[int, tuple[float, int | None]] = {}
         last_commit: dict[int, float] = {}
         for event in self.events():
@@ -56,7 +56,7 @@ class Diary:
                 for partition in event["partitions"]:
                     if partition in since:
                         begin, generation = since.pop(partition)
-                        # What was taken from it may have been another one's since the last sign that it had it.
+                        # Another member can own the partition after the last sign that this one had it.
                         end = event["at"] if event["event"] == "revoked" else last_commit.get(partition, begin)
                         yield Owned(self.name, partition, begin, max(begin, end), generation)
             elif event["event"] == "committed":
@@ -71,7 +71,9 @@ class Diary:
 def judge(
     members: Sequence[Diary], written: Mapping[int, int], seen: Sequence[tuple[float, Mapping[int, int]]]
 ) -> None:
-    """`written`: partition -> how many records; `seen`: what was committed, and when that was asked."""
+    """Checks the diaries. `written`: number of records by partition; `seen`: committed offsets with the time of the
+    request.
+    """
     judge_owners(members, written)
     acknowledged = sorted(
         (event["at"], event["partition"], event["offset"])

@@ -1,4 +1,4 @@
-"""A group coordinator on virtual time over a log in memory, and clients that speak to it in request messages.
+"""A group coordinator on virtual time over a log in memory, and clients that send it request messages.
 
 Every answer is encoded in the version of its request, so that a field which a version cannot carry fails the test.
 """
@@ -43,7 +43,7 @@ TOPICS = {"orders": 6, "bills": 3}
 
 
 class MemoryPartitions:
-    """Partitions as one growing byte string each. Appends are committed at once, held back, or refused."""
+    """Partitions as one growing byte string each. Appends are committed immediately, held back, or refused."""
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, bytearray] = {}
@@ -74,7 +74,7 @@ class MemoryPartitions:
         return self.bytes_max
 
     def commit(self, count: int | None = None) -> None:
-        """The HW passes the first `count` appends that are held back, or all."""
+        """Advances the HW past the first `count` appends that are held back, or past all."""
         left = len(self._held) if count is None else count
         while self._held and left:
             left -= 1
@@ -83,12 +83,12 @@ class MemoryPartitions:
             done(ErrorCode.NONE, 0)
 
     def fail_held(self, code: ErrorCode) -> None:
-        """What is held back ends like this, though it stays in the log, as with a lost leadership."""
+        """Fails the appends that are held back, though they stay in the log, as after a lost leadership."""
         while self._held:
             self._held.popleft()[2](code, -1)
 
     def lose_uncommitted(self) -> None:
-        """The next leader never had what is above the HW."""
+        """Removes what is above the HW, as if the next leader never had it."""
         for partition, log in self.logs.items():
             end = self.committed.get(partition, 0)
             places = [place for place, header in iter_headers(memoryview(bytes(log))) if header.base_offset >= end]
@@ -97,11 +97,11 @@ class MemoryPartitions:
             self.next_offset[partition] = end
 
     def keep_uncommitted(self) -> None:
-        """The next leader has it all, and commits it."""
+        """Commits everything, as if the next leader had it all."""
         self.committed.update(self.next_offset)
 
     def install(self, partition: TopicPartition, log: bytes) -> None:
-        """A log as it was found on disk."""
+        """Installs a log as it would be found on disk."""
         self.logs[partition] = bytearray(log)
         for _, header in iter_headers(memoryview(log)):
             self.next_offset[partition] = self.committed[partition] = header.next_offset
@@ -150,7 +150,7 @@ class MemoryPartitions:
 
 
 class Answer(Generic[R]):
-    """What came back, if it did."""
+    """The answer to a request, if it has arrived."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -184,7 +184,7 @@ class Context:
 
 
 def subscription(*topics: str) -> bytes:
-    """Consumer protocol metadata, version 0."""
+    """Returns consumer protocol metadata, version 0."""
     out = struct.pack(">hi", 0, len(topics))
     for topic in topics:
         out += struct.pack(">h", len(topic)) + topic.encode()
@@ -215,7 +215,7 @@ class GroupWorld:
         self.consumer_config = consumer_config or ConsumerConfig()
         self.topic_view = topics or MemoryTopics(dict(TOPICS))
         self.topics = self.topic_view.counts
-        #: (group id, key) -> value, as IncrementalAlterConfigs of a group would set it.
+        #: Dynamic settings of groups by (group id, key), as IncrementalAlterConfigs of a group would set them.
         self.overrides = {} if overrides is None else overrides
         self.coordinator = GroupCoordinator(
             self.host,
@@ -235,7 +235,7 @@ class GroupWorld:
         self.host.time.run_for(duration_ms)
 
     def until_active(self, step_ms: int) -> None:
-        """Until the first partition is loaded; `step_ms` between two looks."""
+        """Runs until the first partition is loaded, and checks that every `step_ms`."""
         for _ in range(500):
             shard = self.coordinator.shard(0)
             if shard is not None and shard.state is ShardState.ACTIVE:
@@ -244,7 +244,7 @@ class GroupWorld:
         raise AssertionError("it loads for ever")
 
     def restart(self) -> GroupWorld:
-        """Another broker takes over with the same log, at the same time."""
+        """Returns a world in which another broker takes over with the same log, at the same time."""
         self.coordinator.shutdown()
         return GroupWorld(
             self.config,
@@ -255,7 +255,7 @@ class GroupWorld:
             overrides=self.overrides,
         )
 
-    # -- looking inside
+    # -- state
 
     def partition(self, index: int = 0) -> TopicPartition:
         return TopicPartition(GROUP_METADATA_TOPIC, index)
@@ -307,7 +307,7 @@ class GroupWorld:
         return answer
 
     def enter(self, group_id: str = "g", **more: Any) -> Answer[JoinGroupResponse]:
-        """Join as a new dynamic member: take the id that is given and come back with it."""
+        """Joins as a new dynamic member: takes the assigned id and joins again with it."""
         first = self.join(group_id, **more)
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED
         return self.join(group_id, first.response.member_id, **more)
@@ -353,7 +353,7 @@ class GroupWorld:
     def leave(
         self, group_id: str, *members: tuple[str, str | None], version: int = 5
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """The error of all, and that of each."""
+        """Returns the error of the request, and that of each member."""
         if version >= 3:
             request = LeaveGroupRequest(
                 group_id=group_id,
@@ -369,7 +369,7 @@ class GroupWorld:
         return answer.error, [ErrorCode(member.error_code) for member in answer.response.members]
 
     def stable(self, group_id: str = "g", count: int = 1, **more: Any) -> list[str]:
-        """A stable group of so many dynamic members; the first is the leader."""
+        """Creates a stable group of `count` dynamic members; the first is the leader."""
         joins = [self.enter(group_id, **more) for _ in range(count)]
         self.pass_ms(2 * self.config.initial_rebalance_delay_ms)
         members = [join.response.member_id for join in joins]
@@ -378,7 +378,7 @@ class GroupWorld:
         return members
 
     def sync_all(self, group_id: str, generation: int, members: Sequence[str]) -> None:
-        """Everybody asks, the leader last; each is assigned its own id."""
+        """Sends SyncGroup of all members, the leader's last; each member is assigned its own id."""
         leader = self.group(group_id).leader_id
         name = self.group(group_id).protocol_name
         syncs = [self.sync(group_id, generation, member, protocol_name=name) for member in members if member != leader]
@@ -436,7 +436,7 @@ class GroupWorld:
         require_stable: bool = False,
         version: int = 9,
     ) -> Answer[OffsetFetchResponse]:
-        """All offsets if no topics are named."""
+        """Requests offsets: all of them if no topics are named."""
         request = OffsetFetchRequest(require_stable=require_stable)
         names = [group_ids] if isinstance(group_ids, str) else list(group_ids)
         if version >= 8:
@@ -504,7 +504,7 @@ def commit_errors(answer: Answer[OffsetCommitResponse]) -> dict[tuple[str, int],
 
 
 def fetched(answer: Answer[OffsetFetchResponse]) -> dict[tuple[str, int], int]:
-    """Offsets of the first group."""
+    """Returns the offsets of the first group."""
     response = answer.response
     topics: Sequence[Any] = response.groups[0].topics if response.groups else response.topics
     return {(t.name, p.partition_index): p.committed_offset for t in topics for p in t.partitions}

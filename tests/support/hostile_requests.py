@@ -1,6 +1,6 @@
-"""Requests that are much work: of many rows, of long names, of many waiting readers. Each is what one client may send.
+"""Requests that cause much work: many rows, long names, many waiting readers. One client can send each of them.
 
-`ATTACKS` makes each of them by its name, with about so many rows; the topics that must be there are `TOPICS`.
+`ATTACKS` builds each of them by its name, with about the given number of rows; they need the topics `TOPICS`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUIET: Final = "quiet"
 WIDE: Final = "wide"
 SEARCHED: Final = "searched"
 WIDE_PARTITIONS: Final = 5_000
-#: When the records of its batch were made.
+#: The timestamp of the records in the batch of SEARCHED.
 SEARCHED_MS: Final = 1_700_000_000_000
 TOPICS: Final = {QUIET: 1, WIDE: WIDE_PARTITIONS, SEARCHED: 1}
 
@@ -393,7 +393,7 @@ def long_client_names() -> list[Ask]:
 
 
 def tagged_fields(count: int) -> list[Ask]:
-    """Returns as many tagged fields in each place as are read."""
+    """Returns requests with as many tagged fields in each place as are read."""
     tags = tuple((n, b"t") for n in range(100, 100 + TAGS_MAX))
     topics = [MetadataRequest.MetadataRequestTopic(name=name, unknown_tags=tags) for name in names(count // TAGS_MAX)]
     return [Ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]

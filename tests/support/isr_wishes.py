@@ -1,4 +1,4 @@
-"""AlterPartition as a leader would send it, for tests of what an ISR change leads to."""
+"""AlterPartition as a leader would send it, for tests of the effects of an ISR change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 
 
 def isr_wish(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: int = 0) -> AlterPartitionRequest:
-    """By the leader as it is now, with the present epochs of all brokers."""
+    """Returns the request of the present leader, with the present epochs of all brokers."""
     partition = image.topics_by_name[topic].partitions[index]
     wish = AlterPartitionRequest.PartitionData(
         partition_index=index,

@@ -1,4 +1,4 @@
-"""A simulated cluster whose journal is compared with all that its metadata log said."""
+"""A simulated cluster whose journal is compared with all changes in its metadata log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Key = tuple[int, str, int]
 
 
 class Truth:
-    """Every change of a leader, ISR or replica set that any node was told of, once."""
+    """Every change of a leader, ISR or replica set that was published on any node, once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.changes: dict[Key, tuple[int, int, tuple[int, ...]]] = {}
@@ -49,7 +49,7 @@ class Truth:
 
 
 class JournalWorld:
-    """Three nodes, controllers and brokers at once, or with controllers of their own."""
+    """Three nodes, which are controllers and brokers, or brokers with separate controllers."""
 
     def __init__(self, seed: int, *, controllers: int = 0, properties: Mapping[str, str] | None = None) -> None:
         self.world = World(seed)
@@ -85,7 +85,7 @@ class JournalWorld:
         return sum(not broker.fenced for broker in self.image().brokers.values()) if self.brokers() else 0
 
     def settled(self) -> bool:
-        """All replicas in sync, and every change told, if there is a journal."""
+        """Returns whether all replicas are in sync and, if there is a journal, it contains every change."""
         active = self.active()
         if active is None or self.unfenced() < 3:
             return False
@@ -99,7 +99,7 @@ class JournalWorld:
         return whole and broker is not None and (EVENTS_TOPIC not in image.topics_by_name or not broker.journal.window)
 
     def settle(self) -> None:
-        """A topic that has to be made for the journal is made after a second."""
+        """Runs until the cluster is settled; a topic for the journal is created after a second."""
         self.run_for(3_000)
         self.run_until(self.settled, "all is in sync and told", 60_000)
 
@@ -118,7 +118,7 @@ class JournalWorld:
     # -- the journal
 
     def told(self) -> list[Event]:
-        """All events, in the order of the topic, with what was told twice."""
+        """Returns all events, in the order of the topic, including duplicates."""
         for broker in self.brokers():
             partition = broker.replicas.find(EVENTS_TOPIC, 0)
             if partition is not None and partition.leadership is not None:
@@ -126,7 +126,7 @@ class JournalWorld:
         return []
 
     def told_changes(self) -> dict[Key, Event]:
-        """Of partitions; the same change told twice must have been told alike."""
+        """Returns the events of partitions; duplicates of a change must be equal."""
         found: dict[Key, Event] = {}
         for event in self.told():
             if "changes" not in event:

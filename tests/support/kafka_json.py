@@ -10,7 +10,7 @@ from barnabas.protocol.message import Field, Message, Struct
 
 
 def to_kafka_json(message: Message, version: int) -> dict[str, Any]:
-    """The converter's object; records are only measured (`recordsSizeInBytes`)."""
+    """Returns the converter's object; of records it has only the size (`recordsSizeInBytes`)."""
     return _struct(message, type(message), version)
 
 

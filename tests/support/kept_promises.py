@@ -1,4 +1,6 @@
-"""A role's gatekeeper over a disk that has room: each promise is written as soon as the call that made it is over."""
+"""A role's promise writer over a disk with free space: each promise is written as soon as the call that made it
+ends.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from barnabas.raft.voters import VoterKey
 
 
 def _ignore(before: Role, role: Role) -> None:
-    """Nobody takes up a duty."""
+    """Ignores the change of role."""
 
 
 class KeptPromises:
-    """Stands for a `QuorumState`; `written` gets what goes into `quorum-state`."""
+    """A stand-in for a `QuorumState`; `written` gets what is written to `quorum-state`."""
 
     def __init__(
         self, own: VoterKey, history: VoterHistory, stored: ElectionState | None, written: list[ElectionState]

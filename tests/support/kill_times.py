@@ -1,9 +1,9 @@
-"""How long after a SIGKILL all survivors know the new leaders: three nodes with both roles, one killed at a time.
+"""The time after a SIGKILL until all survivors know the new leaders: three nodes with both roles, one killed at a time.
 
-A round creates a topic of one partition with its leader where the round wants it, kills one node, and asks every
-survivor every few milliseconds, over connections that were open before, with raw Metadata and DescribeQuorum requests.
-It is over when all of them answer with a leader of the partition that lives and an ISR without the dead broker and,
-where the active controller was killed, with a new leader of the quorum.
+A round creates a topic of one partition with its leader on the node that the round needs, kills one node, and sends raw
+Metadata and DescribeQuorum requests to every survivor every few milliseconds, over connections that were open before.
+It is over when all of them report a live leader of the partition and an ISR without the dead broker and, if the active
+controller was killed, a new leader of the quorum.
 
     PYTHONPATH=tools python -m tests.support.kill_times [ROUNDS]    all three kinds, 50 rounds each by default
 """
@@ -30,7 +30,7 @@ from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-#: What is killed: the leader of the partition, the active controller, or one that is both.
+#: What is killed: the leader of the partition, the active controller, or a node that is both.
 KINDS = ("leader", "controller", "both")
 ROLES = dict.fromkeys((1, 2, 3), "broker,controller")
 _POLL_S = 0.005
@@ -38,7 +38,7 @@ _LIMIT_S = 60.0
 
 
 class Asker:
-    """One open connection, one request at a time, answered within the poll or later."""
+    """One open connection, with one request at a time, answered within the poll or later."""
 
     def __init__(self, address: Address) -> None:
         self._link = socket.create_connection(address, timeout=_LIMIT_S)
@@ -62,7 +62,7 @@ class Asker:
 
 
 class Survivor:
-    """A node that goes on, and what it says."""
+    """A node that survives, and what it reports."""
 
     def __init__(self, nodes: Nodes, node_id: int) -> None:
         self.node_id = node_id
@@ -70,7 +70,7 @@ class Survivor:
         self._controller = Asker(nodes[node_id].controller_address)
 
     def knows(self, topic: str, victim: int, *, quorum: bool) -> bool:
-        """Whether it names a new leader of the partition, and (`quorum`) a new leader of the quorum."""
+        """Returns whether it reports a new leader of the partition and, if `quorum`, a new leader of the quorum."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         answer = self._broker.ask(wanted, 12)
         assert isinstance(answer, MetadataResponse)
@@ -100,7 +100,7 @@ class KillTimes:
         self._round = 0
 
     def measure(self, kind: str) -> float:
-        """Seconds from the kill until all survivors know."""
+        """Returns the seconds from the kill until all survivors know the new leaders."""
         nodes = self._nodes
         controller = nodes.leader()
         others = [node.node_id for node in nodes.all if node.node_id != controller]
@@ -150,7 +150,7 @@ class KillTimes:
             ask(self._nodes.all[0].address, request, 6, DeleteTopicsResponse)
 
     def _is_whole(self, topic: str, leader: int | None = None) -> bool:
-        """As every node sees it; the voters follow the quorum, too."""
+        """Returns whether every node reports the topic and all brokers, and all voters follow the quorum."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         for node in self._nodes.all:
             told = ask(node.address, wanted, 12, MetadataResponse)

@@ -1,6 +1,6 @@
-"""Histories as a correct cluster gives them: a model of partition logs, with producers, transactions and consumers.
+"""Histories that a correct cluster can produce: a model of partition logs, with producers, transactions and consumers.
 
-Everything that Kafka allows and that could be taken for a fault is drawn: unknown outcomes that were written or not,
+Everything that Kafka allows and that could be mistaken for a fault is drawn: unknown outcomes that were written or not,
 transactions that interleave and abort, markers that take offsets, readers of uncommitted records, consumers that begin
 again, records and topics that are deleted.
 """
@@ -15,7 +15,7 @@ TOPIC = "orders"
 
 
 class _Log:
-    """[offset, value, transaction or None]; a marker takes an offset and shows nothing."""
+    """A partition: [offset, value, transaction or None]. A marker takes an offset and has no record."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, str, str | None]] = []
@@ -37,7 +37,7 @@ class LegalHistory:
         self._numbers = 0
         self._pending: dict[str, list[tuple[str, int, str | None]]] = {}
         self._running: dict[str, str] = {}
-        #: Transaction -> partitions that it wrote to; then whether it was committed.
+        #: The partitions that each transaction wrote to, then whether it was committed.
         self._wrote: dict[str, set[int]] = {}
         self._ended: dict[str, bool] = {}
         self._positions: dict[str, list[int]] = {}
@@ -63,7 +63,7 @@ class LegalHistory:
         self._pending.setdefault(process, []).append((value, partition, transaction))
 
     def _answer(self) -> None:
-        """All that one producer has under way is written, in its order, or fails."""
+        """Writes all pending records of one producer in their order, or fails them."""
         waiting = [process for process, pending in self._pending.items() if pending]
         if waiting:
             self._settle(self._random.choice(waiting))
@@ -144,7 +144,7 @@ class LegalHistory:
             self.add("admin", "ok", "delete_records", topic=TOPIC, partition=partition, before=log.begin)
 
     def _recreate(self) -> None:
-        """What is under way finds the old topic or the new one, or fails."""
+        """Recreates the topic. Pending records reach the old topic or the new one, or fail."""
         if self._random.random() > 0.1 or self._running:
             return
         self.add("admin", "invoke", "delete_topic", topic=TOPIC)

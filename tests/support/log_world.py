@@ -1,4 +1,4 @@
-"""A log of its own for tests: opened, written, stopped in order or killed, opened again."""
+"""A log for tests: opened, written, stopped cleanly or killed, opened again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from barnabas.storage.segments import LogServices
 PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = bytes(range(16))
 
-#: Small enough that everything that happens rarely happens often.
+#: Limits so small that rare events are frequent.
 TINY = LogConfig(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=60, max_message_bytes=600)
 
 
 class LogWorld:
-    """`log` is the open log; `wall_ms` what the clock says."""
+    """A log in its directory. `log` is the open log; `wall_ms` is the time of the clock."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LogWorld:
         return self.log
 
     def restart(self, high_watermark: int | None = None) -> Log:
-        """A stop in order, and the start after it."""
+        """Closes the log cleanly and opens it again."""
         log = self.log
         log.close(clean=True)
         return self.open(
@@ -85,7 +85,7 @@ class LogWorld:
         )
 
     def kill(self, high_watermark: int | None = None) -> Log:
-        """The process dies; the files are as it left them, and so are the checkpoints written last."""
+        """Opens the log as after a kill: files and checkpoints are as they were written last."""
         log = self.log
         log.segments.release()
         return self.open(
@@ -96,14 +96,14 @@ class LogWorld:
         )
 
     def append(self, *timestamps: int, epoch: int = 0, value: bytes = b"v", **options: Any) -> AppendInfo:
-        """One batch with a record for each timestamp."""
+        """Appends one batch with a record for each timestamp."""
         return self.append_batch(encode_records(*timestamps, value=value, **options), epoch)
 
     def append_batch(self, batch: bytearray, epoch: int = 0, origin: Origin = Origin.CLIENT) -> AppendInfo:
         return self.log.append_as_leader(memoryview(batch), epoch, wall_ms=self.wall_ms, origin=origin)
 
     def records(self, log: Log | None = None, *, max_bytes: int = 1000) -> list[Record]:
-        """All records from the log start offset to the LEO."""
+        """Returns all records from the log start offset to the LEO."""
         log = log or self.log
         found: list[Record] = []
         for _, view in log.batches(log.log_start_offset, max_bytes):
@@ -126,5 +126,5 @@ def encode_records(*timestamps: int, value: bytes = b"v", **options: Any) -> byt
 
 
 def snapshot_of(disk: Disk, directory: str) -> dict[str, bytes]:
-    """Every file in it."""
+    """Returns the bytes of every file in a directory."""
     return {name: disk.read(f"{directory}/{name}") for name in disk.list_dir(directory)}

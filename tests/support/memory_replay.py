@@ -1,7 +1,7 @@
-"""A replay without brokers: the topic is a list in memory, the producer a fake that can die as by kill -9.
+"""A replay without brokers: the topic is a list in memory, and the producer is a fake that can end as after `kill -9`.
 
-What the death leaves is what a kill leaves: the ledger as it was at that moment, its last line perhaps cut, and in the
-log also records whose acknowledgement nobody heard.
+Afterwards the state is that of a kill: the ledger as it was at that moment, its last line perhaps cut, and in the log
+also records whose acknowledgement did not arrive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PARTITIONS = 3
 
 
 class Killed(BaseException):
-    """The process is gone; nothing catches it."""
+    """The end of the process; no code catches it."""
 
 
 class Delivered:
@@ -40,7 +40,7 @@ class Delivered:
 
 
 class MemoryProducer:
-    """As much of confluent-kafka's producer as a replay uses. One poll acknowledges at most `per_poll` records."""
+    """The part of confluent-kafka's producer that a replay uses. One poll acknowledges at most `per_poll` records."""
 
     def __init__(self, cluster: MemoryCluster, per_poll: int = 7) -> None:
         self._cluster = cluster
@@ -84,7 +84,7 @@ class MemoryProducer:
 
 
 class MemoryCluster:
-    """The topic, the ledger's file, and the data set's place taken by a list of orders."""
+    """The topic, the ledger's file, and a list of orders instead of the data set."""
 
     def __init__(self, orders: list[Order], *, max_message_bytes: int) -> None:
         self.max_message_bytes = max_message_bytes
@@ -137,7 +137,7 @@ class MemoryCluster:
         return replays.replay(replays.ReplayOptions("memory:1", self.ledger, **options))
 
     def run_and_kill(self, faults: Faults, polls: int, unheard: int, cut_bytes: int) -> None:
-        """A run that dies at its poll number `polls`, if it has so many."""
+        """Runs a replay that ends as after a kill at its poll number `polls`, if it reaches it."""
         self.unheard = unheard
         options: dict[str, Any] = {"faults": faults, "give_up_after_s": 5.0}
         self.dies_at_poll = polls

@@ -8,8 +8,9 @@ from barnabas.coordinators.groups.consumer.topics import Topic
 
 
 class MemoryTopics:
-    """Follows the dict: whatever is put in, taken out or grown has happened to the cluster. A topic that was away has
-    another id when it is back."""
+    """A view of the dict: whatever is added, removed or grown in it has happened to the cluster. A topic that was
+    removed and added again has another id.
+    """
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = counts

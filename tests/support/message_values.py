@@ -1,6 +1,6 @@
-"""Messages with all kinds of values, made from FIELDS and a string of bytes that decides every choice.
+"""Messages with all kinds of values, built from FIELDS and a string of bytes that decides every choice.
 
-Hypothesis draws only the bytes: one draw a message is quick, shorter bytes mean simpler messages, and when they are
+Hypothesis draws only the bytes: one draw per message is fast, shorter bytes mean simpler messages, and when they are
 used up every further choice is the simplest one.
 """
 
@@ -15,7 +15,7 @@ from barnabas.protocol.message import Field, Message, Struct
 INTEGERS = {"int8": (-(2**7), 2**7 - 1), "int16": (-(2**15), 2**15 - 1), "uint16": (0, 2**16 - 1)}
 INTEGERS |= {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 ALPHABET = "az09._-/ \x00\x7fé߿€\uffff𝄞"
-#: Gives the value of a field in place of the usual choice, or Ellipsis.
+#: A function that returns the value of a field in place of the usual choice, or Ellipsis.
 Override = Callable[[type[Struct], Field, "Choices"], Any]
 
 
@@ -27,7 +27,7 @@ class Choices:
         self._position = 0
 
     def below(self, limit: int) -> int:
-        """0 when the supply is used up."""
+        """Returns a number below `limit`; 0 when the supply is used up."""
         if self._position >= len(self._data):
             return 0
         byte = self._data[self._position]
@@ -47,13 +47,13 @@ class Choices:
         return low + int.from_bytes(self.bytes(width), "big") % (high - low + 1)
 
     def size(self) -> int:
-        """Mostly small; sometimes past where a compact length takes a second byte."""
+        """Returns a size: mostly small, sometimes one whose compact length takes a second byte."""
         kind = self.below(40)
         return (0, 1, 2, 3)[kind % 4] if kind < 38 else 126 + self.below(4)
 
 
 class MessageMaker:
-    """Makes messages that one version can carry."""
+    """A maker of messages that one version can carry."""
 
     def __init__(self, choices: Choices, override: Override | None = None, unknown_tags: bool = True) -> None:
         self._choices = choices
@@ -71,7 +71,7 @@ class MessageMaker:
             if field.is_in(version) and (field.nullable is None or not self._null(field, version, values)):
                 values[field.attribute] = self._value(cls, field, message, version, depth)
                 if field.tag is not None and field.default is None and field.nullable is None:
-                    # A tagged struct that has all its defaults is not sent, and read as None.
+                    # A tagged struct that has all its defaults is not sent, and is read as None.
                     fresh = getattr(message, field.type)()
                     values[field.attribute] = None if values[field.attribute] == fresh else values[field.attribute]
         if self._unknown_tags and message.FLEXIBLE is not None and version >= message.FLEXIBLE:
@@ -79,7 +79,7 @@ class MessageMaker:
         return cls(**values)
 
     def _null(self, field: Field, version: int, values: dict[str, Any]) -> bool:
-        """Whether it was set to null, or left at its default where this version has no null."""
+        """Returns whether the field was set to null, or left at its default because this version has no null."""
         if not field.is_nullable_in(version):
             return False
         if self._choices.below(3) != 1:

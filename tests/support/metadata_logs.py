@@ -22,7 +22,7 @@ RECORDED = ("one-node", "three-nodes")
 
 
 def batches(path: Path) -> Iterator[tuple[BatchHeader, list[tuple[int, bytes, Message, int]]]]:
-    """(header, [(offset, value, record, version)]); control batches have no records here."""
+    """Yields (header, [(offset, value, record, version)]); control batches have no records here."""
     data = path.read_bytes()
     for position, header in iter_headers(data):
         records = []
@@ -43,7 +43,7 @@ def snapshots(name: str) -> list[Path]:
 
 
 def dumped(name: str) -> dict[str, dict[int, dict[str, Any]]]:
-    """File -> offset -> {"type": ..., "version": ..., "data": ...}."""
+    """Returns {"type": ..., "version": ..., "data": ...} by file and offset."""
     files: dict[str, dict[int, dict[str, Any]]] = {}
     with gzip.open(DATA / name / "records.tsv.gz", "rt") as lines:
         for line in lines:

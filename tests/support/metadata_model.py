@@ -1,6 +1,7 @@
-"""A deliberately dumb second reading of metadata records: nested dicts, changed in place, from Kafka's JSON of them.
+"""A deliberately simple second implementation of metadata records: nested dicts, changed in place, from Kafka's JSON of
+them.
 
-Nothing is shared with `barnabas.metadata`; the two must agree on every recorded log and on every generated one.
+It shares nothing with `barnabas.metadata`; the two must agree on every recorded log and on every generated one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from barnabas.metadata.image import MetadataImage
 
 Json = dict[str, Any]
 
-#: What PartitionRecord leaves out while it has its default.
+#: The fields that PartitionRecord leaves out while they have their defaults.
 _PARTITION_DEFAULTS: Json = {"leaderRecoveryState": 0, "eligibleLeaderReplicas": [], "lastKnownElr": []}
 
 
@@ -124,7 +125,7 @@ class MetadataModel:
 
 
 def assert_same(image: MetadataImage, model: MetadataModel) -> None:
-    """The image says exactly what the model says."""
+    """Checks that the image has exactly the content of the model."""
     assert {uuid_to_text(topic_id): topic.name for topic_id, topic in image.topics_by_id.items()} == {
         topic_id: topic["name"] for topic_id, topic in model.topics.items()
     }

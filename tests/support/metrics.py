@@ -1,4 +1,4 @@
-"""What /metrics of a broker in memory says."""
+"""The content of /metrics of a broker in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def scraped(broker: Broker) -> str:
 
 
 def parsed(text: str) -> Values:
-    """(name, labels) -> value, as Prometheus's own client reads it."""
+    """Returns the values by (name, labels), as Prometheus's own client reads them."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -24,7 +24,7 @@ def parsed(text: str) -> Values:
 
 
 class Metrics:
-    """`metrics("name", topic="orders")`: a value, KeyError where there is none."""
+    """Metrics of a broker. `metrics("name", topic="orders")` returns a value; KeyError if there is none."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -39,6 +39,6 @@ class Metrics:
 
     @property
     def names(self) -> set[str]:
-        """Those of its samples, and of families that have none just now."""
+        """Returns the names of its samples, and of families that have no samples at present."""
         declared = {line.split()[2] for line in self.text.splitlines() if line.startswith("# TYPE ")}
         return {name for name, _ in self._values} | declared

@@ -1,4 +1,4 @@
-"""`barnabas monitor --json` as a process, and its lines as they come."""
+"""`barnabas monitor --json` as a process, and its lines as they arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Line = dict[str, Any]
 
 
 class MonitorProcess:
-    """As a context. Lines are kept; `until` waits for one."""
+    """A context manager that runs the process. Lines are kept; `until` waits for one."""
 
     def __init__(self, bootstrap: str, *arguments: str, errors: Path, timeout_s: float = 120.0) -> None:
         self._command = [sys.executable, "-m", "barnabas.cli", "monitor", *arguments, "--json", "-b", bootstrap]
@@ -46,7 +46,7 @@ class MonitorProcess:
             self.lines.append(json.loads(line))
 
     def until(self, condition: Callable[[Line], bool], what: str) -> Line:
-        """The first line of which it is true."""
+        """Returns the first line for which the condition is true."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             for line in tuple(self.lines):
@@ -58,7 +58,7 @@ class MonitorProcess:
             time.sleep(0.05)
 
     def change(self, subject: str, kind: str, after: Line | None = None) -> Line:
-        """Of that subject; behind `after`."""
+        """Returns the line of a change of that subject, after the line `after` if given."""
         begin = self.lines.index(after) + 1 if after is not None else 0
 
         def is_it(line: Line) -> bool:
@@ -69,7 +69,7 @@ class MonitorProcess:
 
 
 def check(bootstrap: str, *arguments: str) -> int:
-    """The exit code of `barnabas monitor --check`."""
+    """Returns the exit code of `barnabas monitor --check`."""
     return run(["monitor", *arguments, "--check", "-b", bootstrap])
 
 

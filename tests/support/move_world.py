@@ -1,4 +1,4 @@
-"""A broker with several log directories in memory, and what tools ask it about them."""
+"""A broker with several log directories in memory, and the requests of tools about them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ DIRS = ("/d1", "/d2", "/d3")
 
 
 class MoveWorld(WiredBroker):
-    """`orders-0` in /d1, which is the first of the empty directories."""
+    """A broker with `orders-0` in /d1, which is the first of the empty directories."""
 
     def __init__(self, host: MemoryHost | None = None, dirs: str = ",".join(DIRS), **properties: str) -> None:
         super().__init__(host, log_dirs=dirs, **properties)
 
     def alter(self, directory: str, topic: str = "orders", index: int = 0) -> int:
-        """Error code of AlterReplicaLogDirs."""
+        """Returns the error code of AlterReplicaLogDirs."""
         named = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=[index])
         request = AlterReplicaLogDirsRequest(
             dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=directory, topics=[named])]
@@ -36,7 +36,7 @@ class MoveWorld(WiredBroker):
         return result.partitions[0].error_code
 
     def described(self) -> dict[str, list[tuple[str, int, int, bool]]]:
-        """Per directory: (topic, size, lag, is future)."""
+        """Returns (topic, size, lag, is future) of each replica, by directory."""
         response = self.connect().call(DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
         return {
             result.log_dir: [
@@ -51,7 +51,7 @@ class MoveWorld(WiredBroker):
         self.host.time.run_for(duration_ms)
 
     def settle(self) -> None:
-        """Until no move is left."""
+        """Runs until no move is left."""
         for _ in range(10_000):
             if not tuple(self.broker.replicas.moves) and not len(self.broker.assignments):
                 return
@@ -75,7 +75,7 @@ class MoveWorld(WiredBroker):
         return partition
 
     def assigned_root(self) -> str | None:
-        """The directory that the controller has for the partition."""
+        """Returns the directory that the controller has for the partition."""
         return self.broker.logs.roots.path_of(self.image.directory_of(1))
 
     def produce(self, *values: bytes, producer_id: int = -1, sequence: int = -1) -> None:
@@ -83,7 +83,7 @@ class MoveWorld(WiredBroker):
         assert produce(self, self.connect(), data)[0] == 0
 
     def values(self, from_offset: int = 0) -> list[bytes]:
-        """What a consumer reads."""
+        """Returns the values that a consumer reads."""
         found: list[bytes] = []
         offset = from_offset
         client = self.connect()
@@ -100,13 +100,13 @@ class MoveWorld(WiredBroker):
             offset = wanted[-1].offset + 1
 
     def names(self, root: str) -> list[str]:
-        """Directories of partitions in one of `log.dirs`."""
+        """Returns the directories of partitions in one of `log.dirs`."""
         disk = self.host.disk
         return [name for name in disk.list_dir(root) if name.startswith("orders") and disk.is_dir(f"{root}/{name}")]
 
 
 def world(values: int = 0, *, dirs: str = ",".join(DIRS), **config: str) -> MoveWorld:
-    """With that many records, ten a batch."""
+    """Returns a world with this many records, ten in a batch."""
     made = MoveWorld(dirs=dirs)
     made.create_topic("orders", 1, **{"internal_segment_bytes": "4096", **config})
     made.settle()

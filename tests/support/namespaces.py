@@ -1,5 +1,5 @@
-"""Network namespaces joined by a bridge, so that real processes can be parted as machines are: in silence, in one
-direction or both, without a word to either end.
+"""Network namespaces joined by a bridge, so that real processes can be partitioned as machines are: silently, in one
+direction or both, without a signal to either end.
 
     with Namespaces("a", "b", "c") as network:
         subprocess.Popen([*network.inside("a"), "server", "--listen", network.address("a")])
@@ -7,9 +7,9 @@ direction or both, without a word to either end.
         network.part(["a"], ["b", "c"])  # both ways
         network.heal()
 
-The test itself is on the bridge too, as HOST: it reaches every namespace, and can be cut off like the others.
-A cut is a wrong hardware address for the other end in the sender's neighbour table. No packet filter is needed, and
-established connections are cut as well as new ones. Needs root and `ip` (iproute2): `why_not` says what is missing.
+The test itself is on the bridge too, as HOST: it reaches every namespace, and can be cut off like the others. A cut is
+a wrong hardware address of the other end in the sender's neighbour table. No packet filter is needed, and established
+connections are cut as well as new ones. Needs root and `ip` (iproute2); `why_not` returns what is missing.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ class Namespaces:
         self._macs: dict[str, str] = {}
         self._cuts: set[tuple[str, str]] = set()
 
-    # -- what there is
+    # -- addresses and commands
 
     def address(self, name: str) -> str:
-        """The IPv4 address of a namespace, or of HOST."""
+        """Returns the IPv4 address of a namespace, or of HOST."""
         return f"{self._net}.{254 if name == HOST else 1 + self._names.index(name)}"
 
     def inside(self, name: str) -> list[str]:
-        """What a command begins with to be run there. It has the same pid: `ip` becomes the command."""
+        """Returns the beginning of a command that runs in the namespace. The pid stays: `ip` becomes the command."""
         return ["ip", "netns", "exec", self._namespace(name)]
 
     # -- faults
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from `source` reaches `target` any more. The other direction stays as it is."""
+        """Stops all traffic from `source` to `target`. The other direction stays as it is."""
         self._cuts.add((source, target))
         self._teach(source, target)
 
     def part(self, one: Iterable[str], other: Iterable[str]) -> None:
-        """Cut both ways between each of `one` and each of `other`."""
+        """Cuts both ways between each of `one` and each of `other`."""
         for source, target in itertools.product(list(one), list(other)):
             self.cut(source, target)
             self.cut(target, source)
 
     def heal(self) -> None:
-        """All cuts are over."""
+        """Ends all cuts."""
         cuts, self._cuts = self._cuts, set()
         for source, target in sorted(cuts):
             self._teach(source, target)
 
-    # -- life
+    # -- setup
 
     def open(self) -> Namespaces:
         _remove_left_behind()
@@ -86,13 +86,13 @@ class Namespaces:
             self._macs[name] = _mac(_ip("-n", namespace, "link", "show", _INTERFACE))
         _ip("link", "set", self._bridge, "up")
         self._macs[HOST] = _mac(_ip("link", "show", self._bridge))
-        # Nobody asks around who has an address: that question would get through a cut.
+        # Hardware addresses are set, not requested: an ARP request would get through a cut.
         for source, target in itertools.permutations((HOST, *self._names), 2):
             self._teach(source, target)
         return self
 
     def close(self) -> None:
-        """Processes that still run inside lose their network."""
+        """Removes the network. Processes that still run inside lose it."""
         _remove(self._bridge)
 
     def __enter__(self) -> Namespaces:
@@ -111,7 +111,7 @@ class Namespaces:
         return f"{self._bridge}-{self._names.index(name)}"
 
     def _teach(self, source: str, target: str) -> None:
-        """Tell `source` the hardware address by which it finds `target`, or does not."""
+        """Sets the hardware address by which `source` finds `target`, or a wrong one for a cut."""
         mac = _NOWHERE if (source, target) in self._cuts else self._macs[target]
         where = ("-n", self._namespace(source)) if source != HOST else ()
         device = self._bridge if source == HOST else _INTERFACE
@@ -121,7 +121,7 @@ class Namespaces:
 
 @functools.cache
 def why_not() -> str | None:
-    """Why this machine permits no namespaces; None if it does."""
+    """Returns why this machine permits no namespaces; None if it does."""
     if shutil.which("ip") is None:
         return "no `ip` (iproute2) on this machine"
     if os.geteuid() != 0:
@@ -145,7 +145,7 @@ def _mac(shown: str) -> str:
 
 
 def _remove_left_behind() -> None:
-    """What tests left that were killed."""
+    """Removes what killed tests left."""
     shown = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=False).stdout
     shown += subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
     for bridge, pid in sorted(set(re.findall(rf"\b({_PREFIX}(\d+))\b", shown))):
@@ -159,7 +159,7 @@ def _remove(bridge: str) -> None:
         ["netns", "delete", name] for name in re.findall(rf"^({bridge}-\d+)\b", shown, re.MULTILINE)
     ]
     links = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=False).stdout
-    # A namespace goes with its last process, its end of a pair with it: take ours away at once.
+    # A namespace ends with its last process, and its end of a pair with it; the host's end is removed now.
     commands += [["link", "delete", name] for name in re.findall(rf": ({bridge}-\d+)@", links)]
     if re.search(rf": {bridge}:", links):
         commands.append(["link", "delete", bridge])

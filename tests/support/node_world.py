@@ -1,4 +1,4 @@
-"""A combined node's metadata side, in memory: formatting, quorum, store, controller, as the broker wires them."""
+"""A combined node's metadata side, in memory: formatting, quorum, store, controller, wired as in the broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METADATA_DIR = "/data/__cluster_metadata-0"
 
 
 class NodeWorld:
-    """One start of a node. Give the next one the same disk to start it again."""
+    """One start of a node. Another start with the same disk is a restart."""
 
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, disk: MemoryDisk | None = None, seed: int = 0
@@ -43,7 +43,7 @@ class NodeWorld:
 
     @property
     def said(self) -> list[str]:
-        """What its log would say, faults and warnings."""
+        """Returns the faults and warnings that its log would contain."""
         return [*(message for message, _ in self.host.faults.reported), *self.host.faults.warned]
 
     @property
@@ -80,7 +80,7 @@ class NodeWorld:
         return answer
 
     def join(self, *, previous_epoch: int = -1) -> NodeWorld:
-        """Start, register and unfence broker 1."""
+        """Starts the node, and registers and unfences broker 1."""
         self.start()
         assert self.register(previous_epoch=previous_epoch).error_code == 0
         assert not self.beat().is_fenced
@@ -98,5 +98,5 @@ class NodeWorld:
 
 
 def content(image: MetadataImage) -> MetadataImage:
-    """The image without its place in the log."""
+    """Returns the image without its position in the log."""
     return MetadataDelta(image).apply(0, 0, 0)

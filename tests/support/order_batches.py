@@ -1,8 +1,8 @@
-"""Batches of the orders pipeline without Spark: records as its native functions would judge them, given to the tasks.
+"""Batches of the orders pipeline without Spark: records as its native functions would judge them, passed to the tasks.
 
-`judged_rows` is a second, slow reading of `barnabas.pipelines.rules` by `barnabas.orders.event`; a system test holds
-the two together. `Stream` plays Spark: it cuts records into batches, keeps a checkpoint of its own, and repeats the
-batch that was under way when the driver died.
+`judged_rows` is a second, slow implementation of `barnabas.pipelines.rules` with `barnabas.orders.event`; a system test
+compares the two. `Stream` takes the part of Spark: it cuts records into batches, keeps a checkpoint of its own, and
+repeats the batch that was under way when the driver died.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROWS = pa.schema(
     ]
 )
 
-#: Some commit.
+#: An arbitrary commit.
 COMMIT = Commit(
     number=1,
     query_id="q",
@@ -71,7 +71,7 @@ class Record:
 
 
 def order(order_id: int, time: str, bought: Sequence[tuple[int, int, float]] = ((1, 2, 1.5),), **other: Any) -> bytes:
-    """An order's value; `bought` are (product, quantity, amount) of its lines."""
+    """Returns an order's value; `bought` are (product, quantity, amount) of its lines."""
     document = {
         "order_id": order_id,
         "customer_id": order_id % 7,
@@ -116,7 +116,7 @@ def _moment(time: str) -> datetime:
 
 
 def run_tasks(records: Sequence[Record], tasks: int, job: DayFiles) -> list[dict[str, Any]]:
-    """The job in so many tasks, each with whole days."""
+    """Runs the job in this many tasks, each with whole days."""
     rows = judged_rows(records)
     places = [zlib.crc32(day.encode()) % tasks if day else n % tasks for n, day in enumerate(rows["day"].to_pylist())]
     summaries = []
@@ -133,24 +133,24 @@ class Stream:
 
     pipeline: OrdersPipeline
     records: Sequence[Record]
-    #: How many records each batch takes, again and again.
+    #: The numbers of records of the batches, repeated.
     sizes: Sequence[int] = (3,)
     tasks: int = 2
     position: int = 0
     batch_id: int = 0
-    #: The batch whose borders are written down, done or not.
+    #: The range of the batch that is in the offset log, done or not.
     planned: tuple[int, int] | None = None
     starts: int = field(default=0)
 
     def start(self) -> Callable[[], None]:
-        """A driver's life: opens the tables and finds its checkpoint; returns what ends it."""
+        """Starts a driver: opens the tables and finds its checkpoint. Returns the function that ends it."""
         self.starts += 1
         lock = self.pipeline.open()
         self._find_checkpoint()
         return lock.release
 
     def step(self) -> bool:
-        """One batch, the one before again if it was not done; False at the end."""
+        """Runs one batch, the previous one again if it was not done. Returns False at the end."""
         if self.planned is None:
             end = min(self.position + self.sizes[self.batch_id % len(self.sizes)], len(self.records))
             if end == self.position:
@@ -162,7 +162,7 @@ class Stream:
         return True
 
     def run(self) -> None:
-        """To the end, in one life."""
+        """Runs to the end, in one driver."""
         end = self.start()
         try:
             while self.step():
@@ -171,7 +171,9 @@ class Stream:
             end()
 
     def lose_checkpoint(self) -> None:
-        """The next start reads from the beginning, whatever the tables say; in other batches."""
+        """Removes the checkpoint: the next start reads from the beginning, whatever the tables contain, in other
+        batches.
+        """
         (self.pipeline.checkpoint / "metadata").unlink(missing_ok=True)
         (self.pipeline.checkpoint / "barnabas.json").unlink(missing_ok=True)
         self.position, self.batch_id, self.planned = 0, 0, None

@@ -1,5 +1,6 @@
-"""`barnabas` as a process that kills itself at a step of the orders pipeline: KILL_AT=STEP[:COUNT].
-With SLOW_START=DIR, where nothing is yet, the first process of its source takes 13 s to start."""
+"""`barnabas` as a process that kills itself at a step of the orders pipeline: KILL_AT=STEP[:COUNT]. With
+SLOW_START=DIR, if the directory is empty, the first process of its source takes 13 s to start.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Batches with a right checksum and lying insides: what a produce request may bring, and what it is answered.
+"""Batches with a right checksum and wrong contents, and the answers to produce requests with them.
 
-Each form has the code of Apache Kafka 4.1.0, which was asked (`tests/system/test_poisoned_batches.py` with
-BARNABAS_TARGET=kafka asks it again), and ours where we are stricter: what is stored must be readable by anybody.
+Each form has the error code of Apache Kafka 4.1.0, which was recorded (`tests/system/test_poisoned_batches.py` with
+BARNABAS_TARGET=kafka records it again), and Barnabas's where it is stricter: every client must be able to read what is
+stored.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ PACKED = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 
 class Form(NamedTuple):
     batch: bytes
-    #: What Apache Kafka 4.1.0 answers.
+    #: The answer of Apache Kafka 4.1.0.
     kafka: ErrorCode
-    #: What we answer.
+    #: The answer of Barnabas.
     ours: ErrorCode
 
 
@@ -49,7 +50,7 @@ def record(
     value_size: int | None = None,
     tail: bytes = b"",
 ) -> bytes:
-    """One record; sizes say what they are told to, whatever follows them."""
+    """Returns one record. The sizes in it are those given, whatever follows them."""
 
     def field(data: bytes | None, size: int | None) -> bytes:
         told = size if size is not None else -1 if data is None else len(data)
@@ -70,7 +71,7 @@ def batch(
     attributes: int = 0,
     packed: bytes | None = None,
 ) -> bytes:
-    """A batch of these bytes as its records. `packed` stands for what the codec would make of them."""
+    """Returns a batch of these bytes as its records. `packed` replaces the output of the codec."""
     content = packed if packed is not None else compress(codec, body) if codec else body
     header = HEADER.pack(
         0,
@@ -98,7 +99,7 @@ def _headers(*parts: bytes, count: int = 1) -> bytes:
     return varint(count) + b"".join(parts)
 
 
-#: Apache Kafka does not ask where a record of a compressed batch ends by its own length.
+#: Forms that Apache Kafka accepts when compressed, because it does not check that a record ends where its length says.
 _LET_IN_PACKED = {
     "a record length of 2^30",
     "a record length of -1",
@@ -108,7 +109,7 @@ _LET_IN_PACKED = {
 
 
 def _insides() -> dict[str, tuple[bytes, int]]:
-    """Records that are not whole, and the count of the header."""
+    """Returns records that are not whole, with the count of the header."""
     text = varint(1) + b"h"
     return {
         "a record length of 2^30": (record(length=1 << 30), 1),
@@ -140,7 +141,7 @@ def _insides() -> dict[str, tuple[bytes, int]]:
 
 
 def _twice() -> dict[str, Form]:
-    """Each plain and packed."""
+    """Returns each form uncompressed and compressed."""
     forms = {}
     for place, (name, (body, count)) in enumerate(_insides().items()):
         ours = TOO_LARGE if count > 1_000_000 else INVALID
@@ -152,13 +153,13 @@ def _twice() -> dict[str, Form]:
 
 
 def _streams() -> dict[str, Form]:
-    """What is no stream of its codec."""
+    """Returns bytes that are no stream of their codec."""
     forms = {}
     for codec in PACKED:
         name = codec.name.lower()
         whole = compress(codec, _three())
         forms[f"junk as {name}"] = Form(batch(b"", 3, codec=codec, packed=b"\x93junk" * 20), UNKNOWN, UNKNOWN)
-        # With gzip it is one of the flags that are to be zero, which Java passes over and zlib does not.
+        # With gzip this is one of the reserved flags, which Java ignores and zlib rejects.
         forms[f"{name} with a flipped byte"] = Form(
             batch(b"", 3, codec=codec, packed=whole[:3] + bytes([whole[3] ^ 0x41]) + whole[4:]),
             NONE if codec is Codec.GZIP else UNKNOWN,
@@ -171,7 +172,7 @@ def _streams() -> dict[str, Form]:
 
 
 def _others() -> dict[str, Form]:
-    """Offsets, timestamps, and lengths that mean nothing."""
+    """Returns forms with meaningless offsets, timestamps and lengths."""
     jumbled = record(7) + record(7) + record(2)
     far = 1 << 62
     return {
