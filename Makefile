@@ -10,9 +10,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= 2
 ARGS ?=
+COVERED ?= tests/unit tests/property tests/conformance tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo system-deps test test-full bench lint format generate docs clean
+.PHONY: help setup demo system-deps test test-full coverage bench lint format generate docs clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,9 +42,17 @@ test: $(STAMP) system-deps ## All tests but the long ones (under 20 minutes on 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 -rfER \
 		-m "not full" $(ARGS)
 
-test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too (longer)
+test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too, and branch coverage (longer)
 	@echo "test-full: every test, also the long ones"
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 $(ARGS)
+	@$(MAKE) --no-print-directory coverage
+
+# Tests that measure time can fail while every line is traced; `test-full` has run them without that.
+coverage: $(STAMP) ## Branch coverage by package, of the tests without processes (part of test-full)
+	@rm -rf build/coverage && mkdir -p build/coverage
+	-$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist loadfile -m "not full" $(COVERED)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python tools/coverage_by_package.py
 
 bench: $(STAMP) ## Barnabas beside Apache Kafka on this machine; ARGS=--quick for a short run
 	$(BIN)/python bench/run.py $(ARGS)
