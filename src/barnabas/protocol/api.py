@@ -1,13 +1,15 @@
-"""The APIs and versions that each kind of listener offers, for ApiVersions responses and for the dispatcher's check.
+"""The APIs that the listeners offer, with their versions: for ApiVersions responses, the dispatcher and the envelope.
 
-The ranges are Kafka 4.1.0's. An API that is not fully supported is not listed. Kafka still lists 0 as Produce's lowest
-version, for librdkafka before 2.x (KIP-896), though versions 0-2 are refused.
+One row registers an API; its handler is the module of that name in `broker/handlers/`. The ranges are Kafka 4.1.0's. An
+API that is not fully supported is not listed. Kafka still lists 0 as Produce's lowest version, for librdkafka before
+2.x (KIP-896), though versions 0-2 are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from enum import Enum
+from typing import Final, NamedTuple
 
 PRODUCE = 0
 FETCH = 1
@@ -15,7 +17,8 @@ API_VERSIONS = 18
 
 
 class Offer(NamedTuple):
-    """One API key: its handler's module, the versions served, and the lowest one listed."""
+    """An API as one kind of listener offers it: its handler's module, the versions served, and the lowest one
+    listed."""
 
     name: str
     version_min: int
@@ -25,99 +28,111 @@ class Offer(NamedTuple):
     is_forwarded: bool = False
 
 
-def _offer(name: str, version_min: int, version_max: int, shown_min: int | None = None) -> Offer:
-    return Offer(name, version_min, version_max, version_min if shown_min is None else shown_min)
+class Listeners(Enum):
+    """The listeners that offer an API."""
+
+    BROKER = "brokers"
+    CONTROLLER = "controllers"
+    #: Each serves it itself.
+    BOTH = "both"
+    #: Controllers serve it, and brokers forward it to the active one.
+    FORWARDED = "controllers, and brokers for them"
 
 
-def _forwarded(name: str, version_min: int, version_max: int) -> Offer:
-    return Offer(name, version_min, version_max, version_min, is_forwarded=True)
+class _Api(NamedTuple):
+    key: int
+    name: str
+    version_min: int
+    version_max: int
+    listeners: Listeners
+    #: The lowest version listed, if that is not the lowest one served.
+    shown_min: int | None = None
+
+    def offer(self, *, is_forwarded: bool) -> Offer:
+        shown_min = self.version_min if self.shown_min is None else self.shown_min
+        return Offer(self.name, self.version_min, self.version_max, shown_min, is_forwarded)
 
 
-BROKER_APIS: Mapping[int, Offer] = {
-    0: _offer("produce", 3, 13, 0),
-    1: _offer("fetch", 4, 18),
-    2: _offer("list_offsets", 1, 10),
-    3: _offer("metadata", 0, 13),
-    8: _offer("offset_commit", 2, 9),
-    9: _offer("offset_fetch", 1, 9),
-    10: _offer("find_coordinator", 0, 6),
-    11: _offer("join_group", 0, 9),
-    12: _offer("heartbeat", 0, 4),
-    13: _offer("leave_group", 0, 5),
-    14: _offer("sync_group", 0, 5),
-    15: _offer("describe_groups", 0, 6),
-    16: _offer("list_groups", 0, 5),
-    18: _offer("api_versions", 0, 4),
-    19: _forwarded("create_topics", 2, 7),
-    20: _forwarded("delete_topics", 1, 6),
-    21: _offer("delete_records", 0, 2),
-    22: _offer("init_producer_id", 0, 5),
-    23: _offer("offset_for_leader_epoch", 2, 4),
-    24: _offer("add_partitions_to_txn", 0, 5),
-    25: _offer("add_offsets_to_txn", 0, 4),
-    26: _offer("end_txn", 0, 5),
-    27: _offer("write_txn_markers", 1, 1),
-    28: _offer("txn_offset_commit", 0, 5),
-    29: _offer("describe_acls", 1, 3),
-    30: _offer("create_acls", 1, 3),
-    31: _offer("delete_acls", 1, 3),
-    32: _offer("describe_configs", 1, 4),
-    33: _offer("alter_configs", 0, 2),
-    34: _offer("alter_replica_log_dirs", 1, 2),
-    35: _offer("describe_log_dirs", 1, 4),
-    37: _forwarded("create_partitions", 0, 3),
-    42: _offer("delete_groups", 0, 2),
-    43: _forwarded("elect_leaders", 0, 2),
-    44: _offer("incremental_alter_configs", 0, 1),
-    45: _forwarded("alter_partition_reassignments", 0, 1),
-    46: _forwarded("list_partition_reassignments", 0, 0),
-    47: _offer("offset_delete", 0, 0),
-    55: _forwarded("describe_quorum", 0, 2),
-    57: _forwarded("update_features", 0, 2),
-    60: _offer("describe_cluster", 0, 2),
-    61: _offer("describe_producers", 0, 0),
-    64: _forwarded("unregister_broker", 0, 0),
-    65: _offer("describe_transactions", 0, 0),
-    66: _offer("list_transactions", 0, 2),
-    68: _offer("consumer_group_heartbeat", 0, 1),
-    69: _offer("consumer_group_describe", 0, 1),
-    74: _offer("list_config_resources", 0, 1),
-    75: _offer("describe_topic_partitions", 0, 0),
-    80: _forwarded("add_raft_voter", 0, 0),
-    81: _forwarded("remove_raft_voter", 0, 0),
+_BROKER: Final = Listeners.BROKER
+_CONTROLLER: Final = Listeners.CONTROLLER
+_BOTH: Final = Listeners.BOTH
+_FORWARDED: Final = Listeners.FORWARDED
+
+_APIS: Final = (
+    _Api(0, "produce", 3, 13, _BROKER, shown_min=0),
+    _Api(1, "fetch", 4, 18, _BROKER),
+    _Api(1, "fetch_metadata", 4, 18, _CONTROLLER),
+    _Api(2, "list_offsets", 1, 10, _BROKER),
+    _Api(3, "metadata", 0, 13, _BROKER),
+    _Api(8, "offset_commit", 2, 9, _BROKER),
+    _Api(9, "offset_fetch", 1, 9, _BROKER),
+    _Api(10, "find_coordinator", 0, 6, _BROKER),
+    _Api(11, "join_group", 0, 9, _BROKER),
+    _Api(12, "heartbeat", 0, 4, _BROKER),
+    _Api(13, "leave_group", 0, 5, _BROKER),
+    _Api(14, "sync_group", 0, 5, _BROKER),
+    _Api(15, "describe_groups", 0, 6, _BROKER),
+    _Api(16, "list_groups", 0, 5, _BROKER),
+    _Api(18, "api_versions", 0, 4, _BOTH),
+    _Api(19, "create_topics", 2, 7, _FORWARDED),
+    _Api(20, "delete_topics", 1, 6, _FORWARDED),
+    _Api(21, "delete_records", 0, 2, _BROKER),
+    _Api(22, "init_producer_id", 0, 5, _BROKER),
+    _Api(23, "offset_for_leader_epoch", 2, 4, _BROKER),
+    _Api(24, "add_partitions_to_txn", 0, 5, _BROKER),
+    _Api(25, "add_offsets_to_txn", 0, 4, _BROKER),
+    _Api(26, "end_txn", 0, 5, _BROKER),
+    _Api(27, "write_txn_markers", 1, 1, _BROKER),
+    _Api(28, "txn_offset_commit", 0, 5, _BROKER),
+    _Api(29, "describe_acls", 1, 3, _BOTH),
+    _Api(30, "create_acls", 1, 3, _BOTH),
+    _Api(31, "delete_acls", 1, 3, _BOTH),
+    _Api(32, "describe_configs", 1, 4, _BOTH),
+    _Api(33, "alter_configs", 0, 2, _BOTH),
+    _Api(34, "alter_replica_log_dirs", 1, 2, _BROKER),
+    _Api(35, "describe_log_dirs", 1, 4, _BROKER),
+    _Api(37, "create_partitions", 0, 3, _FORWARDED),
+    _Api(42, "delete_groups", 0, 2, _BROKER),
+    _Api(43, "elect_leaders", 0, 2, _FORWARDED),
+    _Api(44, "incremental_alter_configs", 0, 1, _BOTH),
+    _Api(45, "alter_partition_reassignments", 0, 1, _FORWARDED),
+    _Api(46, "list_partition_reassignments", 0, 0, _FORWARDED),
+    _Api(47, "offset_delete", 0, 0, _BROKER),
+    _Api(52, "vote", 0, 2, _CONTROLLER),
+    _Api(53, "begin_quorum_epoch", 0, 1, _CONTROLLER),
+    _Api(54, "end_quorum_epoch", 0, 1, _CONTROLLER),
+    _Api(55, "describe_quorum", 0, 2, _FORWARDED),
+    _Api(56, "alter_partition", 2, 3, _CONTROLLER),
+    _Api(57, "update_features", 0, 2, _FORWARDED),
+    _Api(58, "envelope", 0, 0, _CONTROLLER),
+    _Api(59, "fetch_snapshot", 0, 1, _CONTROLLER),
+    _Api(60, "describe_cluster", 0, 2, _BOTH),
+    _Api(61, "describe_producers", 0, 0, _BROKER),
+    _Api(62, "broker_registration", 0, 4, _CONTROLLER),
+    _Api(63, "broker_heartbeat", 0, 1, _CONTROLLER),
+    _Api(64, "unregister_broker", 0, 0, _FORWARDED),
+    _Api(65, "describe_transactions", 0, 0, _BROKER),
+    _Api(66, "list_transactions", 0, 2, _BROKER),
+    _Api(67, "allocate_producer_ids", 0, 0, _CONTROLLER),
+    _Api(68, "consumer_group_heartbeat", 0, 1, _BROKER),
+    _Api(69, "consumer_group_describe", 0, 1, _BROKER),
+    _Api(70, "controller_registration", 0, 0, _CONTROLLER),
+    _Api(73, "assign_replicas_to_dirs", 0, 0, _CONTROLLER),
+    _Api(74, "list_config_resources", 0, 1, _BROKER),
+    _Api(75, "describe_topic_partitions", 0, 0, _BROKER),
+    _Api(80, "add_raft_voter", 0, 0, _FORWARDED),
+    _Api(81, "remove_raft_voter", 0, 0, _FORWARDED),
+    _Api(82, "update_raft_voter", 0, 0, _CONTROLLER),
+)
+
+BROKER_APIS: Final[Mapping[int, Offer]] = {
+    api.key: api.offer(is_forwarded=api.listeners is _FORWARDED) for api in _APIS if api.listeners is not _CONTROLLER
+}
+CONTROLLER_APIS: Final[Mapping[int, Offer]] = {
+    api.key: api.offer(is_forwarded=False) for api in _APIS if api.listeners is not _BROKER
 }
 
-CONTROLLER_APIS: Mapping[int, Offer] = {
-    1: _offer("fetch_metadata", 4, 18),
-    18: _offer("api_versions", 0, 4),
-    19: _offer("create_topics", 2, 7),
-    20: _offer("delete_topics", 1, 6),
-    29: _offer("describe_acls", 1, 3),
-    30: _offer("create_acls", 1, 3),
-    31: _offer("delete_acls", 1, 3),
-    32: _offer("describe_configs", 1, 4),
-    33: _offer("alter_configs", 0, 2),
-    37: _offer("create_partitions", 0, 3),
-    43: _offer("elect_leaders", 0, 2),
-    44: _offer("incremental_alter_configs", 0, 1),
-    45: _offer("alter_partition_reassignments", 0, 1),
-    46: _offer("list_partition_reassignments", 0, 0),
-    52: _offer("vote", 0, 2),
-    53: _offer("begin_quorum_epoch", 0, 1),
-    54: _offer("end_quorum_epoch", 0, 1),
-    55: _offer("describe_quorum", 0, 2),
-    56: _offer("alter_partition", 2, 3),
-    57: _offer("update_features", 0, 2),
-    58: _offer("envelope", 0, 0),
-    59: _offer("fetch_snapshot", 0, 1),
-    60: _offer("describe_cluster", 0, 2),
-    62: _offer("broker_registration", 0, 4),
-    63: _offer("broker_heartbeat", 0, 1),
-    64: _offer("unregister_broker", 0, 0),
-    67: _offer("allocate_producer_ids", 0, 0),
-    70: _offer("controller_registration", 0, 0),
-    73: _offer("assign_replicas_to_dirs", 0, 0),
-    80: _offer("add_raft_voter", 0, 0),
-    81: _offer("remove_raft_voter", 0, 0),
-    82: _offer("update_raft_voter", 0, 0),
-}
+
+def handler_name(api_key: int) -> str:
+    """Returns the name of an API's handler: that of brokers, if brokers and controllers have different ones."""
+    return (BROKER_APIS.get(api_key) or CONTROLLER_APIS[api_key]).name

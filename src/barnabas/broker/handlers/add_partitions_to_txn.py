@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence, Set
 from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode
@@ -19,6 +20,15 @@ from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.transactions.coordinator import COMPLETION_WAIT_MS
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, NO_EPOCH_BUMP, ProducerIdentity
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+_ERROR_RESULTS: Final = ErrorRows("results_by_partition", "partitions", key="partition_index")
+ERROR_ROWS: Final = (
+    ErrorRows("results_by_topic_v3_and_below", "v3_and_below_topics", inner=_ERROR_RESULTS),
+    ErrorRows(
+        "results_by_transaction", "transactions", inner=ErrorRows("topic_results", "topics", inner=_ERROR_RESULTS)
+    ),
+)
+
 
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.broker.configs import config_changes
 from barnabas.broker.configs.config_changes import SET, Change, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+
+ERROR_ROWS: Final = (ErrorRows("responses", "resources"),)
+PIECES: Final = Pieces(30, "resources", "responses", key="resource_name")
+
 
 _Row = AlterConfigsResponse.AlterConfigsResourceResponse
 

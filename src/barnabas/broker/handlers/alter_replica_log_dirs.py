@@ -7,10 +7,23 @@ Kafka.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+
+ERROR_ROWS: Final = (
+    ErrorRows(
+        "results",
+        "dirs.topics",
+        key="topic_name",
+        inner=ErrorRows("partitions", "partitions", key="partition_index"),
+    ),
+)
+
 
 Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 

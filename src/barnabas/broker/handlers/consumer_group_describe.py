@@ -5,13 +5,20 @@ Version 1 adds the type of each member (KIP-1099).
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS, serves_consumer_protocol
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+
+ERROR_ROWS: Final = (ErrorRows("groups", "group_ids", key="group_id"),)
+PIECES: Final = Pieces(200, "group_ids", "groups")
 
 
 def handle(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.common.errors import NO_AUTHORIZER, ErrorCode
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+
+ERROR_ROWS: Final = (ErrorRows("results", "creations"),)
+
 
 _Result = CreateAclsResponse.AclCreationResult
 

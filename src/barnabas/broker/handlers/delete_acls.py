@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.common.errors import NO_AUTHORIZER, ErrorCode
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+
+ERROR_ROWS: Final = (ErrorRows("filter_results", "filters"),)
+
 
 _Result = DeleteAclsResponse.DeleteAclsFilterResult
 

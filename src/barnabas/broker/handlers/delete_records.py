@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import TOPICS
 from barnabas.common import continuations
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import DelayedOperation
+
+ERROR_ROWS: Final = (TOPICS,)
+PIECES: Final = pieces.topics(200)
+
 
 _Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
 

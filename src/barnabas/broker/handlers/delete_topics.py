@@ -4,10 +4,18 @@ committed.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.topics import delete_refused
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+
+ERROR_ROWS: Final = (ErrorRows("responses", "topics"), ErrorRows("responses", "topic_names", key="name"))
+PIECES: Final = Pieces(50, "topics", "responses", key="name", answers_once=True)
+
 
 _DISABLED_CODE_SINCE = 3
 

@@ -5,10 +5,26 @@ An empty or missing list of keys selects all. Documentation (version 3) is retur
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.configs.config_describe import Entry, describe
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
+from barnabas.common.config_keys import ResourceType
 from barnabas.common.errors import RequestFailed
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+
+ERROR_ROWS: Final = (ErrorRows("results", "resources"),)
+
+
+def _weight_of(resource: DescribeConfigsRequest.DescribeConfigsResource, _: int) -> int:
+    """Returns the weight of a resource: a broker has many more keys than any other resource."""
+    return 4 if resource.resource_type == ResourceType.BROKER else 1
+
+
+PIECES: Final = Pieces(10, "resources", "results", key="resource_name", weight_of=_weight_of)
+
 
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult

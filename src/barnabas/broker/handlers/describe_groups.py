@@ -6,10 +6,17 @@ KIP-1043 (an unknown group is an error, 6).
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+ERROR_ROWS: Final = (ErrorRows("groups", "groups", key="group_id"),)
+PIECES: Final = Pieces(300, "groups", "groups")
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest, services: Services) -> None:

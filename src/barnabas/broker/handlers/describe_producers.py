@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import INDEXES, ErrorRows
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+
+ERROR_ROWS: Final = (ErrorRows("topics", "topics", inner=INDEXES),)
+PIECES: Final = pieces.topics(200, inner="partition_indexes")
+
 
 Partition = DescribeProducersResponse.PartitionResponse
 

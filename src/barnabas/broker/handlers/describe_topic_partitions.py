@@ -6,7 +6,10 @@ partition of the next one.
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.broker.topics.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
 from barnabas.common.errors import ErrorCode
@@ -18,6 +21,9 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+
+ERROR_ROWS: Final = (ErrorRows("topics", "topics"),)
+
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.transactions.state import Transaction
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+
+ERROR_ROWS: Final = (ErrorRows("transaction_states", "transactional_ids", key="transactional_id"),)
+PIECES: Final = Pieces(200, "transactional_ids", "transaction_states")
+
 
 Described = DescribeTransactionsResponse.TransactionState
 Topic = DescribeTransactionsResponse.TopicData

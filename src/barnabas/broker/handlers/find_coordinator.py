@@ -10,10 +10,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.broker.topics.topic_creation import ensure_internal_topic
 from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+ERROR_ROWS: Final = (ErrorRows("coordinators", "coordinator_keys", key="key"),)
+PIECES: Final = Pieces(400, "coordinator_keys", "coordinators")
+
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

@@ -6,15 +6,22 @@ This broker validates the resources one by one and sends the valid ones to the c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from barnabas.broker.configs import config_changes
 from barnabas.broker.configs.config_changes import Change, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.controller.kraft.configs import CHANGES_MAX
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+
+ERROR_ROWS: Final = (ErrorRows("responses", "resources"),)
+PIECES: Final = Pieces(30, "resources", "responses", key="resource_name")
+
 
 _Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 

@@ -11,14 +11,20 @@ offsets, whatever its role. Look-ups that have to read files run in the backgrou
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import TOPICS
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.storage.batch_file import NotCachedError
 from barnabas.storage.time_search import TimeSearch
+
+ERROR_ROWS: Final = (TOPICS,)
+PIECES: Final = pieces.topics(200)
+
 
 LATEST = -1
 EARLIEST = -2

@@ -9,8 +9,11 @@ replicas and sets an error for the partition. There is no authorizer: all operat
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
+from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.pieces import Pieces
 from barnabas.broker.requests.steps import Work
 from barnabas.broker.topics.topic_creation import auto_create
 from barnabas.broker.topics.topic_views import (
@@ -28,6 +31,10 @@ from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+ERROR_ROWS: Final = (ErrorRows("topics", "topics"),)
+PIECES: Final = Pieces(200, "topics", "topics", key="name", answers_once=True)
+
 
 _TOPIC_IDS_SINCE = 12
 _LISTENER_ERROR_SINCE = 6

@@ -7,8 +7,13 @@ generation; a group without members accepts commits of any client (generation -1
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import TOPICS
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+
+ERROR_ROWS: Final = (TOPICS,)
 
 
 def handle(context: RequestContext, request: OffsetCommitRequest, services: Services) -> None:

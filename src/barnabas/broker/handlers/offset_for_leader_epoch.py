@@ -6,12 +6,19 @@ KIP-101, KIP-279 (the response can contain a lower epoch), KIP-320 (fencing, cli
 
 from __future__ import annotations
 
+from typing import Final
+
+from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import TOPICS
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+
+ERROR_ROWS: Final = (TOPICS,)
+PIECES: Final = pieces.topics(300, key="topic")
 
 
 def handle(

@@ -9,8 +9,10 @@ refused with INVALID_PRODUCER_EPOCH (`storage.verification`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import INDEXES, ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -21,6 +23,9 @@ from barnabas.records.batch import encode_end_txn_marker
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Origin
 from barnabas.storage.verification import is_late_marker
+
+ERROR_ROWS: Final = (ErrorRows("markers", "markers", inner=ErrorRows("topics", "topics", inner=INDEXES)),)
+
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 Result = WriteTxnMarkersResponse.WritableTxnMarkerResult

@@ -6,8 +6,11 @@ A handler module in `broker/handlers/` has one function
 
 It returns the response, or returns None and calls `context.reply(response)` exactly once later. It never waits. A
 handler whose work can be long is a generator that returns one of these (`steps.py`): it starts immediately, and
-continues in later turns of the loop if it does not finish in this one. Three APIs decode their requests themselves and
-have `handle_raw` instead (Produce, Fetch, ApiVersions).
+continues in later turns of the loop if it does not finish in this one. APIs that decode their requests themselves have
+`handle_raw` instead (`dispatch.py`). Two more attributes are needed only by APIs whose requests have many rows:
+
+    ERROR_ROWS    the rows of an error response, if it has any (`error_responses.py`)
+    PIECES        how a request of thousands of rows is divided, so that each turn serves a few (`pieces.py`)
 
 Views into the request (records) are valid only until `handle` returns.
 """

@@ -2,20 +2,20 @@
 
 A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
 be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
-affects only its request (`InFlight.on_error`). Handlers are imported at the first request of their API, so that a
-broker starts quickly.
+affects only its request (`InFlight.on_error`). Handlers are imported at the first request of their API
+(`handler_modules.py`).
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from barnabas.broker.requests import inner_requests, pieces
+from barnabas.broker.requests import inner_requests
 from barnabas.broker.requests.connection import LONG_FRAME_BYTES, PRODUCE_WORK, REQUEST_WORK, TURN_WORK, Connection
-from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.forwarding import forward
+from barnabas.broker.requests.handler_modules import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Work
@@ -25,15 +25,11 @@ from barnabas.common.effort import Work as Effort
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol import codec
-from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
+from barnabas.protocol.api import API_VERSIONS, PRODUCE, Offer
 from barnabas.protocol.connection import ReceiveArea
 from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
-
-RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | Work | None]
-Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
-
 
 #: The time for which one connection is served before others are.
 _TURN_MS: Final = 10
@@ -51,7 +47,6 @@ class Dispatcher:
         frame_bytes_max: int,
         log: ConnectionLog,
         memory: MemoryBudget,
-        handlers_package: str = "barnabas.broker.handlers",
     ) -> None:
         self.services = services
         self.offers = offers
@@ -59,7 +54,6 @@ class Dispatcher:
         self.frame_bytes_max = frame_bytes_max
         self.log = log
         self.memory = memory
-        self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
         self.steps = services.steps
         self.output = services.turn_output
@@ -70,8 +64,6 @@ class Dispatcher:
         self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
-        self._raw: dict[int, RawHandler] = {}
-        self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})
 
     def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
         """Creates the connection of a client. `peer` is the host with its port, if that is known."""
@@ -121,13 +113,13 @@ class Dispatcher:
         return work
 
     def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
-        if request.api_key in self._raw_keys:
+        handler = self._handlers.get(request.api_key)
+        if handler is None:
+            handler = self._handlers[request.api_key] = load(offer.name)
+        if handler.handle_raw is not None:
             if request.api_key != PRODUCE:
                 effort.add(Effort.DECODED_BYTE, len(frame))
-            raw = self._raw.get(request.api_key)
-            if raw is None:
-                raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
-            found = raw(request, frame, position, self.services)
+            found = handler.handle_raw(request, frame, position, self.services)
             if found is None or isinstance(found, list):
                 return found
             return self._chunks_of(request, found, len(frame) if len(frame) > LONG_FRAME_BYTES else 0)
@@ -135,7 +127,7 @@ class Dispatcher:
         # metadata of all topics.
         if len(frame) > LONG_FRAME_BYTES:
             data = bytes(frame)
-            self._in_steps(request, self._decode_and_serve(request, offer, data, position), len(data))
+            self._in_steps(request, self._decode_and_serve(request, offer, handler, data, position), len(data))
             return None
         effort.add(Effort.DECODED_BYTE, len(frame))
         message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
@@ -143,20 +135,14 @@ class Dispatcher:
         if offer.is_forwarded:
             forward(request, message, frame, self.services)
             return None
-        if pieces.is_long(message, self._default_partitions()):
-            handler = self._handler_of(offer, request.api_key)
+        if inner_requests.is_long(handler, message, self.services):
             self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
             return None
-        return self._handle(request, offer, message)
+        return self._handle(request, handler, message)
 
-    def _handler_of(self, offer: Offer, api_key: int) -> Handler:
-        handler = self._handlers.get(api_key)
-        if handler is None:
-            handler = self._handlers[api_key] = self._load(offer, "handle")
-        return handler
-
-    def _handle(self, request: InFlight, offer: Offer, message: Message) -> Chunks | None:
-        response = self._handler_of(offer, request.api_key)(request, message, self.services)
+    def _handle(self, request: InFlight, handler: Handler, message: Message) -> Chunks | None:
+        assert handler.handle is not None, "it is not raw"
+        response = handler.handle(request, message, self.services)
         if response is None:
             return None
         if not isinstance(response, Message):
@@ -195,28 +181,22 @@ class Dispatcher:
         connection.begin_exclusive()
         self.steps.start(exclusive(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
 
-    def _decode_and_serve(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> Work:
+    def _decode_and_serve(self, request: InFlight, offer: Offer, handler: Handler, frame: bytes, position: int) -> Work:
         """Decodes a long frame in steps and serves it like `_call`."""
         decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
         message, _ = yield from decoding
         request.message = message
         if offer.is_forwarded:
             forward(request, message, frame, self.services)
-        elif pieces.is_long(message, self._default_partitions()):
-            handler = self._handler_of(offer, request.api_key)
+        elif inner_requests.is_long(handler, message, self.services):
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
-            response = self._handler_of(offer, request.api_key)(request, message, self.services)
+            assert handler.handle is not None, "it is not raw"
+            response = handler.handle(request, message, self.services)
             if isinstance(response, Message):
                 yield from request.replied_in_steps(response)
             elif response is not None:
                 yield from _answered(request, response)
-
-    def _default_partitions(self) -> int:
-        return self.services.config.int_of("num.partitions")
-
-    def _load(self, offer: Offer, function: str) -> Any:
-        return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
 
 
 def _answered(request: InFlight, work: Work) -> Work:

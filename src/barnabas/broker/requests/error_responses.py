@@ -1,8 +1,9 @@
 """Error responses: one error for everything in a request, for each API, as Kafka's requests build them.
 
 They are used if no regular response is possible: nothing decided the request in time, or its handler failed. The error
-is set at the top level if the response version has a field for it, and in each row if there are rows. Produce and Fetch
-are missing: their connections are closed, and their clients reconnect.
+is set at the top level if the response version has a field for it, and in each row if there are rows. APIs that decode
+their requests themselves (Produce, Fetch, ApiVersions) have none: their connections are closed, and their clients
+reconnect.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
+from barnabas.broker.requests.handler_modules import load
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
-from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE
+from barnabas.protocol.api import handler_name
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.index import response_class
 
@@ -27,60 +29,26 @@ _TEXTS: Final = frozenset({"error_message", "batch_index_error_message"})
 _CODES: Final = ("error_code", "partition_error_code")
 
 
-class _Rows(NamedTuple):
+class ErrorRows(NamedTuple):
     """An array of the response with one element for each element of an array of the request, which can be nested
     ("dirs.topics"). The fields that identify the row are copied. If the request's element is not a struct, or names the
-    row differently, `key` is the field that receives the element or its `name`."""
+    row differently, `key` is the field that receives the element or its `name`.
+
+    A handler module names the arrays of its API in `ERROR_ROWS`; those that the version lacks are skipped.
+    """
 
     to: str
     of: str
     key: str = ""
-    inner: _Rows | None = None
+    inner: ErrorRows | None = None
 
 
-_PARTITIONS: Final = _Rows("partitions", "partitions")
-_INDEXES: Final = _Rows("partitions", "partition_indexes", key="partition_index")
-_RESULTS: Final = _Rows("results_by_partition", "partitions", key="partition_index")
-_MOVED: Final = _Rows("partitions", "partitions", key="partition_index")
-_ELECTED: Final = _Rows("partition_result", "partitions", key="partition_id")
-_TOPICS: Final = _Rows("topics", "topics", inner=_PARTITIONS)
+#: Arrays of partitions by topic, as most APIs have them.
+PARTITIONS: Final = ErrorRows("partitions", "partitions")
+TOPICS: Final = ErrorRows("topics", "topics", inner=PARTITIONS)
+#: Partitions that the request names by their indexes only.
+INDEXES: Final = ErrorRows("partitions", "partition_indexes", key="partition_index")
 
-#: By API key; rows whose fields the version lacks are skipped.
-_ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
-    2: (_TOPICS,),
-    3: (_Rows("topics", "topics"),),
-    8: (_TOPICS,),
-    9: (
-        _Rows("topics", "topics", inner=_INDEXES),
-        _Rows("groups", "groups"),
-    ),
-    10: (_Rows("coordinators", "coordinator_keys", key="key"),),
-    15: (_Rows("groups", "groups", key="group_id"),),
-    19: (_Rows("topics", "topics"),),
-    20: (_Rows("responses", "topics"), _Rows("responses", "topic_names", key="name")),
-    21: (_TOPICS,),
-    23: (_TOPICS,),
-    24: (
-        _Rows("results_by_topic_v3_and_below", "v3_and_below_topics", inner=_RESULTS),
-        _Rows("results_by_transaction", "transactions", inner=_Rows("topic_results", "topics", inner=_RESULTS)),
-    ),
-    27: (_Rows("markers", "markers", inner=_Rows("topics", "topics", inner=_INDEXES)),),
-    28: (_TOPICS,),
-    30: (_Rows("results", "creations"),),
-    31: (_Rows("filter_results", "filters"),),
-    32: (_Rows("results", "resources"),),
-    33: (_Rows("responses", "resources"),),
-    34: (_Rows("results", "dirs.topics", key="topic_name", inner=_MOVED),),
-    37: (_Rows("results", "topics"),),
-    42: (_Rows("results", "groups_names", key="group_id"),),
-    43: (_Rows("replica_election_results", "topic_partitions", inner=_ELECTED),),
-    44: (_Rows("responses", "resources"),),
-    61: (_Rows("topics", "topics", inner=_INDEXES),),
-    65: (_Rows("transaction_states", "transactional_ids", key="transactional_id"),),
-    69: (_Rows("groups", "group_ids", key="group_id"),),
-    75: (_Rows("topics", "topics"),),
-}
-_WITHOUT_ERRORS: Final = frozenset({PRODUCE, FETCH, API_VERSIONS})
 #: The fields that identify a row.
 _NAMES: Final = frozenset(
     {
@@ -103,12 +71,13 @@ def error_response(request: Message, version: int, code: ErrorCode, text: str) -
     error."""
     key = request.API_KEY
     assert key is not None, f"{request.NAME} is no request"
-    if key in _WITHOUT_ERRORS:
+    handler = load(handler_name(key))
+    if handler.handle_raw is not None:
         return None
     answer = response_class(key)()
     error = _Error(type(answer), version, code, text)
     is_set = error.set_error(answer)
-    for rows in _ROWS.get(key, ()):
+    for rows in handler.error_rows:
         is_set |= error.add_rows(answer, rows, request)
     return answer if is_set else None
 
@@ -133,7 +102,7 @@ class _Error(NamedTuple):
                     setattr(struct, field.attribute, self.text)
         return is_set
 
-    def add_rows(self, answer: Struct, rows: _Rows, request: Struct) -> bool:
+    def add_rows(self, answer: Struct, rows: ErrorRows, request: Struct) -> bool:
         field = next((field for field in answer.FIELDS if field.attribute == rows.to), None)
         if field is None or not field.is_in(self.version):
             return False

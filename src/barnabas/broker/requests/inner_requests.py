@@ -5,14 +5,13 @@ They own their continuations, like requests of a connection: if one fails, the r
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Protocol
 
 from barnabas.broker.requests import pieces
-from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
-from barnabas.broker.requests.steps import Work
+from barnabas.broker.requests.handler_modules import Handler, load
 from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
@@ -99,18 +98,20 @@ class InnerRequest:
         """Ignores `callback`: an inner request has no connection that could close."""
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
-        if pieces.is_long(message, services.config.int_of("num.partitions")):
+        handler = load(offer.name)
+        if is_long(handler, message, services):
             self._message, self._faults = message, services.host.faults
-            serve_in_pieces(self, _handler(offer), message, services)
+            serve_in_pieces(self, handler, message, services)
         else:
-            self.serve_with(_handler(offer), message, services)
+            self.serve_with(handler, message, services)
 
-    def serve_with(self, handler: _Handler, message: Message, services: Services) -> None:
+    def serve_with(self, handler: Handler, message: Message, services: Services) -> None:
         self._message, self._faults = message, services.host.faults
         run(self, self._serve, handler, message, services)
 
-    def _serve(self, handler: _Handler, message: Message, services: Services) -> None:
-        response = handler(self, message, services)
+    def _serve(self, handler: Handler, message: Message, services: Services) -> None:
+        assert handler.handle is not None, "raw handlers serve connections only"
+        response = handler.handle(self, message, services)
         if response is None or isinstance(response, Message):
             self._maybe_reply(response)
         else:
@@ -140,12 +141,18 @@ class _Outer(RequestOrigin, continuations.Owner, Protocol):
     def reply(self, response: Message) -> None: ...
 
 
-def serve_in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> None:
+def is_long(handler: Handler, message: Message, services: Services) -> bool:
+    """Returns whether a request has more rows than its handler can serve in one turn."""
+    shape = handler.pieces
+    return shape is not None and pieces.is_long(message, shape, services.config.int_of("num.partitions"))
+
+
+def serve_in_pieces(outer: _Outer, handler: Handler, message: Message, services: Services) -> None:
     """Serves a request of many rows a few at a time (`pieces.py`)."""
     services.steps.start(in_pieces(outer, handler, message, services), lambda _: None, outer)
 
 
-def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> Generator[int, None, None]:
+def in_pieces(outer: _Outer, handler: Handler, message: Message, services: Services) -> Generator[int, None, None]:
     """Serves a request in pieces, as work for `Steps`. The work ends when all pieces have been passed to the handler;
     `outer` is answered when all of them are."""
 
@@ -162,20 +169,9 @@ def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Serv
         )
         inner.serve_with(handler, piece, services)
 
-    answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
+    assert handler.pieces is not None, "it is long"
+    answers = yield from pieces.serve(message, handler.pieces, services.config.int_of("num.partitions"), handle)
     answers.when_complete(lambda: services.steps.start(answers.joined(), outer.reply, outer))
-
-
-_Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
-_handlers: dict[str, _Handler] = {}
-
-
-def _handler(offer: Offer) -> _Handler:
-    handler = _handlers.get(offer.name)
-    if handler is None:
-        module = importlib.import_module(f"barnabas.broker.handlers.{offer.name}")
-        handler = _handlers[offer.name] = module.handle
-    return handler
 
 
 class OwnNode:

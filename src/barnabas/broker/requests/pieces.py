@@ -15,12 +15,11 @@ from copy import copy
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.requests.steps import SLICE_UNITS
-from barnabas.common.config_keys import ResourceType
 from barnabas.protocol.message import Message
 
 
-class _Shape(NamedTuple):
-    """The rows of a request, and those of its response."""
+class Pieces(NamedTuple):
+    """How a request is divided: its rows, and those of its response. A handler module has it as `PIECES`."""
 
     #: The weight of rows that one turn can serve.
     at_once: int
@@ -38,55 +37,28 @@ class _Shape(NamedTuple):
     weight_of: Callable[[Any, int], int] | None = None
 
 
-def _new_partitions(topic: Any, by_default: int) -> int:
+def new_partitions(topic: Any, by_default: int) -> int:
     """Returns the number of partitions of a topic to be created."""
     return len(topic.assignments) or (by_default if topic.num_partitions < 0 else topic.num_partitions)
 
 
-def _config_keys(resource: Any, _: int) -> int:
-    """Returns the weight of a resource: a broker has many more keys than any other resource."""
-    return 4 if resource.resource_type == ResourceType.BROKER else 1
+def topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> Pieces:
+    """Returns the division of a request of partitions by topic."""
+    return Pieces(at_once, "topics", "topics", inner, "partitions", key, key)
 
 
-def _topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> _Shape:
-    return _Shape(at_once, "topics", "topics", inner, "partitions", key, key)
-
-
-#: The shapes by API key.
-SHAPES: Final[dict[int, _Shape]] = {
-    2: _topics(200),
-    3: _Shape(200, "topics", "topics", key="name", answers_once=True),
-    10: _Shape(400, "coordinator_keys", "coordinators"),
-    15: _Shape(300, "groups", "groups"),
-    19: _Shape(50, "topics", "topics", key="name", answers_once=True, weight_of=_new_partitions),
-    20: _Shape(50, "topics", "responses", key="name", answers_once=True),
-    21: _topics(200),
-    23: _topics(300, key="topic"),
-    32: _Shape(10, "resources", "results", key="resource_name", weight_of=_config_keys),
-    33: _Shape(30, "resources", "responses", key="resource_name"),
-    37: _Shape(30, "topics", "results", key="name", answers_once=True),
-    42: _Shape(300, "groups_names", "results"),
-    43: _Shape(200, "topic_partitions", "replica_election_results", "partitions", "partition_result", "topic", "topic"),
-    44: _Shape(30, "resources", "responses", key="resource_name"),
-    45: _Shape(100, "topics", "responses", "partitions", "partitions", "name", "name"),
-    61: _topics(200, inner="partition_indexes"),
-    65: _Shape(200, "transactional_ids", "transaction_states"),
-    69: _Shape(200, "group_ids", "groups"),
-}
 _TOP_LEVEL_ERRORS: Final = ("error_code", "error_message")
 
 
 #: The limit for all topics that one request creates (`controller.kraft.topics`).
 _NEW_PARTITIONS_MAX: Final = 10_000
-_CREATE_TOPICS: Final = 19
 
 
-def is_long(message: Message, default_partitions: int) -> bool:
+def is_long(message: Message, shape: Pieces, default_partitions: int) -> bool:
     """Returns whether a request has more rows than one turn can serve. `default_partitions` is the number of partitions
     of a new topic that specifies none."""
-    shape = SHAPES.get(message.API_KEY) if message.API_KEY is not None else None
-    rows = getattr(message, shape.rows) if shape is not None else None
-    if shape is None or not rows or (len(rows) == 1 and not shape.inner):
+    rows = getattr(message, shape.rows)
+    if not rows or (len(rows) == 1 and not shape.inner):
         return False
     if len(rows) > shape.at_once:
         return True
@@ -96,12 +68,13 @@ def is_long(message: Message, default_partitions: int) -> bool:
 
 
 def serve(
-    message: Message, default_partitions: int, handle: Callable[[Message, Callable[[Message], None]], None]
+    message: Message,
+    shape: Pieces,
+    default_partitions: int,
+    handle: Callable[[Message, Callable[[Message], None]], None],
 ) -> Generator[int, None, PieceResponses]:
     """Passes each piece of `message` to `handle`, with the function that takes its response, immediately or later.
     Returns the responses, which can still be incomplete."""
-    assert message.API_KEY is not None, "a request"
-    shape = SHAPES[message.API_KEY]
     answers = PieceResponses(shape)
     cut = _split_rows(message, shape) if shape.inner else _rows(message, shape, default_partitions)
     for rows in cut:
@@ -117,7 +90,7 @@ def serve(
 _ROWS_PER_STEP: Final = 200
 
 
-def _split_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
+def _split_rows(message: Message, shape: Pieces) -> Iterator[list[Any]]:
     """Yields the rows for one turn each, splitting the elements of long rows. Yields an empty list now and then,
     because splitting takes time too."""
     piece: list[Any] = []
@@ -139,7 +112,7 @@ def _split_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
         yield piece
 
 
-def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[list[Any]]:
+def _rows(message: Message, shape: Pieces, default_partitions: int) -> Iterator[list[Any]]:
     """Yields the rows for one turn each, keeping those with the same key together. Yields an empty list now and
     then."""
     piece: list[Any] = []
@@ -154,7 +127,7 @@ def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[
         if shape.weight_of is not None:
             weight = max(shape.weight_of(row, default_partitions), 1)
             budget -= weight
-            if budget < 0 and message.API_KEY == _CREATE_TOPICS and not row.assignments:
+            if budget < 0 and shape.weight_of is new_partitions and not row.assignments:
                 # Beyond the limit of one request: the controller refuses this topic with the error that it has for the
                 # whole request.
                 row, weight = _with(row, "num_partitions", _NEW_PARTITIONS_MAX + 1), 1
@@ -173,7 +146,7 @@ def _with(struct: Any, attribute: str, value: Any) -> Any:
     return changed
 
 
-def _grouped_by_key(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
+def _grouped_by_key(rows: list[Any], shape: Pieces) -> Iterator[tuple[Any, bool] | None]:
     """Yields each row with whether a piece can begin with it. Rows with the same key follow each other, and none of
     them is alone in a piece, so that its handler detects the duplicate. Yields None now and then, because comparing
     keys takes time too."""
@@ -199,7 +172,7 @@ def _key(row: Any, attribute: str) -> Any:
 class PieceResponses:
     """The responses to the pieces, in their order."""
 
-    def __init__(self, shape: _Shape) -> None:
+    def __init__(self, shape: Pieces) -> None:
         self._shape = shape
         self._responses: list[Message | None] = []
         self._missing = 0
