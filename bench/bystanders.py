@@ -23,9 +23,9 @@ from barnabas.records.record import Record
 from targets import ROOT, TARGETS
 from workloads import Experiment, Goal, Metric
 
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT))
 
-from tests.support import hostile_requests  # noqa: E402
+from tests.support import hostile_requests
 
 _CONNECTIONS = 2
 _PAUSE_S = 0.005

@@ -23,12 +23,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tools")]
+sys.path.insert(0, str(REPOSITORY / "tools"))
+
+from tests.clients import programs  # noqa: E402
+from tests.support import turn_watch  # noqa: E402
 
 import kafka_jars  # noqa: E402
 from barnabas.embedded import cluster as embedded  # noqa: E402
-from clients import programs  # noqa: E402
-from support import turn_watch  # noqa: E402
 
 #: No test reads or writes the contexts of the person who runs it.
 _CONFIGURATION = tempfile.mkdtemp(prefix="barnabas-config-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from clients.drivers import ProcessClient
+from tests.clients.drivers import ProcessClient
 
 COMPLAINTS = ("ismatch", "Non-consecutive", "Found ", "Exception", "corrupt", "isvalid: false")
 _FILES_MAX = 200

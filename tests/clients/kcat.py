@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from clients.drivers import ClientFailure, Record, Traits
+from tests.clients.drivers import ClientFailure, Record, Traits
 
 WAIT_S = 120
 

@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.clients.drivers import ProcessClient, Traits
+
 import kafka_jars
-from clients.drivers import ProcessClient, Traits
 
 HERE = Path(__file__).resolve().parent
 _jvms: list[ProcessClient] = []

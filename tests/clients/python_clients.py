@@ -12,9 +12,9 @@ import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
 import kafka.admin
+from tests.clients.drivers import ClientFailure, Record, Traits
 
 import kafka
-from clients.drivers import ClientFailure, Record, Traits
 
 WAIT_S = 120.0
 

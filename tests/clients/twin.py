@@ -12,12 +12,13 @@ import struct
 import time
 from typing import Any
 
+from tests.clients.servers import Server
+from tests.clients.wire import Wire
+
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import FRESH, Struct
 from barnabas.protocol.messages.index import API_NAMES, request_class, response_class
-from clients.servers import Server
-from clients.wire import Wire
 
 ZERO = bytes(16)
 API_KEYS = {name: key for key, name in API_NAMES.items()}

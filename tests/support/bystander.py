@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple
 
-from clients import wire
+from tests.clients import wire
 
 #: The pause between two requests of the bystander.
 _PAUSE_S = 0.005

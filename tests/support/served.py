@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import confluent_kafka
+from tests.clients.servers import Server
+from tests.clients.wire import Wire
 
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
@@ -27,8 +29,6 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from clients.servers import Server
-from clients.wire import Wire
 
 WAIT_S = 120.0
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.clients.drivers import ProcessClient
+from tests.clients.servers import BarnabasServer, Server
+
 import kafka_jars
-from clients.drivers import ProcessClient
-from clients.servers import BarnabasServer, Server
 
 COMPLAINT = re.compile(
     r"Exception|[Mm]ismatch|out of order|on-consecutive|isvalid: (?!true)"

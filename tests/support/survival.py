@@ -197,7 +197,7 @@ class Load:
 
     def _produce_java(self, process: str, java: Any) -> None:
         """`java` sends a few records with each producer that it makes (tests/clients/drivers.py)."""
-        from clients.drivers import Record
+        from tests.clients.drivers import Record
 
         for batch in itertools.count(1):
             if self._producing.is_set():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import confluent_kafka
-
-from clients.drivers import Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
-from support import served
-from support.served import READ_COMMITTED, READ_UNCOMMITTED, WAIT_S, Partition
-from support.varied_topics import TINY, alter, create, numbered
+from tests.clients.drivers import Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
+from tests.support import served
+from tests.support.served import READ_COMMITTED, READ_UNCOMMITTED, WAIT_S, Partition
+from tests.support.varied_topics import TINY, alter, create, numbered
 
 TRANSACTIONS = 6
 ABORTED = (1, 4)

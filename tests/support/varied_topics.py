@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 
 import confluent_kafka
 import confluent_kafka.admin
+from tests.clients.drivers import CODECS, Record
+from tests.clients.python_clients import AioKafka, ConfluentKafka
+from tests.clients.servers import Server
+from tests.clients.wire import batch, produce, record, wait_until_led
+from tests.support import served
 
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from clients.drivers import CODECS, Record
-from clients.python_clients import AioKafka, ConfluentKafka
-from clients.servers import Server
-from clients.wire import batch, produce, record, wait_until_led
-from support import served
 
 WAIT_S = 120.0
 T0 = 1_700_000_000_000

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tools")]
+sys.path.insert(0, str(REPOSITORY / "tools"))
 
-from clients import programs  # noqa: E402
-from clients.drivers import Client, Clients, ProcessClient  # noqa: E402
-from clients.dumps import faults_in  # noqa: E402
-from clients.kcat import Kcat  # noqa: E402
-from clients.python_clients import AioKafka, ConfluentKafka, KafkaPython  # noqa: E402
-from clients.servers import Server, new_cluster, new_server, target  # noqa: E402
+from tests.clients import programs  # noqa: E402
+from tests.clients.drivers import Client, Clients, ProcessClient  # noqa: E402
+from tests.clients.dumps import faults_in  # noqa: E402
+from tests.clients.kcat import Kcat  # noqa: E402
+from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython  # noqa: E402
+from tests.clients.servers import Server, new_cluster, new_server, target  # noqa: E402
 
 ThreeBrokers = Callable[[int], AbstractContextManager[tuple[Server, Clients]]]
 

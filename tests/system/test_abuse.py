@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from clients.drivers import Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server, target
-from clients.wire import (
+from tests.clients.drivers import Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server, target
+from tests.clients.wire import (
     API_VERSIONS,
     FETCH,
     METADATA,

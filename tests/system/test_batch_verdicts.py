@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients import wire
+from tests.clients.servers import Server
 from tests.support.batches import simple_batch, with_right_crc
 
 from barnabas.common.errors import ErrorCode
 from barnabas.records.batch import ControlType, Record, control_key, encode_batch
 from barnabas.records.compression import Codec
-from clients import wire
-from clients.servers import Server
 
 NOW_MS = time.time_ns() // 1_000_000
 TOPICS = {

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.clients.servers import COMMON, BarnabasServer
+from tests.clients.twin import Side, differences
+from tests.clients.wire import batch, record, wait_until_led
 
 import kafka_jars
-from clients.servers import COMMON, BarnabasServer
-from clients.twin import Side, differences
-from clients.wire import batch, record, wait_until_led
 
 pytestmark = pytest.mark.full
 

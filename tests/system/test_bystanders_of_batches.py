@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients import wire
+from tests.clients.servers import Server, new_server, target
 from tests.support.bystander import Bystander, HostileRequest, repeated
 from tests.support.poisoned import batch, record
 
 from barnabas.records import walk
 from barnabas.records.compression import Codec
-from clients import wire
-from clients.servers import Server, new_server, target
 
 TOO_LARGE = b"\x00\x0a"
 #: With the machine to itself a bystander waits some milliseconds; other tests run beside this one.

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.clients import wire
+from tests.clients.servers import Server, new_server, target
 from tests.support.bystander import Bystander, repeated
 from tests.support.hostile_requests import (
     ATTACKS,
@@ -25,9 +27,6 @@ from tests.support.hostile_requests import (
     WIDE_PARTITIONS,
     fetch_rows,
 )
-
-from clients import wire
-from clients.servers import Server, new_server, target
 
 #: A bystander waits some milliseconds on an idle machine; other tests run at the same time as this one.
 WAIT_MS_MAX = 500

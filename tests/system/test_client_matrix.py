@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from clients.drivers import CODECS, Client, Clients, Record, Traits
-from clients.servers import PARTITIONS, Server, target
-from clients.wire import codecs_on_the_wire
+from tests.clients.drivers import CODECS, Client, Clients, Record, Traits
+from tests.clients.servers import PARTITIONS, Server, target
+from tests.clients.wire import codecs_on_the_wire
 
 NAMES = ("confluent-kafka", "aiokafka", "kafka-python", "kcat", "java", "franz-go", "kafkajs")
 Create = Callable[[Client, str], None]

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import confluent_kafka.admin
 import pytest
-
-from clients.servers import Server
-from clients.wire import Wire, wait_until_led
+from tests.clients.servers import Server
+from tests.clients.wire import Wire, wait_until_led
 
 NewServer = Callable[..., Server]
 

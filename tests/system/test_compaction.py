@@ -8,9 +8,8 @@ from pathlib import Path
 
 import confluent_kafka
 import confluent_kafka.admin
-
-from clients.drivers import ProcessClient
-from clients.servers import Server
+from tests.clients.drivers import ProcessClient
+from tests.clients.servers import Server
 
 NewServer = Callable[..., Server]
 

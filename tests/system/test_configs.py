@@ -15,9 +15,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-
-from clients import programs
-from clients.servers import Server
+from tests.clients import programs
+from tests.clients.servers import Server
 
 NewServer = Callable[..., Server]
 WAIT_S = 120.0

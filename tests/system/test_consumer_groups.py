@@ -13,10 +13,9 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
-
-from clients.drivers import ProcessClient, Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
+from tests.clients.drivers import ProcessClient, Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
 
 Names = Callable[[str], str]
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients import programs
+from tests.clients.drivers import ProcessClient, Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
+from tests.support import served, transactional_topics, varied_topics
+from tests.support.shared_directory import SharedDirectory
+from tests.support.transactional_topics import COMPACTED_TOPICS, Transactions
+from tests.support.varied_topics import SETTINGS, LongLived, Replayer, numbered
 
 from barnabas.common.types import EVENTS_TOPIC
-from clients import programs
-from clients.drivers import ProcessClient, Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
-from support import served, transactional_topics, varied_topics
-from support.shared_directory import SharedDirectory
-from support.transactional_topics import COMPACTED_TOPICS, Transactions
-from support.varied_topics import SETTINGS, LongLived, Replayer, numbered
 
 
 @pytest.fixture(scope="module")

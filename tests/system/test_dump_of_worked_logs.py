@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.clients.drivers import ProcessClient
 from tests.support.batches import NOW_MS
 from tests.support.log_world import LogWorld, encode_records
 
@@ -13,7 +14,6 @@ from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import encode_end_txn_marker
 from barnabas.server.disk import OsDisk
 from barnabas.storage.log import Origin
-from clients.drivers import ProcessClient
 
 _COMPLAINTS = ("ismatch", "Non-consecutive", "Found ", "Exception", "corrupt")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import programs
 from tests.support.chain_survival import Chain
 from tests.support.survival import known_leader_of
 
 from barnabas.testing import Cluster
-from clients import programs
 
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "100",

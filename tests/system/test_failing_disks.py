@@ -15,10 +15,9 @@ from pathlib import Path
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server, target
-from clients.wire import wait_until_led
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server, target
+from tests.clients.wire import wait_until_led
 
 NewServer = Callable[..., Server]
 

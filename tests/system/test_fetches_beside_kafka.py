@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.clients.servers import COMMON, BarnabasServer, Server
+from tests.clients.wire import Wire, batch, record, wait_until_led
 
 import kafka_jars
 from barnabas.protocol import codec
@@ -18,8 +20,6 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
-from clients.servers import COMMON, BarnabasServer, Server
-from clients.wire import Wire, batch, record, wait_until_led
 
 pytestmark = pytest.mark.full
 

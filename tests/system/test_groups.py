@@ -14,11 +14,11 @@ import confluent_kafka
 import kafka.errors
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from tests.clients.drivers import Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
 
 import kafka
-from clients.drivers import Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
 
 Names = Callable[[str], str]
 Seen = list[tuple[str, int, int]]

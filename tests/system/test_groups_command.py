@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import confluent_kafka
 import pytest
+from tests.clients.drivers import Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import COMMON, Server
 
 import kafka_jars
 from barnabas.cli import entry
-from clients.drivers import Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import COMMON, Server
 
 
 class Done(NamedTuple):

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import programs
 from tests.support.group_survival import Group
 from tests.support.survival import create_topic, wait_until
 
 from barnabas.testing import Cluster
-from clients import programs
 
 PARTITIONS = 6
 #: Several clients that start at once, some of them with a Java machine, take their time on a machine that is busy.

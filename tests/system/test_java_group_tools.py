@@ -19,14 +19,14 @@ from typing import Any
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
+from tests.clients import programs, wire
+from tests.clients.drivers import ProcessClient
 from tests.support.survival import QUIET, create_topic, wait_until
 
 import kafka_jars
 from barnabas.cli import entry
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.testing import Cluster
-from clients import programs, wire
-from clients.drivers import ProcessClient
 
 TOOLS = "org.apache.kafka.tools"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.clients.drivers import CODECS, ProcessClient, Record, ToolResult
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
 
 import kafka_jars
-from clients.drivers import CODECS, ProcessClient, Record, ToolResult
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
 
 TOOLS = "org.apache.kafka.tools"
 START_MS = 1_700_000_000_000

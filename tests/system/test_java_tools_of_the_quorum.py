@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import programs
+from tests.clients.drivers import ProcessClient
 from tests.support.process_nodes import Nodes, create_topic, until
 
 from barnabas.common.types import uuid_from_text
-from clients import programs
-from clients.drivers import ProcessClient
 
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"

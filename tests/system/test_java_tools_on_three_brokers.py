@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import programs
+from tests.clients.drivers import ProcessClient, ToolResult
 
 import kafka_jars
 from barnabas.cli.app import run as run_barnabas
@@ -20,8 +22,6 @@ from barnabas.protocol import codec
 from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.testing import Cluster
-from clients import programs
-from clients.drivers import ProcessClient, ToolResult
 
 TOOLS = "org.apache.kafka.tools"
 QUORUM = f"{TOOLS}.MetadataQuorumCommand"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
+from tests.support import golden
 
 import kafka_jars
-from support import golden
 
 pytestmark = pytest.mark.full
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
+from tests.clients.wire import PRODUCE, Wire, batch, produce_body, record, wait_until_led
 from tests.support.flood import flooding
 from tests.system.test_abuse import resident_bytes
-
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
-from clients.wire import PRODUCE, Wire, batch, produce_body, record, wait_until_led
 
 MB = 1_000_000
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.metrics import Metrics
 
 import promtool
 from barnabas.cli.app import run
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
-from support.metrics import Metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 TRAFFIC = "kafka_server_brokertopicmetrics_"

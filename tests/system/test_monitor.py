@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.monitor_lines import MonitorProcess, await_check, check
+from tests.support.survival import wait_until
 
 import kafka_jars
 from barnabas.cli.app import run
 from barnabas.testing import Cluster
-from support.monitor_lines import MonitorProcess, await_check, check
-from support.survival import wait_until
 
 OK, NO_ANSWER, NOTICE, WARNING, ERROR, CRITICAL = 0, 1, 3, 4, 5, 6
 

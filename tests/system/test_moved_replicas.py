@@ -18,9 +18,9 @@ import confluent_kafka.admin
 import kafka.admin
 import kafka.errors
 import pytest
+from tests.clients.servers import Server
 
 import kafka
-from clients.servers import Server
 
 NewServer = Callable[..., Server]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
+from tests.clients import programs
+from tests.support.survival import create, wait_until
 
 from barnabas.cli import entry
 from barnabas.testing import Cluster
-from clients import programs
-from support.survival import create, wait_until
 
 TOPIC = "orders"
 QUIET = {"log_level": 0}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.survival import known_leader_of, wait_until
 
 from barnabas.cli import entry
 from barnabas.orders import topic as topics
@@ -24,7 +25,6 @@ from barnabas.orders.ledger import read_ledger
 from barnabas.orders.proof import verify
 from barnabas.orders.replay import Progress, ReplayOptions, replay
 from barnabas.testing import Cluster
-from support.survival import known_leader_of, wait_until
 
 FAULTS = Faults(duplicates=0.01, late=0.02, malformed=0.002, oversized=0.0005, seed=5)
 FLAGS = ["--duplicates", "0.01", "--late", "0.02", "--malformed", "0.002", "--oversized", "0.0005", "--seed", "5"]

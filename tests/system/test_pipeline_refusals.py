@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.servers import Server
 
 from barnabas.cli.app import run
-from clients.servers import Server
 
 
 @pytest.fixture(autouse=True)

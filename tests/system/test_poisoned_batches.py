@@ -10,12 +10,12 @@ import time
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients import wire
+from tests.clients.servers import Server
 from tests.support.batches import simple_batch
 from tests.support.poisoned import forms
 
 from barnabas.common.errors import ErrorCode
-from clients import wire
-from clients.servers import Server
 
 FORMS = forms()
 IS_KAFKA = os.environ.get("BARNABAS_TARGET") == "kafka"

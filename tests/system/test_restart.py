@@ -9,11 +9,10 @@ from pathlib import Path
 import confluent_kafka
 import confluent_kafka.admin
 import pytest
-
-from clients.drivers import Record
-from clients.python_clients import ConfluentKafka
-from clients.servers import Server
-from clients.wire import batch, end_offset, fetch_records, produce, record, wait_until_led
+from tests.clients.drivers import Record
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.servers import Server
+from tests.clients.wire import batch, end_offset, fetch_records, produce, record, wait_until_led
 
 NewServer = Callable[..., Server]
 

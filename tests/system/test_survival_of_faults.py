@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
+from tests.clients import programs
 from tests.support.batches import Record, encode_batch
 from tests.support.survival import (
     Load,
@@ -35,7 +36,6 @@ from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.testing import Cluster
-from clients import programs
 
 
 @pytest.fixture

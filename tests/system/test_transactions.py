@@ -17,11 +17,11 @@ import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients import programs
+from tests.clients.drivers import ProcessClient, TransactResult
 
 from barnabas.cli import entry
 from barnabas.testing import Cluster
-from clients import programs
-from clients.drivers import ProcessClient, TransactResult
 
 TOOLS = "org.apache.kafka.tools"
 QUIET = {"log_level": 0}

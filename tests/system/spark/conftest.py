@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.servers import Server
 
 from barnabas.spark.workers import worker_python
-from clients.servers import Server
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from confluent_kafka import Producer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
+from tests.clients.servers import Server
 
 from barnabas.spark import schema
-from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as NewAdminTopic
+from tests.clients.servers import Server
 from tests.support.spark_streams import Stream, texts
 
 from barnabas.common.types import uuid_to_text
@@ -19,7 +20,6 @@ from barnabas.spark import cluster as clusters
 from barnabas.spark.faults import DataLost
 from barnabas.spark.losses import Cause
 from barnabas.testing import Cluster
-from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from confluent_kafka.admin import NewTopic as Placed
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from tests.clients.servers import Server
 from tests.support.spark_streams import Stream, batch, options, texts
 
 from barnabas.common.errors import ConfigError
@@ -23,7 +24,6 @@ from barnabas.spark.faults import ClusterUnreachable
 from barnabas.spark.origin import prefix
 from barnabas.spark.sink import RecordWriter
 from barnabas.testing import Cluster
-from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]

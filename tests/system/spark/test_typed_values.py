@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types
+from tests.clients.servers import Server
 
 from barnabas.pipelines.rules import event_schema
 from barnabas.spark.typed_values import TypedValues, ValueFormat
-from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]

@@ -6,7 +6,7 @@ from tests.support.controller_world import ControllerWorld, directory_of, regist
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import brokers, partitions
-from barnabas.journal.causes import why
+from barnabas.journal.causes import cause_of_change
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.refusing import REFUSING_TAG, read_refusing, refusing_tags
 from barnabas.protocol import codec
@@ -161,10 +161,10 @@ def test_the_journal_says_why() -> None:
         broker_id=1, broker_epoch=broker.epoch, unknown_tags=refusing_tags([directory_of(1)])
     )
     result = brokers.heartbeat(made.view(), request, lowest_offset=0, shutdown_offset=-1)
-    told = why(result.cause, MetadataDelta(made.image))
+    told = cause_of_change(result.cause, MetadataDelta(made.image))
     assert told.code == "broker-full"
     assert told.text.startswith("broker 1 cannot write to log directory ")
     delta = MetadataDelta(made.image)
     for change, _ in result.records:
         delta.replay(change)
-    assert why(None, delta).code == "broker-full", "read off the change itself"
+    assert cause_of_change(None, delta).code == "broker-full", "read off the change itself"
