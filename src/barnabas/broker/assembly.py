@@ -68,7 +68,7 @@ class Broker:
         return cls(host, config, connection_log, ensure_formatted(host, config, cluster_id=cluster_id))
 
     def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, formatted: Formatted) -> None:
-        """Writes and opens nothing: `open` does."""
+        """Connects the parts of the node; writes no file and opens no log or listener, which `open` does."""
         self.host, self.config = host, config
         self._connection_log = connection_log
         self.memory = MemoryBudget.of(host, config)
@@ -141,7 +141,9 @@ class Broker:
     # -- life
 
     def open(self) -> None:
-        """Opens everything that serving controllers needs. Raises ConfigError, StorageFault."""
+        """Opens the replicas and starts the metadata quorum: everything that serving controllers needs. Raises
+        ConfigError, StorageFault.
+        """
         self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:
             self._open_replicas()

@@ -61,7 +61,7 @@ class DirectoryAssignments:
         return len(self._ready) + sum(replica not in self._ready for replica in self._sent)
 
     def close(self) -> None:
-        """Stops sending. The next start reports again what the metadata lacks."""
+        """Stops sending assignments. The broker's next start reports again those that the metadata lacks."""
         self._closed = True
         self._ready.clear()
         if self._timer is not None:
@@ -69,7 +69,9 @@ class DirectoryAssignments:
             self._timer = None
 
     def assign(self, topic_id: bytes, partition: int, directory_id: bytes, done: Callable[[], None]) -> None:
-        """Sends the assignment soon, together with the others of this event."""
+        """Queues the assignment of a replica to a directory; one request soon reports it together with the others of
+        the same event.
+        """
         replica = (topic_id, partition)
         if self._closed:
             return

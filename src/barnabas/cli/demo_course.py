@@ -35,7 +35,7 @@ _POLL_S: Final = 0.05
 
 
 class Kill(StrEnum):
-    """The broker to kill."""
+    """The choice of the broker that the demo kills: a partition leader, the active controller, or none."""
 
     LEADER = "leader"
     CONTROLLER = "controller"
@@ -44,7 +44,7 @@ class Kill(StrEnum):
 
 @dataclass(slots=True)
 class Fault:
-    """The kill and its consequences. Times are in seconds since the kill."""
+    """The broker that the demo killed, and the consequences. Times are in seconds since the kill."""
 
     broker: int
     killed_at_s: float
@@ -57,7 +57,7 @@ class Fault:
 
 
 class Course:
-    """One run of the demo, from running parts to drained tables."""
+    """One run of the demo, from the started parts until all records are in the tables."""
 
     def __init__(self, stage: Stage, view: View, interruption: Interruption) -> None:
         assert stage.watcher is not None

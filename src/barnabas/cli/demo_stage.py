@@ -70,7 +70,7 @@ class Places:
 
     @property
     def mark(self) -> Path:
-        """Marks the directory as one of the demo."""
+        """Marks the directory as one of the demo, so that a later demo can empty it."""
         return self.directory / ".barnabas-demo"
 
     @property
@@ -165,7 +165,7 @@ class Pipeline:
         return self._commits.last()
 
     def check(self) -> None:
-        """Raises Failure if the process has ended unexpectedly."""
+        """Raises Failure if the pipeline's process has ended unexpectedly."""
         if self._process.poll() is not None:
             raise Failure(f"the pipeline exited with code {self._process.returncode}:\n{self.log_tail()}")
 
@@ -173,8 +173,8 @@ class Pipeline:
         return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
 
     def stop(self) -> None:
-        """Stops the process cleanly: it completes the current batch. After a timeout it is killed; the tables are
-        consistent in both cases.
+        """Stops the pipeline's process cleanly: it completes the current batch. After a timeout it is killed; the
+        tables are consistent in both cases.
         """
         if self._process.poll() is None:
             self._process.terminate()
@@ -183,12 +183,12 @@ class Pipeline:
         self.kill()
 
     def kill(self) -> None:
-        """Kills all of its processes."""
+        """Kills the pipeline's process and its children, which are Spark's processes."""
         _kill_group(self._process)
 
 
 class Stage:
-    """The parts that run now."""
+    """The running parts of the demo (brokers, monitor, pipeline, replay), as a context manager that stops them."""
 
     def __init__(self, places: Places) -> None:
         self.places = places

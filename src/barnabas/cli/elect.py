@@ -77,9 +77,8 @@ def elect(
 
 
 def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
-    """Requests the election; of all partitions if `asked` is None.
-
-    It uses its own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
+    """Requests the election of leaders for the partitions in `asked`, or for all partitions if it is None. It uses its
+    own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
     """
     described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
     by_topic: dict[str, list[int]] = {}

@@ -37,7 +37,9 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An explanation. `leader_event` and the events in `members` are None if the journal has none."""
+    """The explanation of one partition's leader and ISR. `leader_event` and the events in `members` are None if the
+    journal has none.
+    """
 
     present: Present
     leader_event: Event | None
@@ -83,7 +85,7 @@ def distinct(events: Iterable[Event]) -> list[Event]:
 
 
 def explain(present: Present, events: Sequence[Event]) -> Explanation:
-    """Explains a partition. `events` are distinct and sorted."""
+    """Explains a partition's leader and ISR. `events` are distinct and sorted."""
     own = [event for event in events if is_about(event, present.topic, present.partition)]
     own = _of_last_topic(own)
     changes = [event for event in own if "before" in event and "after" in event and "partition" in event]
@@ -227,7 +229,7 @@ def why_member(explanation: Explanation, replica: int) -> Statement:
 
 
 def told(event: Event) -> str:
-    """Returns one event as one line."""
+    """Formats one event of the journal as one line."""
     text = str(event["text"])
     if event.get("inferred"):
         text += " (derived from the metadata by a later controller)"

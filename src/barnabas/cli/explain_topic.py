@@ -35,7 +35,7 @@ _WITHIN_MS: Final = 1_000
 
 @dataclass(slots=True)
 class _Group:
-    """Equal sentences of several partitions."""
+    """Equal sentences about several partitions."""
 
     first_ms: int | None
     last_ms: int | None
@@ -116,7 +116,7 @@ def _sentence(what: str, group: _Group, every: list[int]) -> str:
 
 
 def _grouped(statements: Iterable[tuple[int, Statement]]) -> list[tuple[str, _Group]]:
-    """Returns what holds, with the partitions of which it holds for the same reason, since the same time."""
+    """Returns each statement with the partitions for which it holds for the same reason since the same time."""
     found: list[tuple[str, _Group]] = []
     open_groups: dict[tuple[str, str], list[_Group]] = {}
     for partition, (what, time_ms, why) in statements:
@@ -132,7 +132,7 @@ def _grouped(statements: Iterable[tuple[int, Statement]]) -> list[tuple[str, _Gr
 
 
 def _happened(explanations: Sequence[Explanation], every: list[int], since_ms: int) -> list[str]:
-    """Returns the events of all partitions in their order, each common one once."""
+    """Returns the events of all partitions in their order; an event that several partitions share comes once."""
     events: dict[str, tuple[Event, list[int]]] = {}
     for each in explanations:
         for event in each.history:
@@ -159,7 +159,7 @@ def _happened(explanations: Sequence[Explanation], every: list[int], since_ms: i
 
 
 def _sorted_isr(event: Event) -> Event:
-    """Returns the event with ISRs in order: the order in an ISR has no meaning, and differs between partitions."""
+    """Returns the event with its ISRs sorted: the order in an ISR has no meaning, and differs between partitions."""
 
     def state(value: Mapping[str, Any]) -> dict[str, Any]:
         return {**value, "isr": sorted(value["isr"])}

@@ -24,7 +24,9 @@ _UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "
 
 
 class Way(Enum):
-    """The ways to give a target, named after the options."""
+    """The ways to specify the new offsets of a reset, named after the command's options (--to-earliest, --shift-by,
+    ...).
+    """
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
@@ -45,7 +47,9 @@ class Goal(NamedTuple):
 
 
 class Logs(Protocol):
-    """Offsets of logs. A partition without an answer is missing."""
+    """The port to the start and end offsets of the logs. A partition whose leader did not answer is missing from the
+    results.
+    """
 
     def starts(self, partitions: Collection[TopicPartition]) -> Offsets: ...
     def ends(self, partitions: Collection[TopicPartition]) -> Offsets: ...

@@ -5,7 +5,7 @@ The JSON form keeps everything, so that `consume --json | produce --json` copies
     {"topic": "orders", "partition": 0, "offset": 7, "timestamp": 1483271606000, "timestamp_type": "create",
      "key": "900", "value": "...", "headers": [["source", "till"]]}
 
-Bytes that are not UTF-8 stand as {"base64": "..."}; a null is null.
+Bytes that are not UTF-8 are written as {"base64": "..."}; a null is null.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ Shallow = Annotated[
 
 @dataclass(slots=True)
 class _Target:
-    """A data directory and the partitions in it to check."""
+    """A data directory and those of its partitions that are to be checked."""
 
     data_dir: str
     partitions: list[str] = field(default_factory=list)
@@ -197,7 +197,9 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
 
 
 def _reports(asked: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
-    """Yields the reports of `_verify_one`."""
+    """Yields the report of each requested partition as `_verify_one` completes it, in several processes if there are
+    more than one.
+    """
     if processes <= 1:
         for one in asked:
             yield _verify_one(*one)
@@ -225,7 +227,9 @@ def _progress_line(total: int) -> Callable[[], None]:
 
 
 def _found(targets: Sequence[_Target]) -> Iterator[tuple[bool, Fault]]:
-    """Returns (whether it is only a note, fault) in the order of the files."""
+    """Yields all faults and notes of the checked directories as (whether it is a note, fault), in the order of the
+    files.
+    """
     for target in targets:
         for report in target.reports.values():
             yield from ((False, fault) for fault in report.faults)

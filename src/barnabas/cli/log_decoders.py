@@ -99,7 +99,9 @@ def _leading_short(data: bytes) -> int:
 
 
 def _open(shown: dict[str, Any], name: str, cls: type[Message], data: bytes) -> None:
-    """Replaces the consumers' own bytes by their decoded form, if they can be decoded."""
+    """Replaces bytes that clients encoded, such as a member's subscription, by their decoded form if they can be
+    decoded.
+    """
     try:
         version = _leading_short(data)
         shown[name] = to_json_object(decode(cls, version, data, _SHORT.size)[0], version)

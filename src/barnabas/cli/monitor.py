@@ -92,7 +92,7 @@ async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
 
 
 def show_table(snapshot: Snapshot, *, every: bool) -> None:
-    """Prints the partitions as a table. `every` includes the numerous ones that have nothing to report."""
+    """Prints the partitions as a table. With `every` it includes the many partitions that have nothing to report."""
     states = snapshot.by_severity()
     shown = [state for state in states if every or not state.is_internal or state.severity is not Severity.OK]
     print(lines.headline(snapshot))
@@ -134,6 +134,6 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
 
 
 def _print_json(value: object) -> None:
-    """Prints one line in any case, because programs read it as it arrives."""
+    """Prints one JSON line, also at a terminal, and flushes it, because programs read it as it arrives."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()

@@ -68,7 +68,7 @@ class LiveView:
 
 
 def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> RenderableType:
-    """Draws within `height` lines: a third for the changes, more if the partitions leave room."""
+    """Draws the live view within `height` lines: a third for the changes, more if the partitions leave room."""
     parts: list[RenderableType] = []
     if step.problem is not None:
         parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
@@ -96,7 +96,7 @@ def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:
 
 
 def wrapped(text: str, style: str, width: int) -> list[Text]:
-    """Returns at most three lines of `width` cells; those after the first are indented."""
+    """Wraps a text to at most three lines of `width` cells; those after the first are indented."""
     found = textwrap.wrap(
         text, max(20, width), subsequent_indent="    ", break_on_hyphens=False, max_lines=3, placeholder=" …"
     )

@@ -30,7 +30,7 @@ def _properties(ctx: typer.Context, value: list[str] | None) -> list[str] | None
 
 
 def source_options(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
-    """Returns the same for the options of a Spark source."""
+    """Returns the client settings of the context in use and the given ones, as options of a Spark source."""
     context = _context(ctx)
     settings = {} if context is None else context.properties
     return [*(f"kafka.{key}={each}" for key, each in settings.items()), *(value or ())]

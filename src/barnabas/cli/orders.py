@@ -113,7 +113,7 @@ def verify(
 
 
 def show_proof(proof: Proof, *, as_json: bool) -> None:
-    """Prints the books as a table, and examples of what does not balance below it."""
+    """Prints the totals of ledger, log and tables as a table, and examples of records that differ below it."""
     if as_json:
         output.show_json(proof.plain())
         return
@@ -152,7 +152,7 @@ def _lag(now: Progress, *, with_day: bool) -> str:
 
 
 def _conclude(done: Progress, options: ReplayOptions) -> None:
-    """Prints the last lines and returns the exit code."""
+    """Prints the summary of a replay and returns the exit code."""
     faults = {kind: count for kind, count in done.acknowledged.items() if count and kind != "order"}
     more = "".join(f", {kind} {count:,}" for kind, count in faults.items())
     if done.finished and not done.sent:

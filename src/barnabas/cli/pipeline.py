@@ -328,7 +328,7 @@ def _show_books(last: Commit | None, tables: Path, as_json: bool) -> None:
 
 
 def plain(books: Books) -> dict[str, Any]:
-    """Returns the books as JSON values."""
+    """Returns a pipeline's totals (orders, lines, sales, duplicates, quarantined records) as JSON values."""
     return {
         "read": books.read,
         "orders": books.orders,

@@ -48,7 +48,7 @@ async def _probe(addresses: list[Address], ask: bool) -> dict[Address, str]:
 
 
 async def _look(address: Address, ask: bool) -> str | None:
-    """Returns None for a Kafka broker, else what is wrong."""
+    """Checks one address: returns None if a Kafka broker answers, else the reason why not."""
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
     except TimeoutError:

@@ -109,7 +109,7 @@ def _settings(compression: str, acks: str, delivery: Delivery) -> dict[str, Any]
 
 
 def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord, by_key: bool) -> lines.OutgoingRecord:
-    """Completes a record: the line overrides the command line; headers add up."""
+    """Adds the command line's options to a record: fields of the input line override them; headers add up."""
     return replace(
         record,
         key=defaults.key if record.key is None else record.key,
@@ -155,7 +155,7 @@ def _input(file: Path | None) -> Iterator[tuple[TextIO, int | None]]:
 
 
 def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) -> Iterator[str]:
-    """Yields lines without their ends; moves the bar if the total size is known."""
+    """Yields lines without their ends; updates the progress bar if the total size is known."""
     if size_bytes is None:
         for line in stream:
             yield line.rstrip("\n")

@@ -139,7 +139,9 @@ def find_hanging(
 
 
 def hanging(open_producers: Sequence[ProducerState], transactions: Sequence[Described]) -> list[ProducerState]:
-    """Returns the transactions in whose partition the coordinator knows of none that is open or ending."""
+    """Returns the transactions that are open in a partition although their coordinator knows of none there that is open
+    or ending.
+    """
     known = {
         (one.producer_id, partition)
         for one in transactions

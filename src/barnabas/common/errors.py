@@ -1,16 +1,16 @@
-"""Every error a Kafka client may meet, as one table, and the few exceptions that broker logic raises.
+"""The error codes that a Kafka client can receive, as one table, and the few exceptions that broker logic raises.
 
 Wire errors are values (`ErrorCode`), one per partition or resource; they are not raised. What is raised:
 
     DecodeError        bytes from outside do not fit their schema: closes that connection
       FrameTooLarge    a frame above `socket.request.max.bytes`
-    EncodeError        a value that this version of a message cannot carry: a mistake of ours
-    RecordsRejected    a batch that must not be appended; carries the ErrorCode to answer
-    RequestFailed      a request (or one resource of it) that is refused; carries ErrorCode and text
+    EncodeError        a value that this version of a message cannot carry: a bug
+    RecordsRejected    a batch that must not be appended; contains the ErrorCode of the response
+    RequestFailed      a request (or one resource of it) that is refused; contains ErrorCode and text
     StorageFault       a log directory failed; takes that directory offline
-    StorageExhausted   no room or no descriptors for what was asked; nothing was changed, nothing goes offline
+    StorageExhausted   no space or no descriptors for an operation; nothing was changed, nothing goes offline
     ConfigError        a wrong configuration: key, value and what is allowed
-    FatalFault         this process must not go on
+    FatalFault         this process must not continue
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
-        """A code that a newer peer has, or that is none, is an error of its own kind (as with `Errors.forCode`)."""
+        """Returns UNKNOWN_SERVER_ERROR for a number that Kafka 4.1 does not define, as `Errors.forCode` does."""
         return cls.UNKNOWN_SERVER_ERROR
 
     @property
@@ -221,7 +221,7 @@ class FrameTooLarge(DecodeError):
 
 
 class EncodeError(Exception):
-    """A value that the asked version of a message cannot carry."""
+    """A value that the requested version of a message cannot carry."""
 
 
 #: What Kafka says with INVALID_REQUEST where nothing better is known.
@@ -235,9 +235,8 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 class RecordsRejected(Exception):
-    """A batch that must not be appended. `record_errors` are (index in batch, text), as Produce >= 8 answers them.
-
-    `is_framing` marks what is wrong with the batch as a piece of bytes, before its log is looked at.
+    """A batch that must not be appended. `record_errors` are (index in batch, text), as Produce >= 8 returns them.
+    `is_framing` marks a batch whose bytes are malformed, whatever its log contains.
     """
 
     def __init__(
@@ -256,7 +255,7 @@ class RecordsRejected(Exception):
 
 
 class RequestFailed(Exception):
-    """A refused request or resource: the code to answer and a text for its reader."""
+    """A refused request or resource: the error code to respond with, and a text for the user."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
@@ -265,7 +264,7 @@ class RequestFailed(Exception):
 
 
 class StorageFault(Exception):
-    """A log directory failed; it goes offline, the others go on."""
+    """A failure of a log directory: it goes offline, and the other directories continue."""
 
     def __init__(self, directory: str, message: str) -> None:
         super().__init__(f"{directory}: {message}")
@@ -273,8 +272,9 @@ class StorageFault(Exception):
 
 
 class StorageExhausted(StorageFault):
-    """There was no room, or no descriptor, for what was asked: it is refused and has changed nothing. The directory
-    stays; the same may go well later (decision 0012)."""
+    """A refusal because disk space or file descriptors ran out; nothing has changed. The directory stays online, and
+    the same operation can succeed later (decision 0012).
+    """
 
 
 #: Space, quota, the process's limit on file size, descriptors of the process and of the system.
@@ -300,7 +300,7 @@ def is_exhausted(error: BaseException | None) -> bool:
 
 
 class ConfigError(ValueError):
-    """A wrong configuration; the text names key, value and what is allowed."""
+    """An invalid configuration; the text names the key, the value and what is allowed."""
 
 
 class FatalFault(Exception):

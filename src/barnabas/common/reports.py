@@ -65,7 +65,7 @@ class LimitedReports:
             write(text)
 
     def over(self, cause: Hashable, message: str) -> bool:
-        """Writes one INFO line if this cause was reported since its last end. Returns whether it was."""
+        """Writes an INFO line, limited to one per cause and interval like those of `report`."""
         known = self._causes.pop(cause, None)
         if known is None:
             return False

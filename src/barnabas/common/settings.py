@@ -137,8 +137,8 @@ class Settings:
         return found[first:]
 
     def update_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> list[str]:
-        """Replaces both dynamic layers and notifies the subscribers of changes. Returns what was left out, with
-        reasons.
+        """Replaces both dynamic layers and notifies the subscribers of changes. Returns a message for each invalid
+        setting that was left out.
         """
         problems: list[str] = []
         values = dict(_DEFAULTS)

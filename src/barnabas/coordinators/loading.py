@@ -103,7 +103,7 @@ class Loads:
 
 
 class LogLoader:
-    """The load of one partition from its log start to its end; the module's text describes the steps."""
+    """The load of one partition from its log start to its end; the module docstring describes the steps."""
 
     __slots__ = (
         "_host",

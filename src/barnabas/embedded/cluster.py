@@ -424,8 +424,9 @@ def check_free(nodes: Iterable[Node], directory: Path) -> None:
 
 
 def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[int, tuple[int, int]]:
-    """Node id -> (port for clients, port of the controller). `wanted` is the first client port, the others follow it;
-    0 takes those of the last start, or any free ones."""
+    """Returns node id -> (port for clients, port of the controller). `wanted` is the first client port, the others
+    follow it; 0 takes those of the last start, or any free ones.
+    """
     taken: set[int] = set()
 
     def claim(candidates: Iterable[int]) -> int:
@@ -491,7 +492,9 @@ def _is_free(port: int) -> bool:
 
 
 def _any_ports() -> list[int]:
-    """Yields candidates: many, because other programs also look there, and finally one that the system assigns."""
+    """Yields candidates for free ports: many, because other programs take ports too, and finally one that the system
+    assigns.
+    """
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         given: int = probe.getsockname()[1]

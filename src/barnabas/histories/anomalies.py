@@ -49,7 +49,9 @@ KEPT: Final = 1000
 
 
 class Finding(NamedTuple):
-    """A finding. `lines` are the lines of the history that show it, in order; `note` means that it is allowed."""
+    """A broken guarantee, or a note, that a history shows. `lines` are the lines of the history that show it, in order;
+    `note` means that it is allowed.
+    """
 
     kind: Kind
     topic: str
@@ -68,8 +70,8 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Verdict:
-    """The verdict. `counts` describes the contents of the history. `anomalies` and `notes` count each kind; `findings`
-    has the first ones.
+    """The result of judging a history. `counts` describes the contents of the history. `anomalies` and `notes` count
+    each kind; `findings` has the first ones.
     """
 
     counts: dict[str, int]

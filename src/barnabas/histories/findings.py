@@ -10,7 +10,7 @@ from barnabas.histories.operations import Process
 
 
 def of_logs(logs: Iterable[PartitionLog]) -> Iterator[Finding]:
-    """Reports offsets with two values."""
+    """Reports log offsets at which two different values were seen."""
     for log in logs:
         for offset, others in sorted(log.conflicts.items()):
             writes = [log.at[offset], *others]

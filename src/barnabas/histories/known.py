@@ -150,7 +150,7 @@ class PartitionLog:
             self.conflicts.setdefault(offset, {}).setdefault(write, line)
 
     def between(self, low: int, high: int) -> list[int]:
-        """Returns the known offsets between the two, exclusive. Valid only when the history is complete."""
+        """Returns the known offsets between `low` and `high`, exclusive. Valid only when the history is complete."""
         if self._offsets is None or len(self._offsets) != len(self.at):
             self._offsets = sorted(self.at)
         return self._offsets[bisect_right(self._offsets, low) : bisect_left(self._offsets, high)]
@@ -222,7 +222,7 @@ class Client:
 
 
 class Gap(NamedTuple):
-    """A gap: a consumer received one record, and then one that does not directly follow it."""
+    """A place where a consumer received one record, and then one that does not directly follow it."""
 
     client: Client
     log: PartitionLog

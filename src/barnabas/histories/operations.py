@@ -42,7 +42,9 @@ class Operation(NamedTuple):
         return found
 
     def number(self, name: str) -> int | None:
-        """Returns None if the field is missing; negative numbers stand for "unknown", as in Kafka's own responses."""
+        """Returns a numeric field, None if it is missing; negative numbers stand for "unknown", as in Kafka's own
+        responses.
+        """
         found = self.body.get(name)
         if found is None:
             return None
@@ -63,14 +65,14 @@ class Operation(NamedTuple):
         return plain(found)
 
     def place(self) -> tuple[str, int]:
-        """Returns "topic" and "partition"."""
+        """Returns the partition that the fields "topic" and "partition" name."""
         partition = self.number("partition")
         if partition is None:
             raise self.malformed('"partition" is missing')
         return self.text("topic"), partition
 
     def places(self, name: str) -> list[tuple[str, int]]:
-        """Returns a list of "topic-partition"; empty if it is missing."""
+        """Returns the partitions in a field that lists them as "topic-partition"; empty if the field is missing."""
         found = self.body.get(name) or []
         if not isinstance(found, list):
             raise self.malformed(f'"{name}" must be a list of "topic-partition"')
@@ -102,7 +104,7 @@ class Operation(NamedTuple):
 
 
 def parse(line: int, text: str | bytes) -> Operation:
-    """Parses a line. Raises `Malformed`."""
+    """Parses one line of a history as an operation. Raises `Malformed`."""
     try:
         body = json.loads(text)
     except ValueError as error:

@@ -18,7 +18,7 @@ class MetadataVersion(NamedTuple):
 
 
 def _release(release: str, first_level: int, changes: str) -> tuple[MetadataVersion, ...]:
-    """Returns one version for each letter of `changes`; "y" if the level changed the metadata."""
+    """Returns the levels of one release, one for each letter of `changes`: "y" if the level changed the metadata."""
     return tuple(
         MetadataVersion(first_level + index, f"{release}-IV{index}", letter == "y")
         for index, letter in enumerate(changes)

@@ -2,6 +2,6 @@
 
     cluster --looks--> Snapshot --diff--> Change --pending (the journal)--> a line
 
-`snapshot`, `changes`, `causes` and `lines` are plain values and functions; `connection` and `cluster` ask the brokers,
-`watch` goes on doing so. It is an ordinary client of the wire protocol: of a broker it knows what any client may ask.
+`snapshot`, `changes`, `causes` and `lines` are plain values and functions; `connection` and `cluster` query the
+brokers, `watch` does so repeatedly. The monitor is an ordinary client: it sends only requests that any client can send.
 """

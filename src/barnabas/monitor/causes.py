@@ -31,7 +31,9 @@ _QUIET: Final = frozenset(
 
 
 class Journal:
-    """The recent events. An event that explained a change of a subject explains no later change of the same subject."""
+    """The recent events of a cluster's journal. An event that explained a change of a subject explains no later change
+    of the same subject.
+    """
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=_EVENTS_MAX)
@@ -119,7 +121,7 @@ def _is_of(event: Event, change: Change) -> bool:
 
 
 class Pending:
-    """Changes that wait for their causes."""
+    """The observed changes that wait for their causes."""
 
     def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
         self._wait_ms = wait_ms
@@ -153,7 +155,7 @@ class Pending:
         return ready
 
     def _may_come(self, change: Change) -> bool:
-        """Whether the journal can still explain the change."""
+        """Whether the journal can still deliver the cause of the change."""
         if change.kind in _SELF_EVIDENT:
             return False
         return self._has_journal is True or (self._has_journal is None and change.kind not in _QUIET)

@@ -50,7 +50,7 @@ class Change:
 
     @property
     def cause(self) -> str | None:
-        """Returns the cause as text."""
+        """Returns the cause of the change as text."""
         texts = dict.fromkeys(str(event["text"]) for event in self.events)
         return "; then ".join(texts) if texts else None
 
@@ -104,7 +104,7 @@ def diff(before: Snapshot, after: Snapshot) -> list[Change]:
 
 
 def replayed(partitions: Mapping[Key, PartitionState], changes: list[Change]) -> dict[Key, PartitionState]:
-    """Returns the partitions after these changes."""
+    """Returns the partition states that result from applying these changes."""
     found = dict(partitions)
     for change in changes:
         if change.kind == "topic-deleted":
@@ -203,12 +203,14 @@ def _partitions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _compared(state: PartitionState) -> tuple[object, ...]:
-    """Returns the state that is compared; the order of the ISR and the lag of replicas are excluded."""
+    """Returns the part of a partition's state in which two snapshots are compared; the order of the ISR and the lag of
+    replicas are excluded.
+    """
     return state.leader, state.leader_epoch, state.replicas, frozenset(state.isr), state.min_isr_in_force
 
 
 def _kind(was: PartitionState, state: PartitionState) -> str:
-    """Returns the most important kind among the differences."""
+    """Returns the kind of the most important difference between two states of a partition."""
     if was.leader != state.leader:
         if state.leader == NOBODY:
             return "offline"

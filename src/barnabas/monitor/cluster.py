@@ -1,12 +1,12 @@
-"""Looks at a cluster: asks its brokers for all that a `Snapshot` has, and its journal for what is new in it.
+"""The reader of a cluster's state: queries its brokers for a `Snapshot`, and its journal for new events.
 
     any broker       Metadata (leaders, replicas, ISRs), DescribeQuorum (the active controller), DescribeConfigs
                      (min.insync.replicas, once in a while)
     every broker     DescribeLogDirs (sizes), ListOffsets as a debugging replica (-2): the log end offsets of its
                      replicas, whatever their role is
 
-A broker that does not answer leaves a gap, no more. Where none does, `look` raises Unreachable, and the next look
-tries all addresses that were ever told.
+The data of a broker that does not answer is missing. If none answers, `look` raises Unreachable, and the next call
+tries all known addresses.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Unreachable(Exception):
 
 
 class ClusterReader:
-    """One cluster, which each call of `look` queries."""
+    """A reader of one cluster; each call of `look` queries the brokers."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class ClusterReader:
 
 
 class _Details:
-    """The details of replicas, collected from the brokers."""
+    """The log end offsets and sizes of replicas, collected from the brokers."""
 
     def __init__(self) -> None:
         self.problems: dict[int, str] = {}
@@ -330,7 +330,9 @@ class _Details:
 
 
 def _is_journal(topic: MetadataResponse.MetadataResponseTopic) -> bool:
-    """Whether this is the journal. A topic that is requested by name is listed as unknown if it does not exist."""
+    """Whether this topic is the cluster's journal and exists: a topic that is requested by name is listed as unknown if
+    it does not exist.
+    """
     return topic.name == EVENTS_TOPIC and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

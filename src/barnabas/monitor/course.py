@@ -43,13 +43,15 @@ class Course:
         return [*changes, *self.told(events, snapshot.time_ms)]
 
     def told(self, events: Iterable[Event], now_ms: int) -> list[Change]:
-        """Takes new events. Returns the waiting changes that now have a cause, or have waited long enough."""
+        """Adds new events of the journal. Returns the waiting changes that now have a cause, or have waited long
+        enough.
+        """
         self._journal.add(events)
         has_journal = self.snapshot is not None and self.snapshot.has_journal
         return self._pending.take(self._journal, now_ms, has_journal=has_journal)
 
     def unreachable(self, problem: str, now_ms: int) -> list[Change]:
-        """Handles that no broker answers. Waiting changes are returned now, because no cause can arrive."""
+        """Records that no broker answers. Returns the waiting changes now, because no cause can arrive."""
         began = self.problem is None
         self.problem = problem
         changes = self._pending.take(self._journal, now_ms, has_journal=False, at_once=True)

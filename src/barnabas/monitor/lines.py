@@ -20,7 +20,7 @@ EXIT_CODES: Final = {
 
 
 def row(state: PartitionState) -> tuple[str, ...]:
-    """Returns the row of one partition under `COLUMNS`; an unknown value is "?"."""
+    """Formats one partition as a row under `COLUMNS`; an unknown value is "?"."""
     return (
         str(state.key),
         state.state,
@@ -60,7 +60,7 @@ def size(size_bytes: int | None) -> str:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Returns the cluster in one line."""
+    """Formats the state of the cluster as one line."""
     counts = snapshot.counts()
     wrong = [
         f"{counts[severity]} {STATES[severity]}" for severity in reversed(Severity) if severity and counts[severity]
@@ -78,7 +78,7 @@ def headline(snapshot: Snapshot) -> str:
 
 
 def change_line(change: Change) -> str:
-    """Returns one line: time, severity, subject, what happened, why."""
+    """Formats a change as one line: time, severity, subject, what happened, why."""
     level = "ok" if change.severity is Severity.OK else change.severity.name
     line = f"{at(change.time_ms)}  {level:<8}  {change.subject}  {change.kind}: {change.text}"
     return line if change.cause is None else f"{line}, because {change.cause}"

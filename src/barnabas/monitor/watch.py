@@ -1,9 +1,10 @@
-"""Goes on looking at a cluster: what `barnabas monitor` shows, and whoever else wants to know.
+"""The watch over a cluster: an endless sequence of its states and changes, for `barnabas monitor` and other callers.
 
     async for step in watch(reader, interval_s=1.0, clock_ms=...):
         step.snapshot, step.changes, step.problem
 
-It never ends by itself and mends itself; whoever stops iterating closes it with `aclose`.
+It never ends by itself, and continues after brokers could not be reached. A caller that stops iterating closes it
+with `aclose`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _JOURNAL_INTERVAL_S: Final = 0.25
 
 
 class Reader(Protocol):
-    """The object that is watched: `cluster.ClusterReader`."""
+    """The source of snapshots that `watch` reads: `cluster.ClusterReader`."""
 
     async def look(self) -> Snapshot:
         """Returns a snapshot. Raises Unreachable."""

@@ -49,7 +49,7 @@ class Books:
 
 
 def dollars(sum_cents: int) -> str:
-    """459603958 -> "4,596,039.58"."""
+    """Formats cents as dollars: 459603958 -> "4,596,039.58"."""
     whole, rest = divmod(abs(sum_cents), 100)
     return f"{'-' if sum_cents < 0 else ''}{whole:,}.{rest:02d}"
 

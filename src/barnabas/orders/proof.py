@@ -113,7 +113,7 @@ class Proof:
         return self.log.doubled + (self.tables.doubled if self.tables else 0)
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """Returns (what, number, more) of each line."""
+        """Returns the lines of the proof as (what is counted, number, details)."""
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self.acknowledged.items() if count)
         books, found = self.acknowledged_books, self.log_books
         rows = [
@@ -191,7 +191,9 @@ def verify(
 
 
 def prove(ledger: Contents, records: Iterable[Record], tables: TableCounts | None = None) -> Proof:
-    """Compares the sides. `records`: the log from the ledger's start offsets to its end."""
+    """Compares ledger, log and tables, and returns the proof. `records`: the log from the ledger's start offsets to its
+    end.
+    """
     acknowledged = Counter(entry.kind for entry in ledger.acknowledged())
     proof = Proof(
         topic=ledger.topic,

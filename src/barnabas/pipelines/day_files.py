@@ -251,7 +251,7 @@ def _sums(table: t.Table, lines: pa.Table) -> pa.Table:
 
 
 def _with_reasons(rows: pa.Table) -> pa.Table:
-    """Adds the reason why each row is refused. Only `problem` knows those of the broken ones."""
+    """Adds the reason why each row is refused; for a broken event, `problem` finds the reason."""
     faults, values = rows["fault"].to_pylist(), rows["value"].to_pylist()
     reasons = [
         (problem(value) or UNREADABLE) if fault == BROKEN else fault

@@ -56,7 +56,9 @@ class Arrivals:
             self._closed.wait(self._interval_s)
 
     def _write(self, sample: str) -> bool:
-        """Returns False on a full disk, which the pipeline itself reports: the next sample covers this one too."""
+        """Writes a sample. Returns False on a full disk, which the pipeline itself reports: the next sample covers this
+        one too.
+        """
         try:
             return os.write(self._file, sample.encode()) == len(sample)
         except OSError:

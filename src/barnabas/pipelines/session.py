@@ -127,7 +127,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _stderr_to(log_file: Path | None) -> Iterator[None]:
-    """Redirects stderr meanwhile. Processes started in this time keep writing to the file."""
+    """Redirects stderr to the file during the block. Processes started in this time keep writing to it."""
     if log_file is None:
         yield
         return

@@ -99,7 +99,7 @@ class _Reader:
         self._prefix = prefix
 
     def text(self, *keys: str) -> str | None:
-        """Returns the first of these that is present."""
+        """Returns the value of the first of these keys that is present."""
         found = [value for value in (self._left.pop(key, None) for key in keys) if value is not None]
         return found[0] if found else None
 

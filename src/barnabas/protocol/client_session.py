@@ -93,7 +93,7 @@ class ClientSession:
         return request_class.API_KEY in self._versions
 
     def version_of(self, request_class: type[Message], version_max: int | None = None) -> int:
-        """Returns the highest version that both sides support. Raises UnknownRequest if there is none."""
+        """Returns the highest version of this API that both sides support. Raises UnknownRequest if there is none."""
         assert request_class.API_KEY is not None, "only requests are sent"
         low, high = self._versions.get(request_class.API_KEY, (0, -1))
         own_low, own_high = request_class.VERSIONS
@@ -103,7 +103,7 @@ class ClientSession:
         return high
 
     def request(self, request: Message, version_max: int | None = None) -> bytearray:
-        """Returns the frame to send. Raises UnknownRequest."""
+        """Encodes a request and returns the frame to send. Raises UnknownRequest."""
         assert self._is_open, "the handshake comes first"
         try:
             return self._framed(request, self.version_of(type(request), version_max))
@@ -192,7 +192,9 @@ class ClientSession:
         return frame
 
     def _answered(self, frame: Buffer) -> tuple[int, int, int]:
-        """Returns API key and version of the request, and where the rest of the header begins."""
+        """Returns the API key and version of the request that a response answers, and where the rest of the response
+        header begins.
+        """
         assert self._in_flight, "no request is outstanding"
         correlation_id, api_key, version = self._in_flight.popleft()
         if len(frame) < 4 or int.from_bytes(frame[:4], "big") != correlation_id:

@@ -53,7 +53,7 @@ class QuorumTimes(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The node as the quorum knows it."""
+    """The identity of a node in the quorum: cluster id, voter key, endpoints and directory."""
 
     cluster_id: str
     key: VoterKey

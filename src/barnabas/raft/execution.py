@@ -18,7 +18,7 @@ from barnabas.raft.starting import PromiseWriter
 
 
 class Parts(NamedTuple):
-    """The parts that are notified of the results of their actions."""
+    """The parts of a quorum node that `Execution` notifies of the results of their actions."""
 
     elections: Elections
     following: Following
@@ -63,7 +63,9 @@ class Execution:
             self._flusher.flush()
 
     def _promise(self, promise: Promise) -> BaseException | None:
-        """Saves the promise. Returns the error if the promise is binding and there was no space for it."""
+        """Saves a promise (epoch, leader and vote) to disk. Returns the error if the promise is binding and there was
+        no space for it.
+        """
         core = self._core
         try:
             self.promises.save(promise.state)

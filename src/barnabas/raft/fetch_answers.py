@@ -155,7 +155,7 @@ class FetchAnswers:
             self._core.draft.answer(waiting.reply, self._response(partition, waiting.listener))
 
     def _complete(self, waiting: _Waiting) -> FetchResponse.PartitionData | None:
-        """Returns the response, or None if there is nothing to return yet."""
+        """Returns the response to a waiting fetch, or None if there is nothing to return yet."""
         requested = waiting.requested
         code = self._core.leader_only(requested.current_leader_epoch)
         redirect = None if code else self._redirect_for(requested.fetch_offset, requested.last_fetched_epoch)
@@ -164,7 +164,9 @@ class FetchAnswers:
     def _answer_for(
         self, waiting: _Waiting, redirect: FetchResponse.PartitionData | None
     ) -> FetchResponse.PartitionData | None:
-        """Returns the same as `_complete`, once it is known whether the replica can continue from its offset."""
+        """Returns the response to a waiting fetch, None if there is nothing to return yet. `redirect` is the response
+        to a replica that cannot continue from its offset.
+        """
         core, requested = self._core, waiting.requested
         code = core.leader_only(requested.current_leader_epoch)
         if code:
@@ -276,7 +278,7 @@ class FetchAnswers:
         requested: FetchSnapshotRequest.PartitionSnapshot,
         answer: FetchSnapshotResponse.PartitionSnapshot,
     ) -> ErrorCode:
-        """Fills `answer`, and returns an error code."""
+        """Fills `answer` with a part of the requested snapshot, and returns an error code."""
         core = self._core
         snapshot_id = SnapshotId(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         if snapshot_id.end_offset <= 0 or not core.files.exists(snapshot_id):

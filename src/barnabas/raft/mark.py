@@ -46,7 +46,9 @@ class Hold(IntEnum):
 
 
 class Mark(NamedTuple):
-    """The newest line. Everything before `committed` was committed, and everything before `end` was on this disk."""
+    """The newest line of the mark file. Everything before `committed` was committed, and everything before `end` was on
+    this disk.
+    """
 
     committed: int = 0
     end: int = 0

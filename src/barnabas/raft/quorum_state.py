@@ -30,7 +30,7 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """The content of the file. `leader_id` and `voted_id` are -1 if there is none."""
+    """The content of the `quorum-state` file. `leader_id` and `voted_id` are -1 if there is none."""
 
     epoch: int
     leader_id: int = NONE
@@ -93,7 +93,7 @@ def encode_state(state: ElectionState, *, kraft_version: int, voter_ids: list[in
 
 
 def decode_state(data: bytes, path: str) -> ElectionState:
-    """Decodes the file. Raises FatalFault if it is damaged."""
+    """Decodes the `quorum-state` file. Raises FatalFault if it is damaged."""
     line, _, checksum = data.partition(b"\n")
     try:
         if checksum.strip() and checksum != _checksum(line):

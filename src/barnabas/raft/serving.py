@@ -81,7 +81,7 @@ class QuorumServer:
 
 
 def fit(response: Message, version: int) -> Message:
-    """Removes the fields that an older version does not have, and can do without."""
+    """Removes response fields that the requested version does not have; clients of that version do not need them."""
     for field in response.FIELDS:
         if field.attribute == "node_endpoints" and not field.is_in(version):
             response.node_endpoints = []  # type: ignore[attr-defined]

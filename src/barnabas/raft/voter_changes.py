@@ -43,7 +43,7 @@ _TIMED_OUT = "The request timed out."
 
 
 class _Pending:
-    """A change that is not committed yet. `last_offset` is None before its record is in the log."""
+    """A change of the voters that is not committed yet. `last_offset` is None before its record is in the log."""
 
     __slots__ = ("last_offset", "reply", "response", "voter")
 

@@ -96,7 +96,9 @@ def with_timestamp(header: BatchHeader, max_timestamp: int, timestamp_type: int)
 
 
 def _codec(header: BatchHeader, rules: AppendRules) -> Codec:
-    """Returns the codec. For an unknown one Kafka fails with UNKNOWN_SERVER_ERROR, which clients take as final."""
+    """Returns the codec of a batch. For an unknown one Kafka fails with UNKNOWN_SERVER_ERROR, which clients take as
+    final.
+    """
     try:
         return codec_of(header.attributes)
     except RecordsRejected as rejected:

@@ -58,7 +58,7 @@ def _varint(data: Buffer, place: int, end: int, raw_max: int, fault: int) -> tup
 
 
 def _headers(data: Buffer, place: int, stop: int, count: int) -> int:
-    """Skips the headers; returns the position after them."""
+    """Skips a record's headers; returns the position after them."""
     if count < 0 or 2 * count > stop - place:
         raise _Fault(WRONG_HEADER_COUNT)
     for _ in range(count):

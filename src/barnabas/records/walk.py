@@ -99,7 +99,9 @@ class Index(NamedTuple):
 
 
 class Walker(Protocol):
-    """The interface of both modules. `data` contains records from byte `start` to its end, `count` by its header."""
+    """The interface that the compiled module and `python_walk` implement. `data` contains records from byte `start` to
+    its end, `count` by its header.
+    """
 
     NAME: str
 

@@ -40,7 +40,7 @@ class Waiting:
 
 
 class ColdReads:
-    """The queue of one broker."""
+    """One broker's queue of reads and decompressions that run in threads."""
 
     __slots__ = ("_blocking", "_queue", "_running_max", "count", "running")
 

@@ -56,7 +56,7 @@ class DelayedFetch(DelayedOperation):
 
 
 class Waitable(Protocol):
-    """A fetch session, which knows the fetch that waits."""
+    """A fetch session that keeps a reference to its waiting fetch."""
 
     waiting: DelayedFetch | None
 

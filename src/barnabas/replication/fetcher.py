@@ -256,7 +256,9 @@ class Fetcher:
         return topics
 
     def _is_held(self, key: _Key, followed: FollowedPartition, now_ms: int) -> bool:
-        """Returns whether it has to wait for a pause or the quota; the next fetch checks again."""
+        """Returns whether a partition cannot be fetched now, because it is paused after an error or the quota is
+        exceeded; the next fetch checks again.
+        """
         if followed.resume_ms > now_ms:
             self._held[key] = followed.resume_ms
             return True
@@ -323,7 +325,9 @@ class Fetcher:
             self._pause(followed)
 
     def _take(self, rows: list[tuple[bytes, _Answer]], *, keeps_session: bool) -> None:
-        """Appends the response in portions of `_EVENT_BYTES_MAX`, the rest in later events; then fetches again."""
+        """Appends the records of a fetch response in portions of `_EVENT_BYTES_MAX`, the rest in later events; then
+        fetches again.
+        """
         if self._closed:
             return
         size_bytes = taken = 0

@@ -138,7 +138,9 @@ class Leadership:
         self._take_replicas(image, now_ms)
 
     def _take_replicas(self, image: PartitionImage, now_ms: int) -> None:
-        """Known followers keep their state; a new one in the ISR counts as caught up now."""
+        """Takes over the replicas of an image: known followers keep their state; a new one in the ISR counts as caught
+        up now.
+        """
         before = self.followers
         self.followers = {}
         directories = image.directories or (UNASSIGNED_DIRECTORY,) * len(image.replicas)

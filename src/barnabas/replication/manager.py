@@ -64,7 +64,7 @@ class LeadershipListener(NamedTuple):
 
 
 class LeadershipListeners:
-    """All listeners; each is called for its topic."""
+    """The leadership listeners of all topics; each is called for its own topic."""
 
     def __init__(self) -> None:
         self._all: list[LeadershipListener] = []

@@ -50,7 +50,7 @@ _FATAL = frozenset(
 
 
 class Failed(Exception):
-    """The session cannot continue."""
+    """A failure after which the producer's session cannot continue."""
 
 
 class _Sent(NamedTuple):

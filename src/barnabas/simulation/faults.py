@@ -85,7 +85,7 @@ class FaultGenerator:
         self._kinds_of_clients = [kind for kind in _OF_CLIENTS if kind in kinds and self._clients]
 
     def draw_of_clients(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-        """Draws the faults of clients between the two times, independently of those of nodes."""
+        """Draws the faults of clients in the given period, independently of those of nodes."""
         swarm = [kind for kind in self._kinds_of_clients if random.random() < 0.4]
         faults: list[Fault] = []
         at_ms = begin_ms
@@ -95,7 +95,7 @@ class FaultGenerator:
         return faults
 
     def draw(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-        """Draws the faults of nodes between the two times, in order."""
+        """Draws the faults of nodes in the given period, in order."""
         swarm = [kind for kind in self._kinds if random.random() < 0.5]
         if not swarm and self._kinds:
             swarm = [random.choice(self._kinds)]

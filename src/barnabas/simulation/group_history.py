@@ -24,7 +24,9 @@ _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """One ownership. `until_us`: when it was given back, or as long as the group could not know its owner is gone."""
+    """One member's ownership of a partition. `until_us`: when it was given back, or as long as the group could not know
+    its owner is gone.
+    """
 
     member: str
     generation: int

@@ -81,8 +81,10 @@ def alter(
     *,
     replace: bool = False,
 ) -> None:
-    """Applies a request, which `resources` repeats; `answer` receives one outcome for each resource, in order, once all
-    are decided. A request on the controller's listener, in an envelope or not, is decided by the controller alone."""
+    """Applies an AlterConfigs request of either kind; `resources` are its changes by resource. `answer` receives one
+    outcome for each resource, in order, once all are decided. A request on the controller's listener, in an envelope or
+    not, is decided by the controller alone.
+    """
     if context.listener in services.config.controller_listener_names:
         decide = services.controller.alter_configs
         decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
@@ -120,7 +122,7 @@ def _ask_controller(
     places: Sequence[int],
     decided: Callable[[Sequence[Outcome]], None],
 ) -> None:
-    """Sends the same request with only these of its resources to the active controller, on whichever node it is."""
+    """Sends the part of the request that concerns these resources to the active controller, on whichever node it is."""
     forwarded: Message
     if isinstance(request, AlterConfigsRequest):
         forwarded = AlterConfigsRequest(
@@ -176,7 +178,7 @@ def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges,
 
 
 def change_loggers(changes: Sequence[Change]) -> None:
-    """Applies changes that `check` has accepted."""
+    """Applies changes of logger levels that `check` has accepted."""
     for change in changes:
         if change.operation == SET:
             assert change.value is not None, "checked before"

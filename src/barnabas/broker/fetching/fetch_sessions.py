@@ -89,7 +89,7 @@ class Session:
     # -- which partitions
 
     def keep(self, item: FetchItem) -> None:
-        """Adds an item, or marks a requested one as active again."""
+        """Adds a partition to the session, or makes a partition that the request names active again."""
         self.items[_key(item, self.uses_topic_ids)] = item
         item.session = self
         self._activate(item)
@@ -143,7 +143,7 @@ class Session:
     # -- fetches
 
     def begin_fetch(self, reader: Reader, now_ms: int) -> None:
-        """Notes the begin of the session's next fetch."""
+        """Records that the session's next fetch begins."""
         self._session_fetch.ms = now_ms
         if reader != self.reader:
             self.reader = reader
@@ -152,7 +152,7 @@ class Session:
                 self._activate(item)
 
     def watch(self, items: Iterable[FetchItem]) -> None:
-        """Watches the partitions of items that have just been read."""
+        """Subscribes to changes of partitions that have just been read, so that a change makes them active again."""
         if not self._is_closed:
             isolation = self.reader.isolation
             for item in items:

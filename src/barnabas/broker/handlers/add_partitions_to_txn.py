@@ -120,7 +120,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
 def _find_partitions(
     topics: Asked, services: Services
 ) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
-    """Returns the partitions, and those of them that do not exist."""
+    """Returns the partitions of the request, and those of them that do not exist."""
     image = services.metadata.image
     asked: set[TopicPartition] = set()
     missing: set[TopicPartition] = set()

@@ -49,7 +49,9 @@ def handle(context: RequestContext, request: DeleteRecordsRequest, services: Ser
 
 
 def _delete(services: Services, topic: str, offset: int, row: _Row) -> _PendingDeletion | None:
-    """Fills in the row, or returns what it waits for."""
+    """Deletes the records of one partition: fills in its row of the response, or returns the pending deletion that it
+    waits for.
+    """
     replicas = services.replicas
     try:
         if topic in INTERNAL_TOPICS and replicas.find(topic, row.partition_index) is not None:

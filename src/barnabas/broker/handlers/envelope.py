@@ -73,7 +73,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
 
 
 def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[int, None, Message | None]:
-    """Decodes a long request; None if it cannot be decoded."""
+    """Decodes the long request within an envelope in steps; None if it cannot be decoded."""
     try:
         message, _ = yield from codec.decode_in_steps(request_class(key), version, data, position)
     except DecodeError:

@@ -188,8 +188,9 @@ class _PendingFetch:
         fetch.load()
 
     def _has_moved(self, outcome: FetchRound) -> bool:
-        """Returns whether more became readable since the round was read, of which the fetch would get no
-        notification."""
+        """Returns whether more records became readable since the fetch read its partitions; no notification follows for
+        these.
+        """
         if self._session is not None:
             return self._session.progress != self._progress
         if self._plan.isolation is Isolation.LOG_END:
@@ -225,7 +226,7 @@ class _PendingFetch:
         self._begin(self.read(may_wait=False))
 
     def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
-        """Runs this work, and sends the response if it returns one."""
+        """Runs one step of the fetch in the background, and sends the response if the step returns one."""
         run(self._request, self._services.steps.begin, work, self._reply, self._request)
 
     def _reply(self, chunks: Chunks | None) -> None:

@@ -39,7 +39,9 @@ _VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATE
 
 
 class Found(NamedTuple):
-    """The result of a look-up; all -1 if there is no such record."""
+    """The result of an offset look-up: a record's timestamp, offset and leader epoch; all -1 if there is no such
+    record.
+    """
 
     timestamp: int
     offset: int
@@ -78,7 +80,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest, services: Servi
 
 
 class _Pending(NamedTuple):
-    """A row that waits for the disk."""
+    """A partition of the ListOffsets response whose look-up waits for the disk."""
 
     topic: str
     asked: ListOffsetsRequest.ListOffsetsPartition
@@ -173,8 +175,9 @@ def _requested_partition(
 
 
 def _find(partition: Partition, timestamp: int, isolation: Isolation, after: _Pending | None) -> Found | TimeSearch:
-    """Returns the result for `timestamp` (milliseconds, or a special timestamp) for readers of that isolation level, or
-    the search that finds it."""
+    """Looks up the offset for `timestamp` (milliseconds, or a special timestamp) as readers of that isolation level see
+    it. Returns the result, or the search in the log that finds it.
+    """
     log = partition.log
     end = partition.readable_end(isolation)
     if timestamp == LATEST:

@@ -57,7 +57,7 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: S
 
 
 class _Answer:
-    """The response, sent when all markers are committed or refused."""
+    """The WriteTxnMarkers response, sent when all markers are committed or refused."""
 
     __slots__ = ("_context", "_missing", "results")
 
@@ -68,7 +68,7 @@ class _Answer:
         self.results: list[Result] = []
 
     def expect(self, row: Row) -> Callable[[ErrorCode], None]:
-        """Returns the function that receives the error code of this row."""
+        """Returns the function that receives the error code of this partition's marker."""
         self._missing += 1
 
         def done(code: ErrorCode) -> None:

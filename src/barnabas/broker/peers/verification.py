@@ -30,7 +30,9 @@ _TRANSLATED: Final = {
 
 
 class Verification(NamedTuple):
-    """One verification. `adds`: add the partitions to the transaction, as in version 2 of the protocol."""
+    """One check of a transaction's partitions. With `adds` the coordinator adds them, as version 2 of the protocol
+    requires.
+    """
 
     transactional_id: str
     producer: ProducerIdentity
@@ -58,7 +60,9 @@ class TransactionVerifier:
 
     @property
     def is_enabled(self) -> bool:
-        """Returns whether version 1 is verified; version 2 always is."""
+        """Returns whether version 1 of the transaction protocol is verified
+        (`transaction.partition.verification.enable`); version 2 always is.
+        """
         return self._config.bool_of("transaction.partition.verification.enable")
 
     def verify(self, verification: Verification, done: Callable[[Codes], None]) -> None:

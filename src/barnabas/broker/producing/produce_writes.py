@@ -109,7 +109,7 @@ class Writes:
         return answered
 
     def _fill_in(self, answered: Answered) -> None:
-        """Replaces the results of deferred batches."""
+        """Fills in the results of the batches whose append was deferred."""
         found = {(topic, index): appended for topic, rows in answered for index, appended in rows}
         for topic, rows in self.answered:
             rows[:] = [(index, found.get((topic, index), appended)) for index, appended in rows]

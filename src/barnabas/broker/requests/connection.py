@@ -336,7 +336,7 @@ class Connection:
 
     @property
     def offers(self) -> Mapping[int, Offer]:
-        """Returns the APIs of its listener."""
+        """Returns the APIs that the connection's listener offers."""
         return self._dispatcher.offers
 
     def complete(self, request: InFlight, chunks: Chunks) -> None:

@@ -79,7 +79,9 @@ class _ForwardedRequest:
             self._refused(request, response)
 
     def _refused(self, request: InFlight, response: Message) -> None:
-        """Reports that the envelope itself was refused, as Kafka's brokers do."""
+        """Answers the client with UNKNOWN_SERVER_ERROR after the controller refused the envelope itself, as Kafka's
+        brokers do.
+        """
         code = ErrorCode(getattr(response, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
         cause = f"{request} could not be forwarded: the controller returned {code.name}"
         answer = error_response(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)

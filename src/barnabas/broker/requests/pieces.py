@@ -170,7 +170,7 @@ def _key(row: Any, attribute: str) -> Any:
 
 
 class PieceResponses:
-    """The responses to the pieces, in their order."""
+    """The responses to the pieces of one request, in the order of the pieces."""
 
     def __init__(self, shape: Pieces) -> None:
         self._shape = shape

@@ -155,7 +155,7 @@ class Steps:
                 self._schedule()
 
     def _slice(self, job: _Job) -> bool:
-        """Runs one slice. Returns whether there is more."""
+        """Runs one slice of a job. Returns whether the job has more work."""
         work = job.work
         if not job.is_wanted():
             work.close()

@@ -56,7 +56,9 @@ _RESOURCE_TYPES: Final = {Kind.TOPICS: 2, Kind.BROKERS: 4, Kind.LOGGERS: 8}
 
 
 class Entity(NamedTuple):
-    """One entity. The name is empty for the default of all brokers."""
+    """One entity with configs: a topic, a broker or a broker's loggers. The name is empty for the default of all
+    brokers.
+    """
 
     kind: Kind
     name: str
@@ -85,7 +87,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One key of an entity."""
+    """One config key of an entity as a broker describes it: value, source, type, synonyms and documentation."""
 
     name: str
     #: None for a sensitive value, or for a key without a value.

@@ -59,7 +59,9 @@ def parse_deleted(texts: Iterable[str]) -> list[str]:
 
 
 def changes_of(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, str | None]:
-    """Returns all changes; the value of a key to delete is None."""
+    """Returns the config changes of --add and --delete as key -> value; the value of a key to delete is None. Raises
+    Failure if a key is in both.
+    """
     changes: dict[str, str | None] = dict(added)
     for key in deleted:
         if key in changes:
@@ -69,8 +71,9 @@ def changes_of(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, st
 
 
 def check(entity: Entity, changes: Mapping[str, str | None], listed: Sequence[Entry], known: Iterable[str]) -> None:
-    """Refuses what the cluster would not: keys to delete that are not set, and keys that no broker knows. Brokers keep
-    any key, because it could belong to a plugin. `listed` are the entries of the entity, `known` more names of keys.
+    """Raises Failure for changes that the brokers would accept by mistake: keys to delete that are not set, and keys
+    that no broker knows. Brokers keep any key, because it could belong to a plugin. `listed` are the entries of the
+    entity, `known` more names of keys.
     """
     set_here = {entry.name for entry in listed if is_set(entity, entry)}
     for key, value in changes.items():
@@ -104,7 +107,7 @@ def suggestion(key: str, names: Iterable[str]) -> str | None:
 
 
 def is_set(entity: Entity, entry: Entry) -> bool:
-    """Whether the value is set on the entity itself. Every logger shows its level."""
+    """Whether the value of a key is set on the entity itself, not inherited."""
     return entry.source == entity.own_source
 
 

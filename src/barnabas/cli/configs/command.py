@@ -47,7 +47,7 @@ app = typer.Typer(help="Show and change dynamic configs of topics, brokers and b
 
 
 class _Named(NamedTuple):
-    """The entities that the options name. Without a name and without `is_default`, they are all of a kind."""
+    """The entities that the options name. Without a name and without `is_default`, these are all of one kind."""
 
     kind: Kind
     name: str | None

@@ -46,19 +46,19 @@ class Choice(NamedTuple):
 
 
 class _Command:
-    """The state of the one command that this process runs."""
+    """The context that the running command requested by --context, and the one that was chosen for it."""
 
     requested: str | None = None
     chosen: Choice | None = None
 
 
 def begin() -> None:
-    """Forgets the choice of an earlier command."""
+    """Forgets the request and the choice of a context, before the next command in this process."""
     _Command.requested = _Command.chosen = None
 
 
 def request(name: str | None) -> None:
-    """Takes the value of --context, before or after the command."""
+    """Stores the value of --context, which can stand before or after the name of the command."""
     if name is not None:
         _Command.requested = name
 
@@ -89,7 +89,7 @@ def look() -> Choice | None:
 def choose(
     contexts: Contexts, *, option: str | None, environment: Mapping[str, str], directory: str | None
 ) -> Choice | None:
-    """Applies the order of precedence to the contexts of the file."""
+    """Returns the context that the order of precedence selects from those in the file."""
     if option is not None:
         return Choice(option, contexts[option], Reason.OPTION)
     if name := environment.get(ENVIRONMENT):

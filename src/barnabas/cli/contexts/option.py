@@ -1,4 +1,4 @@
-"""The option --context, which every command for a cluster has beside the one of `barnabas` itself."""
+"""The option --context, which every command for a cluster accepts in addition to `barnabas` itself."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def _with_option(
         ),
     ] = None,
 ) -> None:
-    """Declares the option; never called."""
+    """Declares the option --context, which `add_to` copies; never called."""

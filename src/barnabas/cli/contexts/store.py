@@ -2,8 +2,8 @@
 
     {"version": 1, "current": "shop", "contexts": {"shop": {"bootstrap": ["127.0.0.1:9092", ...], ...}}}
 
-It is replaced as a whole, so a reader sees the old or the new content. Writers lock a file beside it;
-changes that are made at the same time are all kept.
+It is replaced as a whole, so a reader sees the old or the new content. Writers lock a second file next to it; changes
+that are made at the same time are all kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster as its clients need it."""
+    """The addresses, client settings and directory of one named cluster."""
 
     #: HOST:PORT of each broker; any one that answers is enough.
     bootstrap: tuple[str, ...]
@@ -139,7 +139,7 @@ def check_name(name: str) -> str:
 
 
 def _parse(data: bytes) -> Contexts:
-    """Raises ValueError, which says what is wrong."""
+    """Parses the content of the contexts file. Raises ValueError with a text that describes what is wrong."""
     content = json.loads(data)
     _require(isinstance(content, dict), "it is not a JSON object")
     version = content.get("version")
@@ -186,7 +186,7 @@ def _formatted(contexts: Contexts) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file at once. Only its owner can read it, because it can hold passwords."""
+    """Replaces a file atomically. Only its owner can read it, because it can hold passwords."""
     partial = path.with_name(path.name + ".tmp")
     partial.unlink(missing_ok=True)
     try:

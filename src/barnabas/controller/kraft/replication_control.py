@@ -42,7 +42,9 @@ class Decider(Protocol):
         reply: Callable[[Any], None] | None = None,
         refused: Callable[[ErrorCode], None] | None = None,
     ) -> bool:
-        """Proposes a decision; `reply` requires `refused`. Returns False if the quorum refuses it."""
+        """Proposes a decision. A caller that passes `reply` must also pass `refused`. Returns False if the quorum
+        refuses the decision.
+        """
 
 
 class ReplicationControl:

@@ -38,7 +38,7 @@ class FindShard(Protocol):
 
 
 class _Fetch(NamedTuple):
-    """The request for one group; None as topics stands for all topics."""
+    """The part of an OffsetFetch request for one group; `topics` is None for all topics."""
 
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
@@ -224,7 +224,9 @@ class OffsetRequests:
             return
 
         def settled(code: ErrorCode) -> None:
-            """Fails if a commit failed: another coordinator may have taken it over, or may still commit it."""
+            """Reads the offsets once all commits in flight have ended. Fails if one of them failed: another coordinator
+            may have taken it over, or may still commit it.
+            """
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
@@ -302,7 +304,7 @@ def _deleted(response: OffsetDeleteResponse, code: ErrorCode) -> OffsetDeleteRes
 def _read(
     shard: GroupShard, fetch: _Fetch, give: Callable[[_Fetched], None], *, require_stable: bool
 ) -> Iterator[None]:
-    """Reads the requested offsets as of now, even if that takes several turns of the loop."""
+    """Reads the requested offsets in their current state, even if that takes several turns of the loop."""
     try:
         shard.check_serving()
     except RequestFailed as failure:
@@ -342,7 +344,7 @@ def _fill(
     topic_type: Callable[..., Any],
     row_type: Callable[..., Any],
 ) -> Iterator[None]:
-    """Fills the rows of a response, of either layout."""
+    """Adds the topics and rows of an OffsetFetch response to `out`, in the types of the response's version."""
     count = 0
     for name, partitions in topics:
         rows: list[Any] = []

@@ -57,8 +57,9 @@ class ConsumerPorts(NamedTuple):
 
 
 class GroupShard:
-    """The groups and offsets of one partition, and the sink that its log is replayed into; the module's text has its
-    states."""
+    """The groups and offsets of one partition, and the sink that its log is replayed into; the module docstring has its
+    states.
+    """
 
     __slots__ = (
         "_config",

@@ -25,7 +25,9 @@ _FLEXIBLE_VALUE: Final = 1
 
 
 def transaction_record(transactional_id: str, image: TxnImage, server_version: int) -> KeyValue:
-    """Returns the record of an image. `server_version` is the level of `transaction.version`."""
+    """Returns the record that stores a transaction's image in `__transaction_state`. `server_version` is the level of
+    `transaction.version`.
+    """
     partitions = None if image.state is TxnState.EMPTY else _grouped(image.partitions)
     version = min(server_version, _FLEXIBLE_VALUE)
     body = TransactionLogValue(
@@ -66,7 +68,7 @@ def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.
 
 
 def parse_key(key: bytes) -> str | None:
-    """Returns the transactional id; None for other types of keys."""
+    """Parses a key of `__transaction_state`. Returns the transactional id; None for other types of keys."""
     if len(key) < 2:
         raise DecodeError(f"a coordinator key has only {len(key)} bytes")
     if _INT16.unpack_from(key)[0] != _KEY:

@@ -65,8 +65,9 @@ class Waiter:
 
 
 class TransactionShard(LoadSink):
-    """The transactions of one partition, and the sink that its log is replayed into; the module's text describes the
-    steps."""
+    """The transactions of one partition, and the sink that its log is replayed into; the module docstring describes the
+    steps.
+    """
 
     __slots__ = (
         "_abort",

@@ -37,7 +37,7 @@ class TxnState(IntEnum):
 
     @property
     def shown(self) -> str:
-        """Returns the name that Kafka's tools show."""
+        """Returns the state's name as Kafka's tools show it."""
         return _SHOWN[self]
 
 
@@ -91,7 +91,7 @@ class TxnImage(NamedTuple):
 
     @property
     def is_prepared(self) -> bool:
-        """Returns whether the end is decided but not complete."""
+        """Returns whether the outcome of the transaction is decided and some markers are not yet written."""
         return self.state in PREPARED
 
     @property

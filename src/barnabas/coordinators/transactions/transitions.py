@@ -119,7 +119,9 @@ def initialized(
 
 
 def _bumped(image: TxnImage, expected: ProducerIdentity | None) -> tuple[int, int]:
-    """Returns (epoch, previous epoch)."""
+    """Returns the producer's next epoch and the one before it, which a repeated InitProducerId names; the same ones for
+    a repeated request. Raises RequestFailed(PRODUCER_FENCED) for another epoch.
+    """
     epoch = image.producer_epoch
     if expected is None:
         assert not image.is_epoch_exhausted, "another producer id is needed"
@@ -273,7 +275,7 @@ def fenced(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
 
 
 def completed(image: TxnImage, wall_ms: int) -> TxnImage:
-    """Returns the image after all markers are written."""
+    """Returns the image of a transaction after all its markers are written."""
     commit = image.state is TxnState.PREPARE_COMMIT
     state = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
     done = _moved(image, state, partitions=_NOTHING, updated_ms=wall_ms, next_producer_id=NO_PRODUCER_ID)

@@ -40,7 +40,7 @@ _MEMBER_BYTES: Final = 1_000
 
 
 class GroupState(Enum):
-    """The states of a group, with the names that Kafka shows."""
+    """The states of a classic group, with the names that Kafka shows."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -119,7 +119,7 @@ class Member:
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Returns the candidate that the member prefers."""
+        """Returns the one among the candidate protocols that the member prefers."""
         return next(name for name in self.protocols if name in candidates)
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:
@@ -152,7 +152,7 @@ def memory_of(protocols: Mapping[str, bytes]) -> int:
 
 
 class ClassicGroup:
-    """A group; the module's text has its states and invariants."""
+    """A classic group; the module docstring describes its states and invariants."""
 
     __slots__ = (
         "_automaton",

@@ -62,7 +62,7 @@ class Rebalancer:
         member.session.schedule(timeout_ms, lambda: self._on_session_expired(group, member))
 
     def schedule_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """Starts the time that a client has to join with the member id it was given."""
+        """Starts the time limit within which a client must join with the member id that it was given."""
         deadline = group.pending_joins[member_id] = self._context.deadlines.new()
         deadline.schedule(timeout_ms, lambda: self.drop_pending(group, member_id))
 
@@ -207,7 +207,7 @@ class Rebalancer:
     # -- assignments
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
-        """Records that a member has requested its assignment."""
+        """Records that a member has requested its assignment by SyncGroup."""
         group.pending_syncs.pop(member.member_id, None)
         if not group.pending_syncs:
             group.sync_deadline.cancel()

@@ -42,7 +42,7 @@ _UNKNOWN: Final = ""
 
 
 class Joined(NamedTuple):
-    """A join with its member id and parsed subscription."""
+    """A classic member's JoinGroup with its member id and parsed subscription."""
 
     join: Join
     member_id: str
@@ -61,7 +61,7 @@ class ClassicMembers:
     # -- JoinGroup
 
     def join(self, draft: Draft, join: Join) -> Answer:
-        """Serves JoinGroup. Raises RequestFailed."""
+        """Serves a classic member's JoinGroup. Raises RequestFailed."""
         group = draft.group
         member_id = join.member_id or str(uuid.UUID(bytes=self._context.host.random.uuid()))
         size_max = self._context.config.group_size_max
@@ -128,7 +128,7 @@ class ClassicMembers:
     # -- SyncGroup and Heartbeat: read the committed group and change nothing
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Serves SyncGroup. Raises RequestFailed."""
+        """Serves a classic member's SyncGroup. Raises RequestFailed."""
         member = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None, "validated"
         name, metadata = member.classic.protocols[0]
@@ -146,7 +146,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Serves Heartbeat. Raises RequestFailed."""
+        """Serves a classic member's Heartbeat. Raises RequestFailed."""
         member = self._validate(group, member_id, instance_id, generation)
         self._planner.extend_session(group.group_id, member)
         if not self._has_next_step(group, member):
@@ -187,7 +187,7 @@ class ClassicMembers:
     # -- LeaveGroup
 
     def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Removes members; returns an error code for each."""
+        """Serves LeaveGroup: removes members; returns an error code for each."""
         removed: dict[str, None] = {}
         codes = []
         for one in leaving:
@@ -217,7 +217,7 @@ class ClassicMembers:
 
 
 def _supports(group: ConsumerGroup, join: Join) -> bool:
-    """Returns whether all classic members have a protocol in common with this one."""
+    """Returns whether one protocol of the joining member is supported by all classic members of the group."""
     if join.protocol_type != CONSUMER or not join.protocols:
         return False
     others = [member.classic for member in group.members.values() if member.classic is not None]

@@ -18,8 +18,9 @@ _HEARTBEAT_KEY = "consumer.heartbeat.interval.ms"
 
 @dataclass(slots=True)
 class ConsumerContext:
-    """The shared objects. `downgrade(draft, ids of leaving members)` converts the group into a classic one if
-    possible."""
+    """The objects that the parts of one shard's consumer groups share. `downgrade(draft, ids of leaving members)`
+    converts the group into a classic one if possible.
+    """
 
     host: Host
     config: ConsumerConfig

@@ -35,7 +35,7 @@ def _parse(kind: type[M], data: bytes) -> M:
 
 
 def embedded_version(data: bytes) -> int:
-    """Returns the version to decode with. Raises DecodeError."""
+    """Returns the version with which to decode a classic consumer's subscription or assignment. Raises DecodeError."""
     if len(data) < _INT16.size:
         raise DecodeError("an embedded message has no version")
     version: int = _INT16.unpack_from(data)[0]
@@ -45,15 +45,16 @@ def embedded_version(data: bytes) -> int:
 
 
 def parse_subscription(data: bytes) -> Subscription:
-    """Returns the subscription. Raises DecodeError."""
+    """Parses a classic consumer's subscription. Raises DecodeError."""
     body = _parse(ConsumerProtocolSubscription, data)
     owned = tuple((one.topic, partition) for one in body.owned_partitions for partition in one.partitions)
     return Subscription(frozenset(body.topics), owned, body.rack_id)
 
 
 def parse_assignment(data: bytes) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Returns the (topic name, partition) tuples, and whether the assignor added its own user data. Raises
-    DecodeError."""
+    """Parses a classic consumer's assignment. Returns the (topic name, partition) tuples, and whether the assignor
+    added its own user data. Raises DecodeError.
+    """
     if not data:
         return (), False
     body = _parse(ConsumerProtocolAssignment, data)
@@ -62,7 +63,7 @@ def parse_assignment(data: bytes) -> tuple[tuple[tuple[str, int], ...], bool]:
 
 
 def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
-    """Returns the encoded assignment, without deleted topics."""
+    """Encodes an assignment for a classic consumer, without deleted topics."""
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in partitions_of(assignment):
         topic = topics.find_id(topic_id)

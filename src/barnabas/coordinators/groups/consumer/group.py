@@ -28,7 +28,7 @@ from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 
 
 class ConsumerGroupState(Enum):
-    """The states of a group, with the names that Kafka shows."""
+    """The states of a consumer group, with the names that Kafka shows."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -38,8 +38,9 @@ class ConsumerGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A group; the module's text has its states and invariants. Its maps have no order: records and responses are
-    sorted."""
+    """A consumer group; the module docstring describes its states and invariants. Its maps have no order: records and
+    responses are sorted.
+    """
 
     group_id: str
     epoch: int = 0

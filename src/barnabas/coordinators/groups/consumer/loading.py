@@ -18,7 +18,7 @@ _STEP: Final = 128
 
 @dataclass(slots=True)
 class _Found:
-    """The records of one group."""
+    """The records of one consumer group that the load has found."""
 
     epoch: tuple[int, int] | None = None
     assignment_epoch: int = 0
@@ -37,7 +37,7 @@ class GroupLoading:
         self._found: dict[str, _Found] = {}
 
     def take(self, key: ConsumerKey, value: bytes) -> None:
-        """Takes a record. Raises DecodeError."""
+        """Stores a record of `__consumer_offsets` for `finish`. Raises DecodeError."""
         found = self._found.setdefault(key.group_id, _Found())
         match key.type:
             case ConsumerRecordType.GROUP:

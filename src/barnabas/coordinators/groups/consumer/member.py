@@ -27,7 +27,9 @@ NO_REGEX: Final = ""
 
 
 class MemberState(IntEnum):
-    """The states of a member, numbered as in the log. UNKNOWN stands for numbers that a later release may write."""
+    """The states of a member of a consumer group, numbered as in the log. UNKNOWN stands for numbers that a later
+    release may write.
+    """
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -49,8 +51,9 @@ class ClassicInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member; the module's text has its states. Requests with `previous_epoch` are also accepted, since the
-    member may have missed a response."""
+    """One member of a consumer group; the module docstring describes its states. Requests with `previous_epoch` are
+    also accepted, since the member may have missed a response.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -77,7 +80,9 @@ class Member:
         return replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def same_subscription_record(self, other: Member) -> bool:
-        """Returns whether both have the same record except for their epochs and partitions."""
+        """Returns whether this member and `other` have the same subscription record, whatever their epochs and
+        partitions.
+        """
         return (
             self.instance_id == other.instance_id
             and self.rack_id == other.rack_id

@@ -198,7 +198,7 @@ def _parse(kind: type[M], value: bytes) -> M:
 
 
 def parse_group_epoch(value: bytes) -> tuple[int, int]:
-    """Returns (group epoch, hash of the topics)."""
+    """Parses a group epoch record to (group epoch, hash of the topics)."""
     body = _parse(ConsumerGroupMetadataValue, value)
     return body.epoch, body.metadata_hash
 
@@ -213,7 +213,7 @@ def parse_target(value: bytes) -> Assignment:
 
 
 def parse_member(member_id: str, value: bytes) -> Member:
-    """Returns a member without its epochs and partitions, which are in another record."""
+    """Parses a member's subscription record; its epochs and partitions are in another record."""
     body = _parse(ConsumerGroupMemberMetadataValue, value)
     classic = None
     if body.classic_member_metadata is not None:

@@ -23,7 +23,9 @@ TOPICS_MAX: Final = 10_000
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
-    """Raises RequestFailed with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR and Kafka's message."""
+    """Raises RequestFailed with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, and Kafka's message, for a heartbeat that is
+    invalid in itself.
+    """
     epoch = request.member_epoch
     needs_id = api_version >= _MEMBER_ID_REQUIRED_SINCE or epoch != JOIN_EPOCH
     if needs_id:
@@ -60,7 +62,7 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_plain(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Returns whether the request is only a sign of life."""
+    """Returns whether the heartbeat is only a sign of life, without changed fields."""
     return (
         request.member_epoch > 0
         and request.topic_partitions is None
@@ -72,8 +74,9 @@ def is_plain(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Returns whether the request has all fields, as a join or the first request after an error; the response then
-    has the assignment."""
+    """Returns whether the heartbeat has all fields, as a join or the first request after an error; the response then
+    has the assignment.
+    """
     return (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -82,7 +85,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """Returns the partitions that the member reports; None if the request contains none."""
+    """Returns the partitions that the member reports in its heartbeat; None if it reports none."""
     if request.topic_partitions is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

@@ -35,7 +35,9 @@ Served = Callable[[ConsumerGroup | None], None]
 
 
 class ConsumerGroups:
-    """The consumer groups of one shard; the module's text describes the choice between both kinds."""
+    """The consumer groups of one shard; the module docstring describes the choice between consumer group and classic
+    group.
+    """
 
     __slots__ = ("_classic", "_context", "_groups", "_heartbeats", "_loading", "_planner")
 
@@ -78,7 +80,7 @@ class ConsumerGroups:
     # -- loading and leaving
 
     def replay(self, key: bytes, value: bytes) -> bool:
-        """Takes a record; returns False if it is not one of a consumer group."""
+        """Applies a record to the consumer groups; returns False if it is not one of theirs."""
         parsed = parse_consumer_key(key)
         if parsed is None:
             return False
@@ -129,7 +131,9 @@ class ConsumerGroups:
     def sync(
         self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
     ) -> None:
-        """Serves SyncGroup. Raises RequestFailed, also from `serve_classic`, if nothing was answered."""
+        """Serves a classic member's SyncGroup. Raises RequestFailed, also from `serve_classic`, if nothing was
+        answered.
+        """
 
         def serve(group: ConsumerGroup | None) -> None:
             if group is None:
@@ -148,7 +152,7 @@ class ConsumerGroups:
         reply: Callable[[ErrorCode], None],
         serve_classic: Callable[[], ErrorCode],
     ) -> None:
-        """Serves Heartbeat. Raises RequestFailed."""
+        """Serves a classic member's Heartbeat. Raises RequestFailed."""
 
         def serve(group: ConsumerGroup | None) -> None:
             if group is None:

@@ -37,7 +37,7 @@ class Sessions:
     def schedule(
         self, group_id: str, member_id: str, kind: DeadlineKind, delay_ms: int, callback: Callable[[], None]
     ) -> None:
-        """Starts or restarts a deadline."""
+        """Starts or restarts a deadline of a member."""
         own = self._members.setdefault((group_id, member_id), {})
         deadline = own.get(kind)
         if deadline is None:

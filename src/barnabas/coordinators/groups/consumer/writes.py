@@ -35,8 +35,9 @@ Answer = Callable[[], None]
 
 
 class Operation(NamedTuple):
-    """A request: `run` changes the draft and returns the function that answers after the commit; it raises
-    RequestFailed without a change. `fail` answers with an error."""
+    """A request for one group: `run` changes the draft and returns the function that answers after the commit; it
+    raises RequestFailed without a change. `fail` answers with an error.
+    """
 
     run: Callable[[Draft], Answer]
     fail: Callable[[RequestFailed], None]
@@ -67,7 +68,7 @@ class _Batch(NamedTuple):
 
 
 class Writes:
-    """The slots of one shard."""
+    """The writes of one shard's consumer groups, with one `Slot` per group id."""
 
     __slots__ = ("_is_closed", "_log", "_on_group", "_timers", "slots")
 
@@ -80,7 +81,7 @@ class Writes:
         self.slots: dict[str, Slot] = {}
 
     def group(self, group_id: str) -> ConsumerGroup | None:
-        """Returns the committed group."""
+        """Returns the committed consumer group of this id, or None."""
         slot = self.slots.get(group_id)
         return None if slot is None else slot.group
 
