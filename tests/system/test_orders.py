@@ -72,6 +72,38 @@ def until_grown(ledger: Path, lines: int, process: subprocess.Popen[str] | None 
         time.sleep(0.005)
 
 
+def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster, tmp_path: Path) -> None:
+    """The time of the pause is not made up for: event time goes on where it stopped."""
+    topics.create(topics.admin_client(cluster.bootstrap, {}), "held")
+    released = threading.Event()
+    at_release: list[int] = []
+    released_s: list[float] = []
+
+    def hold(progress: Progress) -> bool:
+        return progress.sent >= 100 and not released.is_set()
+
+    def release() -> None:
+        try:
+            wait_until(lambda: grown(tmp_path / "ledger", 100), "a hundred lines in the ledger", 60)
+            time.sleep(1.0)
+            at_release.append((tmp_path / "ledger").read_bytes().count(b"\n"))
+        finally:
+            released_s.append(time.monotonic())
+            released.set()
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    options = ReplayOptions(cluster.bootstrap, tmp_path / "ledger", topic="held", orders=400, speed=30_000)
+    done = replay(options, hold=hold)
+    ended_s = time.monotonic()
+    thread.join()
+    assert done.finished
+    assert done.books.orders == 400
+    assert at_release[0] <= 102  # those, and what begins the ledger
+    assert ended_s - released_s[0] > 2.0  # 2.3 s at this speed
+    assert verify(tmp_path / "ledger", cluster.bootstrap).balanced
+
+
 def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-leader", tmp_path / "ledger"
     topics.create(topics.admin_client(cluster.bootstrap, {}), topic)

@@ -35,7 +35,7 @@ _DUPLICATES: Final = 0.01
 _LATE: Final = 0.02
 _MALFORMED: Final = 0.002
 _OVERSIZED: Final = 0.0005
-_SPARK_TIMEOUT_S: Final = 300.0
+_WARM_UP_TIMEOUT_S: Final = 120.0
 
 
 def demo(
@@ -43,7 +43,7 @@ def demo(
     speed: Annotated[str, typer.Option(help="max, or a multiple of the real speed")] = "100000",
     kill: Annotated[
         Kill,
-        typer.Option(help="Broker to end with kill -9 after a third of the orders (two thirds if Spark is slow)"),
+        typer.Option(help="Broker to end with kill -9 after a third of the orders"),
     ] = (Kill.LEADER),
     sink: Annotated[str, typer.Option(help="Format of the tables: parquet or delta (by delta-rs)")] = "parquet",
     directory: Annotated[
@@ -68,7 +68,7 @@ def demo(
             # If no broker is killed, there can be nothing that a journal would have to explain.
             if clients.has_journal(clients.admin_client(stage.bootstrap)):
                 stage.run_to_end("health", ["--bootstrap", stage.bootstrap, "--tables", str(places.tables)])
-        files = _pictures(places)
+        files = _pictures(places, fault)
     elapsed_s = time.monotonic() - started
     shown = report.document(proof, fault, _latencies(places), files, elapsed_s)
     report.write(places.proof, shown)
@@ -97,31 +97,35 @@ def _run(
         topics.create(topics.admin_client(stage.bootstrap, {}), TOPIC)
         view.say(f"topic {TOPIC}: {topics.PARTITIONS} partitions, {topics.REPLICAS} replicas, 2 of them in sync")
         stage.watcher = Watcher(stage.bootstrap, view.change)
-        with held():
-            stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
-        view.phase("Spark starts")
-        _await_spark(stage, view, interruption)
-        view.phase("replaying orders")
         stage.replay = Replay(
             ReplayOptions(stage.bootstrap, stage.places.ledger, topic=TOPIC, orders=orders, speed=speed, faults=faults)
         )
-        fault = Course(stage, view, interruption).play(kill)
+        # Records that are in the log before the pipeline starts have no latency that could be measured.
+        warm_up = _await_first_records(stage.replay, interruption)
+        with held():
+            stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
+        view.phase(f"Spark starts, and warms up with {warm_up} records")
+        course = Course(stage, view, interruption)
+        course.warm_up(warm_up)
+        view.phase("replaying orders")
+        stage.replay.release()
+        fault = course.play(kill)
         view.phase("all records are in the tables; verifying")
         stage.stop_clients()
     return fault
 
 
-def _await_spark(stage: Stage, view: View, interruption: Interruption) -> None:
-    assert stage.pipeline is not None
-    assert stage.watcher is not None
-    deadline = time.monotonic() + _SPARK_TIMEOUT_S
-    while not stage.pipeline.has_started:
+def _await_first_records(replay: Replay, interruption: Interruption) -> int:
+    """Waits for the acknowledgements of the records to warm up with; returns their number."""
+    deadline = time.monotonic() + _WARM_UP_TIMEOUT_S
+    while (records := replay.warm_up_records) is None:
         interruption.check()
-        stage.pipeline.check()
+        if replay.error is not None:
+            raise Failure(f"the replay ended: {replay.error}")
         if time.monotonic() > deadline:
-            raise Failure(f"Spark did not start within {_SPARK_TIMEOUT_S:.0f} s:\n{stage.pipeline.log_tail()}")
-        view.show(0, 0, stage.watcher.snapshot)
-        time.sleep(0.1)
+            raise Failure(f"the first records were not acknowledged within {_WARM_UP_TIMEOUT_S:.0f} s")
+        time.sleep(0.02)
+    return records
 
 
 def _prove(stage: Stage) -> Proof:
@@ -138,10 +142,18 @@ def _latencies(places: Places) -> Latencies:
     return latency.latencies(places.tables, CommitLog(places.tables).all())
 
 
-def _pictures(places: Places) -> list[Path]:
+def _pictures(places: Places, fault: Fault | None) -> list[Path]:
     from barnabas.pipelines.pictures import draw_all
+    from barnabas.pipelines.style import Mark
 
-    return draw_all(places.tables, places.pictures)
+    marks = []
+    if fault is not None:
+        killed_ms, back_s = round(fault.killed_at_s * 1000), fault.back_after_s
+        marks = [
+            Mark(killed_ms, f"broker {fault.broker} killed"),
+            Mark(killed_ms + round(back_s * 1000), f"broker {fault.broker} back after {back_s:.1f} s"),
+        ]
+    return draw_all(places.tables, places.pictures, marks)
 
 
 def _check_installed() -> None:

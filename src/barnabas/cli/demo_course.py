@@ -27,8 +27,6 @@ from barnabas.orders.ledger import read_ledger
 _STEP_TIMEOUT_S: Final = 300.0
 #: The share of the orders after which the broker is killed.
 _KILL_AFTER: Final = 1 / 3
-#: The share after which the kill is not delayed any longer, with or without tables: orders must still be arriving.
-_KILL_BY: Final = 2 / 3
 #: How long the broker stays down, so that the degraded cluster can be seen.
 _AWAY_S: Final = 4.0
 _POLL_S: Final = 0.05
@@ -53,6 +51,8 @@ class Fault:
     #: Number of records acknowledged by then.
     acknowledged: int
     leaders_after_s: float = 0.0
+    #: The time at which the broker accepts clients again.
+    back_after_s: float = 0.0
     isr_full_after_s: float = 0.0
 
 
@@ -70,11 +70,25 @@ class Course:
         self._view = view
         self._interruption = interruption
 
+    def warm_up(self, records: int) -> None:
+        """Waits until the pipeline has written its first batch, of these records."""
+        started = False
+
+        def steps() -> int:
+            nonlocal started
+            if not started and self._pipeline.has_started:
+                started = True
+                self._view.say("Spark is up; its first batch takes longest")
+            return int(started)
+
+        self._until(lambda: self._applied() >= records, "the first batch in the tables", progress=steps)
+        self._view.say(f"the pipeline is warm: {output.counted(self._applied(), 'record')} in the tables")
+
     def play(self, kill: Kill) -> Fault | None:
         """Plays all steps, until every acknowledged record is in the tables."""
         fault = None
         if kill is not Kill.NONE:
-            self._until(self._is_time_to_kill, "the first orders and their tables", progress=self._acknowledged)
+            self._until(self._is_time_to_kill, "a third of the orders", progress=self._acknowledged)
             fault = self._kill(kill)
             self._bring_back(fault)
             self._elect_preferred()
@@ -107,6 +121,7 @@ class Course:
         self._until(lambda: time.time() >= away_until, "the end of the pause")
         self._view.phase(f"broker {fault.broker} restarts")
         self._stage.cluster.start_again(fault.broker)
+        fault.back_after_s = time.time() - fault.killed_at_s
         self._until(self._are_in_sync, f"broker {fault.broker} in every ISR")
         fault.isr_full_after_s = time.time() - fault.killed_at_s
         self._view.say(f"every ISR is complete again {fault.isr_full_after_s:.1f} s after the kill")
@@ -132,14 +147,10 @@ class Course:
         return any(state.key in keys and state.leader != state.replicas[0] for state in self._partitions())
 
     def _is_time_to_kill(self) -> bool:
-        """Whether to kill now: with the first tables written, if possible, because Spark's first batch takes far longer
-        than the others.
-        """
         if not self._replay.is_running:
             return True
         progress = self._replay.progress
-        share = _KILL_BY if self._pipeline.last() is None else _KILL_AFTER
-        return progress is not None and progress.books.orders >= progress.total_orders * share
+        return progress is not None and progress.books.orders >= progress.total_orders * _KILL_AFTER
 
     def _are_led(self, without: int) -> bool:
         return all(state.leader not in (NOBODY, without) for state in self._partitions())

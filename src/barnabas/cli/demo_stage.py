@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "orders"
 BROKERS: Final = 3
+#: The number of records with which the pipeline runs its first batch. It takes far longer than the others, because
+#: Spark compiles its code and starts its Python processes then; no order of the run waits for it.
+WARM_UP: Final = 200
 _LOOK_EVERY_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 60.0
 _STEP_TIMEOUT_S: Final = 900.0
@@ -108,11 +111,15 @@ class Watcher:
 
 
 class Replay:
-    """Runs the producer in a thread. `error` is the exception that ended it, if any."""
+    """Runs the producer in a thread. `error` is the exception that ended it, if any.
+
+    It sends the first WARM_UP records at once and holds the others until `release`.
+    """
 
     def __init__(self, options: ReplayOptions) -> None:
         self.progress: Progress | None = None
         self.error: BaseException | None = None
+        self._released = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(options,), daemon=True)
         self._thread.start()
@@ -120,6 +127,17 @@ class Replay:
     @property
     def is_running(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def warm_up_records(self) -> int | None:
+        """The number of records in the log that were sent to warm up; None until all of them are acknowledged."""
+        progress = self.progress
+        if progress is None or progress.in_flight or (progress.sent < WARM_UP and not progress.finished):
+            return None
+        return sum(progress.acknowledged.values())
+
+    def release(self) -> None:
+        self._released.set()
 
     def close(self) -> None:
         self._stopping.set()
@@ -132,9 +150,12 @@ class Replay:
             self.progress = progress
 
         try:
-            replay(options, on_progress=on_progress, stop=self._stopping.is_set)
+            replay(options, on_progress=on_progress, stop=self._stopping.is_set, hold=self._is_held)
         except BaseException as error:
             self.error = error
+
+    def _is_held(self, progress: Progress) -> bool:
+        return progress.sent >= WARM_UP and not self._released.is_set()
 
 
 class Pipeline:

@@ -121,11 +121,13 @@ def replay(
     *,
     on_progress: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
+    hold: Callable[[Progress], bool] = lambda _: False,
 ) -> Progress:
     """Sends what the ledger does not have yet. Blocks; can run in any thread.
 
     `stop` is called often. Once it returns true, the records in flight are awaited for at most five seconds, and a
-    later run can continue from the ledger. `finished` of the result tells whether everything was sent.
+    later run can continue from the ledger. `finished` of the result tells whether everything was sent. `hold` is called
+    before each record; while it returns true, nothing more is sent, and the time of the pause does not count.
 
     Raises:
         OrdersError: the topic is missing or unsuitable, the ledger belongs to another replay, or the brokers were away
@@ -141,7 +143,7 @@ def replay(
             # Loading takes a second; checking the ledger first refuses a wrong one immediately.
             data = OrderData(options.weeks, orders=options.orders, years=options.years)
             run.progress.total_orders = len(data)
-            run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), on_progress, stop)
+            run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), on_progress, stop, hold)
         else:
             run.progress.total_orders = run.progress.books.orders
             run.progress.finished = True
@@ -196,13 +198,22 @@ class _Run:
             self._tail.setdefault((record.timestamp_ms, record.key, record.value), []).append(record)
 
     def send_all(
-        self, planned: Iterator[Send], on_progress: Callable[[Progress], None], stop: Callable[[], bool]
+        self,
+        planned: Iterator[Send],
+        on_progress: Callable[[Progress], None],
+        stop: Callable[[], bool],
+        hold: Callable[[Progress], bool],
     ) -> None:
         clock = _Clock(self._options.speed)
         began_s = reported_s = time.monotonic()
         try:
             for number, send in enumerate(planned):
                 if (send.order_id, send.kind) not in self._done and not self._is_found(send):
+                    if hold(self.progress):
+                        while hold(self.progress) and not stop():
+                            self._serve(0.05)
+                            on_progress(self.progress)
+                        clock = _Clock(self._options.speed)
                     while (wait_s := clock.wait_s(send.due_ms)) > 0 and not stop():
                         self._serve(min(wait_s, 0.1))
                     self._hand_over(send, stop)
