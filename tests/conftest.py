@@ -1,11 +1,11 @@
-"""Of all tests: two that run at once never look for free ports in the same place, no example of a property has a time
-limit, the ordinary run has the same examples every time, and what takes long is begun first.
+"""Settings of all tests: two test processes never search for free ports in the same range, no example of a property has
+a time limit, the ordinary run has the same examples every time, and long tests begin first.
 
-A test with real processes that fails in the ordinary run is tried once more: they share their machine with everything
-else. The summary names it (RERUN), and why; the full run does not forgive.
+A test with real processes that fails in the ordinary run is repeated once, because such tests share their machine with
+everything else. The summary names it (RERUN) with the reason; the full run does not repeat it.
 
-Workers are handed whole files (`--dist loadfile`). A long one that is begun last would keep one of them busy while the
-others have nothing left.
+Workers get whole files (`--dist loadfile`). A long file that begins last would keep one worker busy while the others
+are idle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support import turn_watch  # noqa: E402
 import kafka_jars  # noqa: E402
 from barnabas.embedded import cluster as embedded  # noqa: E402
 
-#: No test reads or writes the contexts of the person who runs it.
+#: A separate folder, so that no test reads or writes the contexts of the user.
 _CONFIGURATION = tempfile.mkdtemp(prefix="barnabas-config-")
 atexit.register(shutil.rmtree, _CONFIGURATION, ignore_errors=True)
 os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION
@@ -43,10 +43,10 @@ _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 embedded.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _workers :][: len(_PORTS) // _workers]
 
-#: They share one Spark session, which is a Java machine that takes ten seconds to start.
+#: Tests that share one Spark session, which is a JVM that takes ten seconds to start.
 SPARK = "tests/system/spark/"
 SYSTEM = "tests/system/"
-#: The longest of those with real processes, longest first; each takes half a minute and more on two cores.
+#: The longest of the files with real processes, longest first; each takes half a minute and more on two cores.
 LONGEST = (
     SPARK,
     "tests/system/test_demo.py",
@@ -68,12 +68,12 @@ LONGEST = (
     "tests/system/test_refused_starts.py",
     SYSTEM,
 )
-#: A cluster starts in a second or two; on a machine that is slow and busy it may take long.
+#: A cluster starts in a second or two, but longer on a slow and busy machine.
 embedded.START_TIMEOUT_S = 120.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Before the modules with properties are read. New examples are for `make test-full`."""
+    """Configures Hypothesis before the modules with properties are imported. New examples are for `make test-full`."""
     ordinary = "not full" in config.getoption("-m")
     slow_is_no_fault = [HealthCheck.too_slow]
     settings.register_profile("barnabas", deadline=None, derandomize=ordinary, suppress_health_check=slow_is_no_fault)
@@ -86,14 +86,14 @@ _in_processes: turn_watch.InProcesses | None = None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Brokers that tests start write their long turns where this worker looks for them."""
+    """Makes brokers that tests start write their long turns where this worker reads them."""
     global _in_processes
     _in_processes = turn_watch.InProcesses(Path(tempfile.mkdtemp(prefix="barnabas-turns-")) / "long-turns")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """No turn of a broker takes more than 50 ms of CPU."""
+    """Fails a test in which a turn of a broker takes more than 50 ms of CPU."""
     assert _in_processes is not None
     _in_memory.long.clear()
     yield
@@ -111,20 +111,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.nodeid.startswith(SYSTEM):
                 item.add_marker(pytest.mark.flaky(reruns=1))
             else:
-                # What shares the cores takes their caches, too, and 40 ms of CPU become 60. A turn that is really long
-                # is long again.
+                # Other processes evict the caches of the shared cores, so that 40 ms of CPU become 60. A turn that is
+                # really long is long again.
                 item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=turn_watch.VERDICT))
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tools that give up leave clients behind in the Java machine, which look for their brokers as long as it runs."""
+    """Ends the JVM after the system tests: tools that failed leave clients in it that search for their brokers
+    forever.
+    """
     if item.nodeid.startswith(SYSTEM) and not (nextitem and nextitem.nodeid.startswith(SYSTEM)):
         programs.end_java()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """As `--dist loadfile`, but all of SPARK are handed to one worker."""
+    """Schedules as `--dist loadfile`, but gives all files of SPARK to one worker."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

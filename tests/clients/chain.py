@@ -1,14 +1,14 @@
-"""One link of a consume-transform-produce chain as a process of its own, so that it can be killed.
+"""One link of a consume-transform-produce chain in a separate process, so that it can be killed.
 
     python chain.py CLIENT BOOTSTRAP NAME HISTORY [PARTITION...]
 
 CLIENT is confluent-classic, confluent-consumer (KIP-848) or aiokafka; java/Chain.java does the same for Java. It reads
 `input`, writes every record to the same partition of `output`, and commits both in one transaction. Its transactional
-id is NAME, its group `chain`. aiokafka cannot give its generation along with offsets (KIP-447): it takes the PARTITIONs
-that are its own, as one did before. After any failure it begins anew, from what is committed.
+id is NAME, its group `chain`. aiokafka cannot send its generation with offsets (KIP-447): it gets fixed PARTITIONs, as
+was usual before. After any failure it begins again from the committed offsets.
 
-Each written value is the one read, "@", and what tells this attempt from all others. HISTORY is in the form of
-docs/check.md, every line written at once. SIGTERM ends it.
+Each written value is the one read, "@", and a mark of this attempt. HISTORY is in the form of docs/check.md, with every
+line written immediately. SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ import confluent_kafka
 from barnabas.testing import History
 
 TRANSACTION_TIMEOUT_MS = 20_000
-#: librdkafka 2.16 may wait for ever in `send_offsets_to_transaction` when the group's coordinator dies, whatever its
-#: timeout is (its issues 5456 and 5511). After so long this process ends with the code HUNG, to be started again.
+#: The time after which this process ends with the code HUNG, to be restarted: librdkafka 2.16 can wait forever in
+#: `send_offsets_to_transaction` when the group's coordinator dies, whatever its timeout (its issues 5456 and 5511).
 HANGS_S = 30
 HUNG = 75
-#: So long a transaction stays open at least, for somebody to be killed meanwhile.
+#: The shortest time that a transaction stays open, so that a broker can be killed meanwhile.
 OPEN_S = 0.02
 _stopping = False
 
 
 class Durable(History):
-    """What is noted is in the file, also when this process is killed."""
+    """A history whose lines are in the file even if this process is killed."""
 
     def note(self, process: str | int, type_: str, f: str, **fields: Any) -> None:
         super().note(process, type_, f, **fields)
@@ -127,7 +127,8 @@ async def run_aiokafka(bootstrap: str, name: str, history: History, partitions: 
             request_timeout_ms=5_000,
         )
         try:
-            # What an earlier one left open is ended when this returns: only then is what is committed its last word.
+            # A transaction that an earlier process left open is ended when this returns: only then are the committed
+            # offsets final.
             await producer.start()
             await consumer.start()
             await _until_it_fails_aio(history.aio_producer(producer, process), consumer, process, partitions)

@@ -1,8 +1,8 @@
 """Seven Kafka clients behind one small interface: create a topic, produce records, consume records.
 
 confluent-kafka, aiokafka and kafka-python run in this process. kcat is called once per group of records that it can
-write in one go. The Java client, franz-go and kafkajs are separate programs that read a JSON object a line from stdin
-and answer with one a line; byte strings travel in base 64:
+write in one call. The Java client, franz-go and kafkajs are separate programs that read a JSON object per line from
+stdin and answer with one per line; byte strings are encoded in base 64:
 
     {"op": "create",  "bootstrap": b, "topic": t, "partitions": n}                         -> {}
     {"op": "produce", "bootstrap": b, "topic": t, "codec": c, "records": [record...]}      -> {"offsets": [...]}
@@ -41,7 +41,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a client can write; everything else it must be able to read."""
+    """The kinds of records that a client can write; it must be able to read all kinds."""
 
     binary: bool = True
     timestamps: bool = True
@@ -61,12 +61,14 @@ class Client(Protocol):
     def create_topic(self, topic: str, partitions: int) -> None: ...
 
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
-        """Produces and waits for all acknowledgements; the offsets, in the order of the records."""
+        """Produces, waits for all acknowledgements, and returns the offsets in the order of the records."""
 
     def consume(
         self, topic: str, partition: int, count: int, *, offset: int = 0, timestamp: int | None = None
     ) -> list[Record]:
-        """The next `count` records from the offset, or from the first record that is not older than the timestamp."""
+        """Returns the next `count` records from the offset, or from the first record that is not older than the
+        timestamp.
+        """
 
 
 Clients = Callable[[str], Client]
@@ -85,14 +87,14 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class TransactResult:
-    #: Numbers of the transactions whose commit was answered.
+    #: The numbers of the transactions whose commit was answered.
     committed: list[int]
     done: int
     failure: str | None
 
 
 class ProcessClient:
-    """A client in another program, spoken to in JSON lines."""
+    """A client in another program, driven by JSON lines."""
 
     def __init__(self, name: str, command: Sequence[str], bootstrap: str, traits: Traits) -> None:
         self.name = name
@@ -103,7 +105,7 @@ class ProcessClient:
         self._turn = threading.Lock()
 
     def at(self, bootstrap: str) -> ProcessClient:
-        """The same process as a client of another cluster; to close that one does nothing."""
+        """Returns the same process as a client of another cluster; closing that client does nothing."""
         made = copy(self)
         made._bootstrap, made._is_shared = bootstrap, True
         return made
@@ -144,8 +146,9 @@ class ProcessClient:
     def transact(
         self, topic: str, transactional_id: str, count: int, *, partitions: int = 1, seed: int = 1
     ) -> TransactResult:
-        """Transactions of which half are aborted: empty, right after `send`, or after a flush. Their values are
-        `transactional id:number:index`."""
+        """Runs transactions of which half are aborted: empty, right after `send`, or after a flush. Their values are
+        `transactional id:number:index`.
+        """
         named = {"transactionalId": transactional_id, "partitions": partitions, "count": count, "seed": seed}
         answer = self._ask(op="transact", topic=topic, **named)
         return TransactResult(answer["committed"], answer["done"], answer.get("failure"))

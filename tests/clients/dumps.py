@@ -1,4 +1,4 @@
-"""What Apache Kafka's DumpLogSegments says of the directories that our servers left."""
+"""The findings of Apache Kafka's DumpLogSegments in the directories that the servers under test left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _FILES_MAX = 200
 
 
 def faults_in(java: ProcessClient, directories: Iterable[Path]) -> list[str]:
-    """All lines that complain of a segment or an index below these directories, in few calls of one JVM."""
+    """Returns all lines that report a fault in a segment or an index below these directories, in few calls of one
+    JVM.
+    """
     logs = [path for directory in directories for path in sorted(directory.glob("*/*.log"))]
     logs = [path for path in logs if path.stem.isdecimal() and not path.parent.name.endswith("-delete")]
     indexes = [found for log in logs for kind in ("index", "timeindex", "txnindex") for found in _beside(log, kind)]

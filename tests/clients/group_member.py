@@ -1,16 +1,18 @@
-"""A member of a consumer group as a process of its own, so that it can be killed: reads, commits, and notes all of it.
+"""A member of a consumer group in a separate process, so that it can be killed: it reads, commits, and records both.
 
     python group_member.py CLIENT BOOTSTRAP GROUP TOPIC JOURNAL [INSTANCE_ID]
 
 CLIENT is confluent-range, confluent-cooperative, confluent-consumer (KIP-848), aiokafka or kafka-python; members of
 other languages are in java/, go/ and node/. Every line of the journal is a JSON object with the time (monotonic, of
 this machine) and one of
-    assigned   partitions that it was given just now, and in which generation, where the client tells
-    revoked    partitions that it gives up just now
-    lost       partitions that were taken from it, it cannot know when
-    read       partition, first and last offset of what came in one poll
+
+    assigned   partitions that it just got, and the generation if the client reports it
+    revoked    partitions that it just revokes
+    lost       partitions that were taken from it at an unknown time
+    read       partition, first and last offset of the records of one poll
     committed  partition, offset: acknowledged
-SIGTERM makes it leave the group in order.
+
+SIGTERM makes it leave the group.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-#: A client that this machine lets wait for so long is thrown out of its group.
+#: The session timeout: a member that is silent for this long is removed from its group.
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
 _stopping = False
 
 
 class Journal:
-    """Appended to line by line; what is written is there even if the process is killed right after."""
+    """A file that grows line by line; a line is in it even if the process is killed right after."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -42,7 +44,7 @@ class Journal:
         os.write(self._file, line.encode() + b"\n")
 
     def read(self, offsets: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Note what came, by partition; partition -> the offset to commit."""
+        """Records offsets by partition, and returns the offset to commit for each partition."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         for partition, offset in offsets:
@@ -82,7 +84,7 @@ def run_confluent(kind: str, bootstrap: str, group: str, topic: str, journal: Jo
 
     def assigned(_: Any, partitions: list[Any]) -> None:
         data = consumer.consumer_group_metadata()
-        # How librdkafka writes it down: a magic of seven bytes, then the generation in this machine's order.
+        # librdkafka serializes this as a magic of seven bytes, followed by the generation in this machine's byte order.
         generation = struct.unpack_from("=i", data, 7)[0] if isinstance(data, bytes) else None
         journal.note("assigned", partitions=[each.partition for each in partitions], generation=generation)
 
@@ -113,7 +115,7 @@ def run_aiokafka(bootstrap: str, group: str, topic: str, journal: Journal, insta
 
     class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            # It tells both alike; who was thrown out has no generation any more.
+            # aiokafka reports both in the same way; a member that was removed has no generation any more.
             event = "lost" if consumer._coordinator.generation < 0 else "revoked"
             journal.note(event, partitions=[each.partition for each in revoked])
 

@@ -1,7 +1,7 @@
 """kcat, the command line client on librdkafka, through its pipes.
 
-kcat writes text: it cannot set timestamps, and the headers and the partition hold for a whole call. So records are
-written in runs that share them, and a record without key or value in a call of its own.
+kcat writes text: it cannot set timestamps, and headers and partition are those of a whole call. So records are written
+in runs that share them, and a record without key or value in a separate call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class Kcat:
         self._bootstrap = bootstrap
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        """kcat cannot create a topic; asking for its metadata does, as Kafka creates topics automatically."""
+        """Creates a topic by a request for its metadata, as kcat has no other way; Kafka creates topics
+        automatically.
+        """
         for _ in range(100):
             listed = json.loads(self._run("-L", "-J", "-t", topic, "-X", "allow.auto.create.topics=true"))
             (found,) = listed["topics"]
@@ -65,7 +67,9 @@ def _header(name: str, value: bytes | None) -> str:
 
 
 def _lines(records: Iterator[Record]) -> Iterator[str]:
-    """With -Z an empty key or value is written as null; kcat cannot write an empty one beside it."""
+    """Yields lines. With -Z an empty key or value is written as null; kcat cannot write an empty one in the same
+    call.
+    """
     for record in records:
         assert record.key != b""
         assert record.value != b""

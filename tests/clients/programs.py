@@ -1,4 +1,6 @@
-"""Builds the client programs that are not Python, once per version of their sources, in the cache folder."""
+"""Builders of the client programs that are not Python: each version of their sources is built once, in the cache
+folder.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _jvms: list[ProcessClient] = []
 
 
 def java(bootstrap: str) -> ProcessClient:
-    """Of one Java machine for all clusters of this process: it takes seconds to start, and a while to become fast."""
+    """Returns a client in the one JVM for all clusters of this process: it takes seconds to start, and a while to
+    become fast.
+    """
     if not _jvms or not _jvms[-1].is_running:
         jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
         command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(_java_classes()))
@@ -31,19 +35,21 @@ def java(bootstrap: str) -> ProcessClient:
 
 
 def end_java() -> None:
-    """Of the Java machine, and all its clients."""
+    """Ends the JVM and all its clients."""
     while _jvms:
         _jvms.pop().close()
 
 
 def java_program(main: str) -> list[str]:
-    """The command of java/MAIN.java, without its arguments."""
+    """Returns the command of java/MAIN.java, without its arguments."""
     jvm = (*kafka_jars.LIGHT_JVM, "-Xmx256m")
     return kafka_jars.java_command(main, jvm=jvm, extra_classpath=str(_java_classes()))
 
 
 def member(client: str) -> list[str]:
-    """The command of a member of a group, without its arguments; `client` is make and kind, such as java-range."""
+    """Returns the command of a member of a group, without its arguments; `client` is library and kind, for example
+    java-range.
+    """
     make, _, kind = client.partition("-")
     if make == "java":
         return [*java_program("Member"), kind]
@@ -55,7 +61,9 @@ def member(client: str) -> list[str]:
 
 
 def chain_link(client: str) -> list[str]:
-    """The command of a link of a chain, without its arguments; `client` is make and kind, such as java-classic."""
+    """Returns the command of a link of a chain, without its arguments; `client` is library and kind, for example
+    java-classic.
+    """
     make, _, kind = client.partition("-")
     if make == "java":
         return [*java_program("Chain"), kind]
@@ -73,7 +81,7 @@ def _java_classes() -> Path:
 
 
 def franz_go(bootstrap: str) -> ProcessClient:
-    # The program takes one address; its client learns the others from there.
+    # The program takes one address; its client learns the others from that broker.
     seed = bootstrap.partition(",")[0]
     return ProcessClient("franz-go", [_go()], seed, Traits())
 

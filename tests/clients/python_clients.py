@@ -214,7 +214,7 @@ class KafkaPython:
 
 
 def _record(consumed: Any) -> Record:
-    """A record of aiokafka or kafka-python, which name its fields alike."""
+    """Converts a record of aiokafka or kafka-python, whose fields have the same names."""
     return Record(
         partition=consumed.partition,
         offset=consumed.offset,

@@ -1,4 +1,4 @@
-"""The server under test: Barnabas, or Apache Kafka when BARNABAS_TARGET=kafka (which proves the tests themselves)."""
+"""The server under test: Barnabas, or Apache Kafka when BARNABAS_TARGET=kafka (which tests the tests themselves)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BarnabasServer:
         return self
 
     def stop(self, timeout_s: float = 120.0) -> int:
-        """Ends the process as an operator would (SIGTERM); its exit code."""
+        """Ends the process as an operator would (SIGTERM), and returns its exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -94,14 +94,14 @@ class BarnabasServer:
         return self.process.wait()
 
     def kill(self) -> None:
-        """kill -9: no shutdown code runs."""
+        """Kills the process (`kill -9`): no shutdown code runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
 
 class BarnabasCluster:
-    """Several brokers behind the same few words; `port` and the rest are those of the first one."""
+    """Several brokers with the interface of one; `port` and the rest are those of the first one."""
 
     def __init__(self, directory: Path, brokers: int, properties: Mapping[str, str]) -> None:
         self.process: subprocess.Popen[bytes] | None = None

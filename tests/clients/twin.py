@@ -1,6 +1,6 @@
-"""The same requests to two servers, and what their answers say in terms that may be compared.
+"""The same requests to two servers, and their answers in a form that can be compared.
 
-Requests are written as plain dictionaries by field names; fields that a version lacks are left out of it. A topic id is
+Requests are written as plain dictionaries by field names; fields that a version lacks are left out. A topic id is
 filled in from the topic's name. In the answers, everything that differs between any two clusters is replaced by a word:
 topic ids by their topics' names, ports, folders, cluster ids, the time of day, member ids.
 """
@@ -24,9 +24,9 @@ ZERO = bytes(16)
 API_KEYS = {name: key for key, name in API_NAMES.items()}
 MEMBER_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 NOW_MS = re.compile(r"-?\b(?:179|18\d|9223370)\d+")
-#: Requests that name their topics by id alone; elsewhere an id is an alternative.
+#: Requests that identify topics only by id; elsewhere an id is an alternative.
 BY_TOPIC_ID = ("Produce", "Fetch")
-#: Answers list these in the order of some hash table.
+#: Fields by which lists are sorted that answers contain in hash order.
 ORDERED_BY = (
     "resource_type",
     "resource_name",
@@ -38,7 +38,7 @@ ORDERED_BY = (
     "api_key",
 )
 VARYING = ("total_bytes", "usable_bytes", "finalized_features_epoch")
-#: Later than any time stamp that the tests choose.
+#: A time later than any timestamp that the tests choose.
 NOW_MS_MIN = 1_750_000_000_000
 
 
@@ -65,7 +65,7 @@ _OUTER: dict[type[Struct], type[Struct]] = {}
 
 
 def _find(cls: type[Struct], name: str) -> type[Struct]:
-    """A struct that is declared beside or above the one that uses it."""
+    """Returns a struct that is declared next to or above the one that uses it."""
     outer = _OUTER[cls]
     found: type[Struct] = getattr(outer, name)
     return found
@@ -88,7 +88,9 @@ class Side:
         self._words: dict[str, str] = {}
 
     def ask(self, api: str, version: int, values: dict[str, Any]) -> Any:
-        """The answer in comparable terms; "closed" when the server ends the connection, "silent" without an answer."""
+        """Returns the answer in comparable form; "closed" when the server ends the connection, "silent" without an
+        answer.
+        """
         key = API_KEYS[api]
         cls = request_class(key)
         _remember(cls, cls)
@@ -111,7 +113,9 @@ class Side:
         return self._plain(answer, version)
 
     def wait_for_group(self, group: str) -> None:
-        """The first look for a coordinator creates the offsets topic; its partitions are loaded a moment later."""
+        """Waits for a group's coordinator. The first FindCoordinator creates the offsets topic; its partitions are
+        loaded a moment later.
+        """
         values = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
         deadline = time.monotonic() + 120
         self.ask("FindCoordinator", 1, {"key": group, "key_type": 0})
@@ -177,7 +181,7 @@ def _order(value: Any) -> tuple[Any, ...]:
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Where two plain answers differ, as "path: ours / Kafka's"."""
+    """Returns the differences of two plain answers, as "path: Barnabas's / Kafka's"."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         keys = {**ours, **theirs}
         return [line for key in keys for line in differences(ours.get(key), theirs.get(key), f"{path}.{key}")]

@@ -1,6 +1,6 @@
-"""A Kafka connection for tests that look at the wire itself: every byte is laid by hand.
+"""A Kafka connection for tests of the wire format: every byte is written by hand.
 
-Nothing here uses the broker's own codec, so a mistake there cannot hide.
+It does not use the broker's own codec, so that a mistake there cannot hide.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Wire:
         return frame[4:]
 
     def read_frame(self) -> bytes | None:
-        """The next frame, or None when the server has closed the connection."""
+        """Returns the next frame, or None when the server has closed the connection."""
         head = self._read(4)
         if head is None:
             return None
         return self._read(struct.unpack(">i", head)[0])
 
     def closed_by_server(self) -> bool:
-        """Waits until the server closes; anything that it sends before is an answer and says False."""
+        """Returns whether the server closes the connection without sending anything before."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -75,7 +75,7 @@ class Wire:
 
 
 def fetch_records(port: int, topic: str, partition: int, offset: int = 0) -> bytes:
-    """The record batches that a Fetch v4 answers from an offset on."""
+    """Returns the record batches that a Fetch v4 returns from an offset on."""
     name = topic.encode()
     body = struct.pack(">iiiib", -1, 0, 1, 50_000_000, 0)
     body += struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, partition, offset, 50_000_000)
@@ -91,7 +91,7 @@ def fetch_records(port: int, topic: str, partition: int, offset: int = 0) -> byt
 
 
 def codecs_on_the_wire(port: int, topic: str, partition: int) -> set[str]:
-    """The compression codecs of the batches that a partition holds."""
+    """Returns the compression codecs of a partition's batches."""
     records = fetch_records(port, topic, partition)
     found = set()
     position = 0
@@ -104,7 +104,7 @@ def codecs_on_the_wire(port: int, topic: str, partition: int) -> set[str]:
 
 
 def record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    """One record of a v2 batch, its lengths as zigzag varints."""
+    """Returns one record of a v2 batch, its lengths as zigzag varints."""
     body = b"\x00" + _varint(0) + _varint(delta) + _nullable(key) + _nullable(value) + _varint(0)
     return _varint(len(body)) + body
 
@@ -122,7 +122,7 @@ def batch(
     crc_error: int = 0,
     size_error: int = 0,
 ) -> bytes:
-    """A v2 batch; what is named differs from what a correct client would write."""
+    """Returns a v2 batch; named arguments differ from what a correct client would write."""
     count = len(records) if count is None else count
     last_delta = len(records) - 1 if last_delta is None else last_delta
     checked = struct.pack(">hiqqqhii", attributes, last_delta, timestamp, timestamp, *producer, count) + b"".join(
@@ -134,14 +134,14 @@ def batch(
 
 
 def produce_body(topic: str, partition: int, records: bytes | None, *, acks: int = 1) -> bytes:
-    """The body of a Produce request, the same in versions 3 to 8."""
+    """Returns the body of a Produce request, the same in versions 3 to 8."""
     name = topic.encode()
     body = struct.pack(f">hhiih{len(name)}si", -1, acks, 10_000, 1, len(name), name, 1)
     return body + struct.pack(">ii", partition, -1 if records is None else len(records)) + (records or b"")
 
 
 def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int, int]:
-    """Error code and base offset of a Produce v7."""
+    """Returns the error code and base offset of a Produce v7."""
     with Wire(port) as wire:
         answer = wire.request(PRODUCE, 7, produce_body(topic, partition, records))
     _, error, offset = struct.unpack_from(">ihq", answer, 4 + 2 + len(topic.encode()) + 4)
@@ -149,7 +149,7 @@ def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int,
 
 
 def list_offsets(port: int, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
-    """Error code and offset of a ListOffsets v1."""
+    """Returns the error code and offset of a ListOffsets v1."""
     name = topic.encode()
     body = struct.pack(f">iih{len(name)}siiq", -1, 1, len(name), name, 1, partition, timestamp)
     with Wire(port) as wire:
@@ -165,7 +165,9 @@ def end_offset(port: int, topic: str, partition: int) -> int:
 
 
 def wait_until_led(port: int, topic: str, partition: int = 0) -> None:
-    """A topic is created a moment before its leader takes it up; clients retry, hand-made requests must wait."""
+    """Waits until a partition has a leader: a topic is created a moment before, and requests without a client are not
+    retried.
+    """
     deadline = time.monotonic() + 120
     while (error := list_offsets(port, topic, partition, -1)[0]) != 0:
         assert time.monotonic() < deadline, f"{topic}-{partition} has no leader: error {error}"

@@ -1,11 +1,11 @@
-"""A disk that tells what may be found on it if the power fails now; asked before every change, in one run of a work.
+"""A disk that can return, before every change in one run, what it would contain if the power failed now.
 
     names       each directory keeps the changes since its last sync in their order; a prefix of them survives
     bytes       of each file what was synced, and of the rest any part: cut at any byte, a block of it zeros or noise,
                 whatever happens to other files (unsynced writes are reordered between files)
 
-A synced file is found under its name, as on ext4 and xfs, even if its directory was not synced. Directories are nodes
-of their own: one that was renamed takes its files along, and what is made under its old name is another one.
+A synced file is found under its name, as on ext4 and xfs, even if its directory was not synced. Directories are
+separate nodes: a renamed one takes its files along, and one that is created under its old name is another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _FileNode:
 
     def __init__(self) -> None:
         self.synced: bytes | None = None
-        #: What it holds now, or held when it was removed.
+        #: The present content, or that at its removal.
         self.content: Callable[[], bytes] = bytes
 
 
@@ -43,7 +43,7 @@ _Node = _FileNode | _DirNode
 
 
 class _Change(NamedTuple):
-    """`node` loses the name `before` and gets the name `after`; None for no name."""
+    """A change of names: `node` loses the name `before` and gets the name `after`; None for no name."""
 
     node: _Node
     before: str | None
@@ -57,7 +57,7 @@ class _Change(NamedTuple):
 
 
 class PowerFile:
-    """Tells its disk of every change."""
+    """A file that reports every change to its disk."""
 
     def __init__(self, disk: PowerDisk, file: MemoryFile, node: _FileNode) -> None:
         self._disk, self._file, self._node = disk, file, node
@@ -85,17 +85,19 @@ class PowerFile:
 
 
 class PowerDisk(MemoryDisk):
-    """`before_change` is called before each change; `changes` counts them, `syncs` the fsyncs by path."""
+    """A disk in memory. `before_change` is called before each change; `changes` counts them, `syncs` the fsyncs by
+    path.
+    """
 
     def __init__(self, clock: WallClock | None = None) -> None:
         super().__init__(clock=clock)
         self.before_change: Callable[[], None] = lambda: None
         self.changes = 0
-        #: Whether unsynced changes of names survive in any order, but for those of one file; some file systems do so.
+        #: Whether unsynced changes of names survive in any order, except those of one file, as on some file systems.
         self.reorders_names = False
         self._nodes: dict[str, _Node] = {"": _DirNode()}
 
-    # -- what is done to it
+    # -- changes
 
     def changing(self) -> None:
         self.before_change()
@@ -122,7 +124,7 @@ class PowerDisk(MemoryDisk):
         return node
 
     def _note(self, path: str, *, before: str | None, after: str | None) -> None:
-        """The node at `path` changes its name there."""
+        """Records that the node at `path` changes its name."""
         self._dir(path.rpartition("/")[0]).pending.append(_Change(self._nodes[path], before, after))
 
     def _created(self, path: str, node: _Node) -> None:
@@ -148,7 +150,7 @@ class PowerDisk(MemoryDisk):
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
         self.changing()
         if self.exists(path):
-            # Emptied first: a crash may find it so.
+            # The file is emptied first: a crash can leave it so.
             super().write(path, b"")
             self.changing()
         super().write(path, data)
@@ -201,10 +203,10 @@ class PowerDisk(MemoryDisk):
         directory.pending.clear()
         self._name_is_sure(path)
 
-    # -- what is found on it
+    # -- state after a crash
 
     def after_crash(self, fate: Fate, chance: random.Random) -> MemoryDisk:
-        """The disk as the next process may find it. TORN: any of the possible worlds, by chance."""
+        """Returns the disk as the next process can find it. TORN: any of the possible states, by chance."""
         disk = MemoryDisk()
         self._restore(disk, "", self._dir(""), fate, chance)
         return disk
@@ -228,7 +230,7 @@ class PowerDisk(MemoryDisk):
 
 
 def _any_order(pending: list[_Change], chance: random.Random) -> list[_Change]:
-    """Of each file its first changes, whatever became of the others'."""
+    """Returns the changes that survive: of each file the first ones, independently of other files."""
     lost: set[int] = set()
     survived = []
     for change in pending:
@@ -248,7 +250,7 @@ def _bytes_of(node: _FileNode, fate: Fate, chance: random.Random) -> bytes:
     if synced.startswith(now):
         return chance.choice([synced, now])
     if not now.startswith(synced):
-        # Written anew: the old, the new, or only the beginning of the new.
+        # The file was written again: the content is the old one, the new one, or only the beginning of the new one.
         return chance.choice([synced, now, now[: chance.randint(0, len(now))]])
     kept = chance.randint(len(synced), len(now))
     tail = bytearray(now[len(synced) : kept])

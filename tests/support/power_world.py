@@ -1,7 +1,7 @@
-"""A log manager at work on a disk whose power may fail at any change, and what must be found then.
+"""A log manager that works on a disk whose power can fail at any change, and checks of what must be found then.
 
-`PowerWorld` does what producers, coordinators, followers and operators do, and knows of each log what was written, what
-is sure (below the recovery point that the log claims) and what was given up. `check` opens what a failure would leave.
+`PowerWorld` does what producers, coordinators, followers and operators do, and records for each log what was written,
+what is durable (below the recovery point of the log) and what was deleted. `check` opens what a failure would leave.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Written:
     producer_id: int
     last_sequence: int
     is_transactional: bool = False
-    #: None: no marker; else whether it commits.
+    #: Whether a marker commits; None for a record that is no marker.
     commits: bool | None = None
 
 
@@ -60,7 +60,7 @@ class Model:
     config: LogConfig
     written: dict[int, Written] = field(default_factory=dict)
     sure: set[int] = field(default_factory=set)
-    #: What stood there before a truncation that is not yet done.
+    #: The records that a truncation, which is not yet done, replaces.
     before: dict[int, Written] = field(default_factory=dict)
     start: int = 0
     is_deleted: bool = False
@@ -95,13 +95,13 @@ class PowerWorld:
         self.take_up()
 
     def kill_and_start(self) -> None:
-        """The process dies: what it wrote is in the page cache."""
+        """Restarts after the end of the process: what it wrote is in the page cache."""
         self.disk.locked.clear()
         self.start()
         self.take_up()
 
     def take_up(self) -> None:
-        """As the metadata would have it."""
+        """Opens the logs as the metadata would have it."""
         for model in self.models:
             if not model.is_deleted:
                 assert self.manager.get(model.topic_partition) is not None
@@ -123,7 +123,7 @@ class PowerWorld:
         return log
 
     def wait(self, duration_ms: int) -> None:
-        """Timers run: checkpoints, retention, flushes, compaction."""
+        """Lets timers run: checkpoints, retention, flushes, compaction."""
         starts = {id(model): self.log(model) for model in self._live()}
         for model in self._live():
             if not model.is_compacted:
@@ -134,7 +134,9 @@ class PowerWorld:
         self._note_sure()
 
     def _retained_from(self, model: Model) -> int:
-        """Retention by size may take anything but the last segments."""
+        """Returns the offset from which records must stay: retention by size can delete all segments except the last
+        ones.
+        """
         log = self.log(model)
         return log.segments.active.base_offset if log.config.retention_bytes >= 0 else model.start
 
@@ -146,7 +148,7 @@ class PowerWorld:
             point = self.log(model).recovery_point if self.manager.get(model.topic_partition) else model.end
             model.sure |= {offset for offset in model.written if model.start <= offset < point}
 
-    # -- what is written
+    # -- writes
 
     def append(self, model: Model, *, epoch: int = 0, key: bytes | None = b"k", count: int = 1, **options: Any) -> None:
         log = self.log(model)
@@ -204,11 +206,11 @@ class PowerWorld:
         model.is_deleted = True
         self.manager.delete(model.topic_partition)
 
-    # -- what must be found
+    # -- checks
 
     @contextmanager
     def failing_everywhere(self, check: Callable[[], None]) -> Iterator[None]:
-        """`check` is called before every change of the disk."""
+        """Calls `check` before every change of the disk."""
         self.disk.before_change = check
         try:
             yield
@@ -216,7 +218,7 @@ class PowerWorld:
             self.disk.before_change = lambda: None
 
     def check(self, fate: Fate, seed: int) -> None:
-        """Open what a failure of the power at this moment leaves, and hold it against the models."""
+        """Opens what a power failure at this moment leaves, and compares it with the models."""
         found = self.disk.after_crash(fate, random.Random(seed))
         found.make_dirs(ROOT)
         host = MemoryHost(disk=found)
@@ -263,14 +265,15 @@ def check_log(log: Log, model: Model) -> None:
         assert [o for o in sorted(model.sure) if o not in offsets] == [], "synced records are lost"
         _check_prefixes(log, offsets)
     for offset in offsets:
-        # Records before the new log start may be back, not the epochs.
+        # Records before the new log start offset can be back, but not their epochs.
         assert offset < model.start or log.epoch_at(offset) == written[offset].epoch, offset
     _check_producers(log, model, offsets)
 
 
 def _check_prefixes(log: Log, offsets: list[int]) -> None:
-    """In each segment the first records that it had. A later segment's name or bytes may be sure before an earlier
-    one's, as with Kafka."""
+    """Checks that each segment has a prefix of its records. A later segment's name or bytes can be durable before those
+    of an earlier one, as with Kafka.
+    """
     bases = [*log.segments.bases, log.log_end_offset + 1]
     for base, end in pairwise(bases):
         inside = [offset for offset in offsets if base <= offset < end]
@@ -279,7 +282,7 @@ def _check_prefixes(log: Log, offsets: list[int]) -> None:
 
 
 def _check_table(records: list[tuple[int, bytes | None, bytes | None]], model: Model) -> None:
-    """The newest sure record of each key is there, or a newer one."""
+    """Checks that the newest durable record of each key exists, or a newer one."""
     found = {key: offset for offset, key, _ in records}
     for offset in model.sure:
         was = model.written[offset]
@@ -324,8 +327,9 @@ def _contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def faults_on(disk: MemoryDisk, empty: Sequence[str]) -> list[str]:
-    """What `barnabas log verify` would name; but an old torn snapshot, which is left out when it is read, and unknown
-    epochs of records that are all before the log start."""
+    """Returns what `barnabas log verify` would report, except an old torn snapshot, which is skipped when it is read,
+    and unknown epochs of records that are all before the log start offset.
+    """
     reports: dict[TopicPartition, PartitionReport] = {}
     for name in disk.list_dir(ROOT):
         if disk.is_dir(f"{ROOT}/{name}") and not name.endswith("-delete"):

@@ -1,4 +1,4 @@
-"""Nodes of one cluster as processes, each with the roles, the addresses and the network namespace that a test wants.
+"""Nodes of one cluster as processes, each with the roles, the addresses and the network namespace that a test chooses.
 
 nodes = Nodes(folder, {1: "controller", 2: "controller", 3: "controller", 4: "broker"})
 nodes.start()                      static voters: controller.quorum.voters
@@ -36,7 +36,7 @@ WAIT_S = 120.0
 
 
 def ask(address: Address, request: Message, version: int, response: type[M], *, timeout_s: float = 60.0) -> M:
-    """One request on a connection of its own. OSError if there is no answer in time."""
+    """Sends one request on a new connection, and returns the answer. Raises OSError if there is no answer in time."""
     assert request.API_KEY is not None
     assert response_class(request.API_KEY) is response
     header = RequestHeader(request_api_key=request.API_KEY, request_api_version=version, client_id="test")
@@ -53,7 +53,7 @@ def ask(address: Address, request: Message, version: int, response: type[M], *, 
 
 
 def until(what: str, attempt: Callable[[], T | None], timeout_s: float = WAIT_S) -> T:
-    """The first result that is neither None nor False, nor a connection that failed."""
+    """Returns the first result that is neither None nor False. Failed connections are retried."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -72,14 +72,14 @@ def creation(topic: str, *, replicas: int = 1, timeout_ms: int = 60_000) -> Crea
 
 
 def create_topic(address: Address, topic: str, *, replicas: int = 1, timeout_s: float = 60.0) -> int:
-    """The error code."""
+    """Creates a topic and returns the error code."""
     request = creation(topic, replicas=replicas, timeout_ms=int(timeout_s * 1000))
     answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=timeout_s)
     return int(answer.topics[0].error_code)
 
 
 def describe_quorum(address: Address, *, timeout_s: float = 30.0) -> DescribeQuorumResponse.PartitionData:
-    """What this node, or on a broker's listener the leader, says of the quorum; with its error code."""
+    """Returns the quorum as this node or, on a broker's listener, the leader describes it, with its error code."""
     wanted = DescribeQuorumRequest.TopicData(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
     )
@@ -88,7 +88,7 @@ def describe_quorum(address: Address, *, timeout_s: float = 30.0) -> DescribeQuo
 
 
 class Node:
-    """One node; `settings` may be changed between two starts."""
+    """One node. `settings` can be changed between two starts."""
 
     def __init__(self, node_id: int, folder: Path, settings: dict[str, str], host: str, prefix: Sequence[str]) -> None:
         self.node_id = node_id
@@ -103,7 +103,7 @@ class Node:
 
     @property
     def address(self) -> Address:
-        """For clients."""
+        """The address for clients."""
         assert self.port, f"node {self.node_id} is no broker"
         return self.host, self.port
 
@@ -136,7 +136,7 @@ class Node:
 
     @property
     def log(self) -> str:
-        """Everything that it has written since its first start."""
+        """All that the node has logged since its first start."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     @property
@@ -144,7 +144,7 @@ class Node:
         return self.process is not None and self.process.poll() is None
 
     def format(self, cluster_id: str, *flags: str, code: int = 0) -> str:
-        """`barnabas format`; what it says."""
+        """Runs `barnabas format` and returns its output."""
         command = [sys.executable, "-m", "barnabas.cli", "format", str(self.file), "-t", cluster_id, *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.returncode == code, done.stdout + done.stderr
@@ -159,7 +159,7 @@ class Node:
         self._begun = len(self.log) if self.log_path.exists() else 0
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
-        """Until it has said that it can be used."""
+        """Waits until the node has logged that it can be used."""
 
         def said() -> bool:
             assert self.process is not None
@@ -186,8 +186,9 @@ class Node:
 
 
 class Nodes:
-    """All nodes of a cluster. `hosts` and `prefixes`: where each one listens, and what its command begins with (a
-    network namespace)."""
+    """All nodes of a cluster. `hosts` and `prefixes`: the host of each listener, and the beginning of each command (for
+    a network namespace).
+    """
 
     def __init__(
         self,
@@ -252,10 +253,10 @@ class Nodes:
             **self._properties,
         }
 
-    # -- life
+    # -- start and end
 
     def start(self, node_ids: Iterable[int] | None = None) -> Nodes:
-        """Launch these, or all, and wait for them."""
+        """Launches these nodes, or all, and waits for them."""
         nodes = self.all if node_ids is None else [self._by_id[node_id] for node_id in node_ids]
         for node in nodes:
             node.launch(None if self.dynamic else self.cluster_id)
@@ -267,10 +268,10 @@ class Nodes:
         for node in self.all:
             node.kill()
 
-    # -- what the quorum says
+    # -- quorum
 
     def leader(self, among: Iterable[int] | None = None, *, timeout_s: float = WAIT_S) -> int:
-        """The active controller, once one of these controllers says that it leads."""
+        """Returns the active controller, once one of these controllers reports that it leads."""
         nodes = self.controllers if among is None else [self._by_id[node_id] for node_id in among]
 
         def found() -> int | None:
@@ -286,7 +287,7 @@ class Nodes:
         return until("a leader of the metadata quorum", found, timeout_s)
 
     def quorum(self) -> DescribeQuorumResponse.PartitionData:
-        """As its leader sees it."""
+        """Returns the quorum as its leader describes it."""
         return describe_quorum(self._by_id[self.leader()].controller_address)
 
     def voters(self) -> list[int]:

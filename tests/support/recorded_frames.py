@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.1.0 answered to a client that sent every request in every version (tests/data/wire)."""
+"""The answers of Apache Kafka 4.1.0 to a client that sent every request in every version (tests/data/wire)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.protocol.messages.index import request_class, response_class
 FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
 SWEEP = "golden-sweep"
 
-#: api key, version, request, response
+#: API key, version, request, response.
 Frame = tuple[int, int, Any, Any]
 
 
@@ -26,7 +26,7 @@ def _frames() -> list[dict[str, Any]]:
 
 
 def recorded(*api_keys: int) -> list[Frame]:
-    """Those of the sweep client with these API keys, in their order, decoded anew for each caller."""
+    """Returns the frames of the sweep client with these API keys, in their order, decoded again for each caller."""
     found = []
     for frame in _frames():
         key, version = frame["api_key"], frame["version"]

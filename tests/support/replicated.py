@@ -1,7 +1,7 @@
-"""Three brokers and a controller of their own in the simulated world, and a client that speaks the bare protocol.
+"""Three brokers and a separate controller in the simulated world, and a client that sends bare requests.
 
 Everything runs as in production (metadata, registration, heartbeats, fetchers); the timeouts are short, so that a
-second of virtual time sees what a minute would. `Replicated` is what tests drive; `RawClient` sends single requests.
+second of virtual time contains what would take a minute. Tests drive `Replicated`; `RawClient` sends single requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def batch_of(*values: bytes, producer_id: int = -1, base_sequence: int = -1, pro
 
 
 def values_in(data: bytes) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of all whole batches."""
+    """Returns (offset, value) of all records in whole batches."""
     found = []
     for position, header in iter_headers(memoryview(data)):
         for delta, record in enumerate(decode_batch(data, position)):
@@ -63,7 +63,7 @@ def values_in(data: bytes) -> list[tuple[int, bytes | None]]:
 
 
 class RawClient:
-    """A machine that asks brokers single questions."""
+    """A machine that sends single requests to brokers."""
 
     def __init__(self, cluster: Cluster, name: str, times: ChannelTimes | None = None) -> None:
         self.cluster = cluster
@@ -83,7 +83,7 @@ class RawClient:
         channel.send(request, reply, **options)
 
     def call(self, node: str, request: Message, response_type: type[M], *, within_ms: int = 5_000) -> M:
-        """Ask and let the world go on until the answer is there."""
+        """Sends a request and runs the world until the answer arrives."""
         answers: list[Message | None] = []
 
         def take(response: Message | None) -> None:
@@ -199,7 +199,7 @@ class Replicated:
     # -- topics
 
     def create_topic(self, topic: str, assignments: Sequence[Sequence[int]], **configs: str) -> None:
-        """Each partition's replicas, the leader first."""
+        """Creates a topic with these replicas of each partition, the leader first."""
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -224,7 +224,9 @@ class Replicated:
         self.run_until(lambda: self.settled(topic), f"{topic} is led and followed")
 
     def settled(self, topic: str = "orders") -> bool:
-        """Every replica that lives knows its role as the controller has it, and the ISR has all of them."""
+        """Returns whether every live replica has the role that the controller's image gives it, and the ISR has all of
+        them.
+        """
         found = self.controller.metadata.image.topics_by_name.get(topic)
         if found is None:
             return False
@@ -248,7 +250,7 @@ class Replicated:
         self.run_until(lambda: set(self.image(topic, index).isr) == wanted, f"ISR {members}", within_ms)
 
     def await_equal(self, topic: str = "orders", index: int = 0, numbers: Sequence[int] = (1, 2, 3)) -> None:
-        """All of them have the leader's LEO and HW."""
+        """Waits until all of them have the leader's LEO and HW."""
 
         def equal() -> bool:
             states = {
@@ -263,7 +265,7 @@ class Replicated:
     def produce(
         self, *values: bytes, to: int | None = None, topic: str = "orders", index: int = 0, **options: int
     ) -> tuple[int, int]:
-        """(error code, base offset)"""
+        """Produces values, and returns (error code, base offset)."""
         acks, timeout_ms = options.pop("acks", -1), options.pop("timeout_ms", 1000)
         data = batch_of(*values, **options)
         request = produce_request(self.topic_id(topic), index, data, acks=acks, timeout_ms=timeout_ms)
@@ -279,13 +281,13 @@ class Replicated:
         return self.client.call(node, request, FetchResponse).responses[0].partitions[0]
 
     def list_offset(self, timestamp: int = -1, *, at: int, topic: str = "orders", index: int = 0) -> tuple[int, int]:
-        """(error code, offset)"""
+        """Returns (error code, offset)."""
         response = self.client.call(f"broker{at}", list_offsets_request(topic, index, timestamp), ListOffsetsResponse)
         row = response.topics[0].partitions[0]
         return row.error_code, row.offset
 
     def values(self, number: int, topic: str = "orders", index: int = 0) -> list[bytes | None]:
-        """All that one replica has, committed or not."""
+        """Returns the values of all records on one replica, committed or not."""
         return [value for _, value in log_values(self.partition(number, topic, index))]
 
 

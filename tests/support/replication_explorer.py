@@ -1,10 +1,10 @@
-"""Seeded runs of a replicated topic under faults: what was acknowledged is there, once and in order, at the end.
+"""Seeded runs of a replicated topic under faults: acknowledged records exist at the end, once and in order.
 
-Producers write with acks=all to two partitions (replication factor 3, min ISR 2): one sends every batch once and takes
-any answer, the other is idempotent and repeats each batch until it is acknowledged. A reader follows each partition,
-records are deleted; in some runs replicas are moved, and another topic is deleted and made anew
+Producers write with acks=all to two partitions (replication factor 3, min ISR 2): one sends every batch once and
+accepts any answer, the other is idempotent and repeats each batch until it is acknowledged. A reader follows each
+partition, and records are deleted; in some runs replicas are moved, and another topic is deleted and created again
 (`replication_workers`). Faults are drawn from the seed. A run ends with everything healed: then the ISR must be full
-again within a bound, the replicas equal, and the history right.
+again within a bound, the replicas equal, and the history correct.
 
     python -m tests.support.replication_explorer FIRST COUNT
 """
@@ -55,22 +55,22 @@ from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 
 _LIVENESS_S_MAX = 60
-#: A broker that loses power may lose what it had not synced. That a second one leaves at the same time, with an end
-#: that counts as unclean, is more than replication promises to survive.
+#: Faults that can happen together. A broker that loses power can lose what it had not synced. Replication does not
+#: promise to survive a second one that ends uncleanly at the same time.
 _WITHOUT_POWER = (FaultKind.KILL, FaultKind.STOP)
 _LINKS = (FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.RESET, FaultKind.SLOW_LINK)
 _DURATIONS_MS = (30, 200, 800, 2_500)
-#: Between what one client does and what it does next: busy runs, and those in which one record stands alone.
+#: The pauses between the actions of one client: busy runs, and those in which single records are far apart.
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 
 def draw_faults(
     random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random
 ) -> list[Fault]:
-    """A swarm: each seed has its own kinds, its own pace, and one broker at most that loses power. Some cut a broker
-    off from all others at once, which is what a leader of the past needs to believe in itself. `kinds` in place of
-    the swarm's. `rebirths` draws what happens in some of those
-    that lose power."""
+    """Draws faults: each seed has its own kinds, its own pace, and at most one broker that loses power. Some cut a
+    broker off from all others at the same time, so that a deposed leader goes on leading. `kinds` replaces the seed's
+    kinds. `rebirths` draws the events around some of the power losses.
+    """
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
     kinds = kinds or [kind for kind in (*harms, FaultKind.PAUSE, *_LINKS) if random.random() < 0.6] or harms
     victim = random.choice(BROKERS)
@@ -98,7 +98,7 @@ def draw_faults(
 
 
 def _isolation(random: Random, at_ms: int) -> list[Fault]:
-    """Nobody but clients reach this broker, for longer than a session lasts."""
+    """Cuts a broker off from all nodes, but not from clients, for longer than a session lasts."""
     node = random.choice(BROKERS)
     duration_ms = random.randint(1_200, 3_500)
     peers = [name for name in (*BROKERS, CONTROLLER) if name != node]
@@ -106,19 +106,23 @@ def _isolation(random: Random, at_ms: int) -> list[Fault]:
 
 
 def _silence(random: Random, victim: str, at_ms: int) -> Fault:
-    """While one broker comes and goes, another one's wishes reach the controller late, or its decisions that one."""
+    """Delays the AlterPartition requests of one broker, or the controller's decisions for it, while another one
+    restarts.
+    """
     node = random.choice([name for name in BROKERS if name != victim])
     kind = random.choice((FaultKind.PARTITION, FaultKind.ONE_WAY))
     return Fault(at_ms + random.randint(-300, 100), kind, node, CONTROLLER, random.randint(500, 1_300))
 
 
 def _rebirth(random: Random, victim: str, at_ms: int) -> list[Fault]:
-    """It comes back to a leader that is far from the controller. While that one's wish to have it in the ISR is on its
-    way it dies again, which is noticed at once, loses what it had, and is back before the wish is read, cut off from
-    the leader: another life than the one that is meant (KIP-903)."""
+    """Restarts a broker twice while its leader is far from the controller. While the leader's request to add it to the
+    ISR is under way, it dies again, which is noticed immediately, loses its records, and is back, cut off from the
+    leader, before the request is handled: the request means an earlier incarnation (KIP-903).
+    """
     leader = random.choice([name for name in BROKERS if name != victim])
     away_ms, far_ms = random.randint(30, 300), random.randint(150, 350)
-    # The leader hears that it is back, asks for more, and hears that it may join: three ways. The fourth is its wish's.
+    # The leader learns that the broker is back, fetches more, and learns that it is eligible: three one-way delays. The
+    # fourth is that of its request.
     again_ms = at_ms + away_ms + 3 * far_ms + random.randint(30, far_ms - 70)
     return [
         Fault(at_ms, FaultKind.KILL, victim, duration_ms=away_ms),
@@ -144,8 +148,9 @@ class Outcome:
 
 
 class OfClients:
-    """Looks at the topics of clients only. The brokers' own have a min ISR of 1: one power failure, and the unclean
-    election of the last known leader after it, may cost their ends."""
+    """A filter that passes the topics of clients only. The brokers' own topics have a min ISR of 1: one power failure,
+    and the unclean election of the last known leader after it, can cost the ends of their logs.
+    """
 
     def __init__(self, look: ReplicaChecker) -> None:
         self._look = look
@@ -159,7 +164,7 @@ class OfClients:
 
 
 class Beginnings:
-    """A broker's first replica of a topic is empty, whatever there was under that name before (G14)."""
+    """A check that a broker's first replica of a topic is empty, whatever existed under that name before (G14)."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, TopicPartition, bytes]] = set()
@@ -172,14 +177,14 @@ class Beginnings:
                 raise Violation(f"a new topic has old records: {partition.topic_partition} on {node.name}: {now[3:]}")
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """Says nothing of records."""
+        """Checks nothing: this rule is about replicas."""
 
 
 class ReplicationRun:
     def __init__(self, seed: int, *, duration_s: int = 6, kinds: Sequence[FaultKind] = (), **properties: str) -> None:
         self.seed = seed
         self.duration_s = duration_s
-        #: In some runs followers get little with one answer, and are far behind when they were away.
+        #: The fetch size, which is small in some runs: then followers are far behind after an outage.
         random = Random(seed)
         small = {"replica_fetch_max_bytes": "300"} if random.random() < 0.3 else {}
         often = {"replica_high_watermark_checkpoint_interval_ms": "400"} if random.random() < 0.3 else {}
@@ -192,7 +197,7 @@ class ReplicationRun:
         self._kinds = kinds
 
     def check(self, cluster: Cluster) -> None:
-        """What workers saw that must not be."""
+        """Raises the first violation that a worker found."""
         if self.violations:
             raise Violation(self.violations[0])
 
@@ -245,7 +250,9 @@ class ReplicationRun:
         self._heal(injector, workers)
 
     def _lay_long_links(self, random: Random) -> None:
-        """In some runs one follower is always a little behind, or decisions of the controller come late."""
+        """Draws delays: in some runs one follower is always a little behind, or decisions of the controller arrive
+        late.
+        """
         network = self.rig.cluster.network
         far = random.choice(BROKERS) if random.random() < 0.35 else ""
         is_controller_far = random.random() < 0.35
@@ -268,7 +275,7 @@ class ReplicationRun:
                 worker.client.process.enter(worker.restore)
         self._await(self._is_whole, "the replicas are not whole again although everything healed")
         self.world.run_for(2 * SECOND_US)
-        # A wish of the mover's may still be on its way, and is undone then.
+        # A request of the mover can still be under way; it is undone then.
         self._await(lambda: self._is_whole() and self._is_equal(), "the replicas do not become equal")
         self._judge()
 
@@ -327,7 +334,7 @@ def explore(seed: int, **options: object) -> Outcome:
 
 
 def main(first: int, count: int) -> int:
-    """Prints what fails, and how far it is. Returns how many failed."""
+    """Runs the seeds and prints failures and progress. Returns the number of failures."""
     failed = 0
     for seed in range(first, first + count):
         outcome = explore(seed)

@@ -1,4 +1,4 @@
-"""Mistakes that were once made in systems like this one, patched in from outside, for the explorer to find."""
+"""Mistakes that were made in systems like this one, patched in from outside, that the explorer must find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def truncate_to_the_hw(patch: pytest.MonkeyPatch) -> None:
-    """Before KIP-101: a follower cuts itself back to the HW that it knows (G1)."""
+    """Truncates a follower to the HW that it knows (before KIP-101, G1)."""
     become_follower = Partition.become_follower
 
     def mutated(self: Partition, image: PartitionImage) -> None:
@@ -45,7 +45,7 @@ def truncate_to_the_hw(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_for_divergence(patch: pytest.MonkeyPatch) -> None:
-    """A follower does not say which epoch it has fetched last (G2)."""
+    """Removes the last fetched epoch from the requests of followers (G2)."""
 
     class Silent(fetcher._Asked):
         def __init__(self, **fields: Any) -> None:
@@ -55,14 +55,14 @@ def no_look_for_divergence(patch: pytest.MonkeyPatch) -> None:
 
 
 def isr_by_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
-    """Who is proposed to leave is not waited for any more, whatever the controller says."""
+    """Stops waiting for a replica when the leader proposes to remove it, before the controller decides."""
     patch.setattr(
         Leadership, "maximal_isr", property(lambda self: self.isr if self.proposed is None else self.proposed)
     )
 
 
 def hw_beyond_the_log(patch: pytest.MonkeyPatch) -> None:
-    """A follower believes the leader's HW although it has not got that far."""
+    """Lets a follower take the leader's HW although its log does not reach it."""
     append = Partition.append_as_follower
 
     def mutated(self: Partition, records: Buffer, high_watermark: int, log_start_offset: int) -> None:
@@ -73,17 +73,17 @@ def hw_beyond_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def roles_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
-    """A broker that starts again leads what it led, before the controller knows that it was away."""
+    """Lets a broker that restarts lead what it led, before the controller knows that it was down."""
     patch.setattr(OwnRegistrationFilter, "on_image", lambda self, delta, image: self._subscriber(delta, image))
 
 
 def ends_are_told_too_early(patch: pytest.MonkeyPatch) -> None:
-    """A new leader answers with a HW that is older than what clients have seen (G6)."""
+    """Lets a new leader answer with a HW that is lower than what clients have seen (G6)."""
     patch.setattr(Partition, "is_end_known", property(lambda self: True))
 
 
 def followers_do_not_know_producers(patch: pytest.MonkeyPatch) -> None:
-    """Producer state is kept by the leader only (G20)."""
+    """Keeps producer state on the leader only (G20)."""
     append = Log.append_as_follower
     note = storage_log.note_producer
 
@@ -100,12 +100,12 @@ def followers_do_not_know_producers(patch: pytest.MonkeyPatch) -> None:
 
 
 def acks_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
-    """acks=all is answered when the leader has it."""
+    """Answers acks=all when the leader has the records."""
     patch.setattr(Partition, "await_commit", lambda self, offset, done: done(ErrorCode.NONE))
 
 
 def hw_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is waited for (G8)."""
+    """Advances the HW without waiting for followers (G8)."""
     patch.setattr(Leadership, "high_watermark", lambda self, leo, now_ms, lag_ms, may_join: leo)
 
 
@@ -113,7 +113,7 @@ def hw_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def joiners_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """The HW is the least LEO of the decided ISR: not of who is proposed, nor of who is about to be (KIP-497, G8)."""
+    """Computes the HW from the decided ISR, without replicas that are proposed or about to be (KIP-497, G8)."""
 
     def high_watermark(self: Leadership, leo: int, now_ms: int, lag_ms: int, may_join: MayJoin) -> int:
         return min([leo, *(follower.leo for replica, follower in self.followers.items() if replica in self.isr)])
@@ -122,7 +122,7 @@ def joiners_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def min_isr_is_not_asked_of_the_hw(patch: pytest.MonkeyPatch) -> None:
-    """A leader alone in its ISR commits all the same (before KIP-966, G8)."""
+    """Lets a leader alone in its ISR commit (before KIP-966, G8)."""
     advance, is_enough = Partition._advance_high_watermark, Partition.enough_in_sync
 
     def mutated(self: Partition, appended_bytes: int = 0) -> None:
@@ -136,7 +136,7 @@ def min_isr_is_not_asked_of_the_hw(patch: pytest.MonkeyPatch) -> None:
 
 
 def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A replica at a new leader's HW joins, although more than that is committed (G7)."""
+    """Lets a replica join at a new leader's HW, although more than that is committed (G7)."""
     enlarged = Leadership.enlarged
 
     def mutated(self: Leadership, *asked: Any) -> tuple[int, ...] | None:
@@ -150,7 +150,7 @@ def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_without_records_is_not_noted(patch: pytest.MonkeyPatch) -> None:
-    """A new leader's epoch gets into its log with the first record only (G3)."""
+    """Records a new leader's epoch in its log with the first record only (G3)."""
     become_leader, assign = Partition.become_leader, Log.assign_epoch
 
     def mutated(self: Partition, image: PartitionImage) -> None:
@@ -164,7 +164,7 @@ def epoch_without_records_is_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_checkpoint_is_believed(patch: pytest.MonkeyPatch) -> None:
-    """The HW of `replication-offset-checkpoint` counts, wherever the log ends by now (G12)."""
+    """Takes the HW of `replication-offset-checkpoint` even if the log ends before it (G12)."""
     init = Partition.__init__
 
     def mutated(self: Partition, *arguments: Any, high_watermark: int = 0) -> None:
@@ -174,26 +174,26 @@ def the_checkpoint_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "__init__", mutated)
 
 
-# -- what clients are told
+# -- answers to clients
 
 
 def consumers_see_the_log_end(patch: pytest.MonkeyPatch) -> None:
-    """Records are shown before they are replicated (G22)."""
+    """Returns records to consumers before they are replicated (G22)."""
     patch.setattr(Partition, "readable_end", lambda self, isolation: self.log.log_end_offset)
 
 
 def epochs_of_clients_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A leader of the past answers those that know of a newer one (before KIP-320, G4)."""
+    """Lets a deposed leader answer clients that know a newer epoch (before KIP-320, G4)."""
     patch.setattr(Partition, "check_epoch", lambda self, current_leader_epoch: ErrorCode.NONE)
 
 
 def retries_are_appended_again(patch: pytest.MonkeyPatch) -> None:
-    """Sequence numbers are not compared (G5)."""
+    """Skips the comparison of sequence numbers (G5)."""
     patch.setattr(ProducerStateManager, "check", lambda *arguments, **options: None)
 
 
 def producers_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """Producer state is what this process has seen (G20)."""
+    """Clears producer state at a restart (G20)."""
     init = Partition.__init__
 
     def mutated(self: Partition, topic_partition: Any, topic_id: bytes, log: Log, *rest: Any, **options: Any) -> None:
@@ -207,7 +207,7 @@ def producers_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
-    """The first one alive in the order of the assignment, in sync or not (G13)."""
+    """Elects the first live replica in the order of the assignment, in sync or not (G13)."""
 
     def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Election) -> Elected:
         alive = [replica for replica in (candidates.leader, *candidates.replicas) if replica >= 0 and may_lead(replica)]
@@ -217,23 +217,23 @@ def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
 
 
 def unclean_elections_everywhere(patch: pytest.MonkeyPatch) -> None:
-    """As if `unclean.leader.election.enable` were set (KAFKA-12670, G13)."""
+    """Elects leaders as if `unclean.leader.election.enable` were set (KAFKA-12670, G13)."""
     patch.setattr(ControllerView, "unclean_election_allowed", lambda self, topic: True)
 
 
 def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
-    """Who lost what it had not synced stays eligible (before KIP-966, G12)."""
+    """Keeps brokers eligible that lost what they had not synced (before KIP-966, G12)."""
     judged = brokers.incarnation_records
     patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
 
 
 def incarnations_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """A broker that registers anew is taken for the one that was there: it keeps its place in the ISR (G12)."""
+    """Takes a broker that registers again for its earlier incarnation: it keeps its place in the ISR (G12)."""
     patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: [])
 
 
 def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
-    """One way of settling ELR and ISR does not look at who ended uncleanly (as in KAFKA-19221's neighbours, G11)."""
+    """Ignores unclean shutdowns in one of the steps that set ELR and ISR (similar to KAFKA-19221, G11)."""
     settle = PartitionChange._settle_elr
 
     def mutated(self: PartitionChange) -> None:
@@ -245,20 +245,20 @@ def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
 
 
 def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
-    """Before KIP-841 (G9): the leader proposes them, the controller takes them."""
+    """Lets leaders propose fenced brokers, and lets the controller accept them (before KIP-841, G9)."""
     patch.setattr(ReplicaEnvironment, "may_join", lambda self, *replica: True)
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
 
 
 def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """Before KIP-903 (G9): a wish for a broker counts for whichever life of it is there when the wish arrives."""
+    """Applies a request for a broker to whichever incarnation exists when the request arrives (before KIP-903, G9)."""
     joins, is_eligible = ReplicaEnvironment.may_join, partitions._is_eligible
     patch.setattr(ReplicaEnvironment, "may_join", lambda self, broker_id, _, at: joins(self, broker_id, -1, at))
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: is_eligible(view, broker_id, -1))
 
 
 def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
-    """AlterPartition is not compare-and-set: neither epochs nor the leader are looked at (G10)."""
+    """Accepts AlterPartition without a comparison of epochs and leader (G10)."""
 
     def problem(view: Any, broker_id: int, partition: PartitionImage, wish: Any, isr: Any) -> ErrorCode:
         is_fine = isr and all(partitions._is_eligible(view, replica, epoch) for replica, epoch in isr)
@@ -268,7 +268,7 @@ def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
 
 
 def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
-    """Before KIP-516 (G14): a topic made anew is the old one."""
+    """Takes a topic that is created again for the old one (before KIP-516, G14)."""
     get_or_create, on_deleted = LogManager.get_or_create, ReplicaManager._on_topic_deleted
 
     def get(self: LogManager, topic_partition: Any, topic_id: bytes, config: Any, **options: Any) -> Log:
@@ -294,7 +294,9 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
 
 
 class Find(NamedTuple):
-    """The first seed that finds it, with these kinds of faults in place of the seed's own, and what it says."""
+    """The first seed that finds the mistake, with kinds of faults that replace the seed's own, and the text of its
+    finding.
+    """
 
     seed: int
     says: str

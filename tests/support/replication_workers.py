@@ -1,5 +1,6 @@
-"""Clients of the replication explorer: they write, read, delete, move and make anew what the faults strike, and keep
-what they were told."""
+"""Clients of the replication explorer: they write, read, delete, move and recreate under faults, and record the
+answers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 TOPIC = "orders"
 PARTITIONS = 2
-#: Deleted and made anew again and again.
+#: The topic that is deleted and created again and again.
 AGAIN = "again"
 BROKERS = ("broker1", "broker2", "broker3")
 
@@ -43,25 +44,26 @@ BROKERS = ("broker1", "broker2", "broker3")
 class Write:
     value: bytes
     index: int
-    #: Base offset that was acknowledged.
+    #: The base offset that was acknowledged.
     offset: int | None = None
-    #: Answered with an error after which it may be there or not.
+    #: The error code of an answer after which the records can exist or not.
     failed: int | None = None
 
 
 @dataclass
 class History:
     writes: list[Write] = field(default_factory=list)
-    #: Idempotent ones: partition -> values in the order of their acknowledgement.
+    #: Values of the idempotent producer by partition, in the order of their acknowledgement.
     ordered: dict[int, list[bytes]] = field(default_factory=lambda: {index: [] for index in range(PARTITIONS)})
     deleted_to: dict[int, int] = field(default_factory=lambda: dict.fromkeys(range(PARTITIONS), 0))
-    #: How many of `writes` have an offset.
+    #: The number of `writes` with an offset.
     acked: int = 0
 
 
 class Worker:
-    """A client with its own idea of who leads; wrong ideas are part of the game. As clients do (KIP-951), it never goes
-    back to an older leader epoch than it has seen."""
+    """A client with its own view of the leaders, which can be wrong. As clients do (KIP-951), it never returns to an
+    older leader epoch than it has seen.
+    """
 
     def __init__(self, run: ReplicationRun, name: str) -> None:
         self.run = run
@@ -72,7 +74,7 @@ class Worker:
         self.stopping = False
 
     def start(self) -> None:
-        """Inside of its own process."""
+        """Begins the work, inside the client's own process."""
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         self.client.host.timers.call_later(delay_ms, callback)
@@ -83,7 +85,7 @@ class Worker:
         return self._leaders[index]
 
     def _look_up(self, index: int) -> str:
-        """As some broker's metadata has it at this moment."""
+        """Returns the leader in some broker's present metadata."""
         images = [
             node.broker.metadata.image.partition(TOPIC, index)
             for name, node in self.run.rig.cluster.nodes.items()
@@ -100,7 +102,7 @@ class Worker:
 
 
 class Producer(Worker):
-    """Every batch once."""
+    """A producer that sends every batch once."""
 
     def start(self) -> None:
         self.number = 0
@@ -130,7 +132,7 @@ class Producer(Worker):
 
 
 class IdempotentProducer(Worker):
-    """One batch at a time per partition, again and again until it is acknowledged."""
+    """An idempotent producer of one batch at a time per partition, which is repeated until it is acknowledged."""
 
     PRODUCER_ID = 4711
 
@@ -169,8 +171,9 @@ class IdempotentProducer(Worker):
 
 
 class Reader(Worker):
-    """Reads one partition from its beginning on, and asks now and then where it ends. In some runs it names the newest
-    leader epoch that it knows, as clients do: then it must never be answered by a leader of the past (G4)."""
+    """A reader of one partition from its beginning, which sometimes requests the end offset. In some runs it sends the
+    newest leader epoch that it knows, as clients do: then no deposed leader is allowed to answer it (G4).
+    """
 
     def start(self) -> None:
         self.names_epochs = self.random.random() < 0.5
@@ -220,7 +223,7 @@ class Reader(Worker):
         self.latest[index] = max(self.latest[index], offset)
 
     def _is_new(self, index: int) -> bool:
-        """A leader of the past may still answer with what it knew: only the present one is held to it."""
+        """Returns whether the present leader answered: a deposed leader can still answer with its old state."""
         return self.leader(index) == f"broker{self.run.rig.leader(TOPIC, index)}"
 
     def _on_records(self, index: int, data: bytes) -> None:
@@ -235,7 +238,7 @@ class Reader(Worker):
 
 
 class Deleter(Worker):
-    """DeleteRecords now and then."""
+    """An administrator that sends DeleteRecords from time to time."""
 
     def start(self) -> None:
         self.later(self.random.randrange(500, 3000), self._next)
@@ -264,7 +267,9 @@ class Deleter(Worker):
 
 
 class Mover(Worker):
-    """Reassignments to two or three brokers in any order, changed and cancelled on the way; preferred elections."""
+    """An administrator that reassigns to two or three brokers in any order, changes and cancels that, and elects
+    preferred leaders.
+    """
 
     def start(self) -> None:
         self.later(self.random.randrange(200, 2000), self._next)
@@ -281,20 +286,20 @@ class Mover(Worker):
         self._ask(index, replicas, lambda response: self.later(again, self._next))
 
     def _elect(self, index: int, reply: Callable[[Message | None], None]) -> None:
-        """The preferred leader: leaderships go to and fro among brokers that live."""
+        """Elects the preferred leader, so that leaderships move between live brokers."""
         asked = ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[index])
         request = ElectLeadersRequest(election_type=0, topic_partitions=[asked], timeout_ms=500)
         self.client.ask(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
 
     def _ask(self, index: int, replicas: list[int] | None, reply: Callable[[Message | None], None]) -> None:
-        """`None` cancels."""
+        """Requests a reassignment; `None` cancels it."""
         row = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=TOPIC, partitions=[row])
         request = AlterPartitionReassignmentsRequest(timeout_ms=500, topics=[topic])
         self.client.ask(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
 
     def restore(self) -> None:
-        """All brokers are replicas again in the end."""
+        """Makes all brokers replicas again at the end."""
         for index in range(PARTITIONS):
             if not has_all_brokers(self.run.rig.image(TOPIC, index)):
                 self._ask(index, [1, 2, 3], lambda response: None)
@@ -306,12 +311,14 @@ def has_all_brokers(image: PartitionImage) -> bool:
 
 
 class Renewer(Worker):
-    """Makes a topic, writes to it, deletes it and makes it anew (G14). Values carry the number of the life."""
+    """A client that creates a topic, writes to it, deletes it and creates it again (G14). Values carry the number of
+    the incarnation.
+    """
 
     def start(self) -> None:
         self.life = 0
         self.number = 0
-        #: Of lives that were made: topic id -> life.
+        #: The incarnations that were created, by topic id.
         self.lives: dict[bytes, int] = {}
         self._make()
 
@@ -329,7 +336,7 @@ class Renewer(Worker):
 
         def made(response: Message | None) -> None:
             if not isinstance(response, CreateTopicsResponse) or response.topics[0].error_code != ErrorCode.NONE:
-                self.later(100, self._delete)  # maybe it is there all the same
+                self.later(100, self._delete)  # the topic can exist nevertheless
                 return
             topic_id = response.topics[0].topic_id
             self.lives[topic_id] = life

@@ -22,7 +22,7 @@ WAYS = (
 
 
 def segments_of(disk: MemoryDisk, root: str, topic: str) -> list[str]:
-    """`.log` files with records, of all partitions of a topic."""
+    """Returns the `.log` files with records, of all partitions of a topic."""
     found = []
     for name in disk.list_dir(root):
         if name.rpartition("-")[0] == topic and disk.is_dir(f"{root}/{name}"):
@@ -32,7 +32,7 @@ def segments_of(disk: MemoryDisk, root: str, topic: str) -> list[str]:
 
 
 def rot(disk: FaultyDisk, path: str, way: str) -> None:
-    """Damage one segment."""
+    """Damages one segment."""
     with disk.without_effects():
         data = disk.read(path)
         if way == "cut inside a batch":
@@ -53,7 +53,9 @@ def rot(disk: FaultyDisk, path: str, way: str) -> None:
 
 
 def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "orders") -> str | None:
-    """One segment of one log of this broker, which does not run; what was done, None if it has nothing."""
+    """Damages one segment of one log of this broker, which must be stopped. Returns what was done, or None if it has no
+    segments.
+    """
     node = rig.node(number)
     disk = node.machine.disk
     with disk.without_effects():
@@ -62,13 +64,13 @@ def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "or
         return None
     path, way = random.choice(paths), random.choice(WAYS)
     if way == "the last length":
-        # In the middle of a log only whoever reads it finds a wrong bit.
+        # In the middle of a log, only a reader finds a wrong bit.
         path = paths[-1]
         with disk.without_effects():
             names = [name for name in disk.list_dir(path.rpartition("/")[0]) if name.endswith(".log")]
         way = way if path.endswith(f"/{names[-1]}") else "cut inside a batch"
     if path == paths[0] and way == "missing with its indexes":
-        # After a kill this is what retention leaves.
+        # After a kill, retention leaves the same state.
         way = "missing"
     rot(disk, path, way)
     return f"{path}: {way}"

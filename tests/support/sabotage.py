@@ -1,7 +1,7 @@
-"""Breaks one continuation of one request: `continuations.run` is the only place that runs them, so all can be reached.
+"""Fails one continuation of one request: only `continuations.run` runs them, so that all can be reached.
 
-A `Saboteur` sees every call of `run` while it is installed. It counts those that belong to its victim: the connection,
-the requests on it, and the requests within this process that these lead to; and makes one of them fail, either instead
+A `Saboteur` sees every call of `run` while it is installed. It counts those that belong to its victim (the connection,
+the requests on it, and the requests within this process that these lead to), and makes one of them fail, either instead
 of its work or right after it.
 """
 
@@ -20,11 +20,11 @@ from barnabas.common import continuations
 
 
 class Injected(Exception):
-    """A mistake that nobody expects."""
+    """An error of a kind that no code expects."""
 
 
 class Saboteur:
-    """Makes the `target`-th continuation of `victim` fail; -1: none. `kinds` are the names of all that it saw."""
+    """A failure in the `target`-th continuation of `victim`; -1: none. `kinds` are the names of all that it saw."""
 
     def __init__(self, victim: Connection, target: int = -1, *, after: bool = False) -> None:
         self._victim = victim
@@ -38,7 +38,7 @@ class Saboteur:
         return 0 <= self._target < len(self.kinds)
 
     def sabotaged(self, owner: object, work: Callable[..., Any]) -> Callable[..., Any]:
-        """`work`, or what fails in its place."""
+        """Returns `work`, or a function that fails in its place."""
         if not self._is_of_victim(owner):
             return work
         self.kinds.append(_name(work))
@@ -77,7 +77,9 @@ def _watched(owner: Any, work: Any, *arguments: object) -> Any:
 
 @contextmanager
 def installed(saboteur: Saboteur) -> Iterator[None]:
-    """While it lasts, all calls of `continuations.run` go by the saboteur, whoever imported the function."""
+    """Passes all calls of `continuations.run` to the saboteur while the context lasts, wherever the function was
+    imported.
+    """
     run: Any = continuations.run
     code, names = run.__code__, continuations.__dict__
     names["_plain"] = FunctionType(code, names, "run")

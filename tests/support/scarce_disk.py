@@ -1,4 +1,4 @@
-"""A disk in memory on which only so many files may be open at a time."""
+"""A disk in memory with a limit on open files."""
 
 from __future__ import annotations
 

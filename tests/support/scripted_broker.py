@@ -1,4 +1,4 @@
-"""A broker that says what a test has a script for: frames in, frames out, whatever carries them."""
+"""A broker that answers from a script of the test: frames in, frames out, over any transport."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: API key: its versions.
+#: The versions of each API key.
 ALL_VERSIONS = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
-#: None hangs up; an answer of bytes is the whole frame.
+#: An answer: None closes the connection; bytes are the whole frame.
 Answer = Message | bytes | None
 Answers = Callable[[Message, int], Answer]
 
@@ -27,7 +27,7 @@ Answers = Callable[[Message, int], Answer]
 def reply(
     frame: bytes, answers: Answers, versions: Mapping[int, tuple[int, int]], seen: list[str] | None = None
 ) -> bytes | None:
-    """The whole frame that answers the body of another; ApiVersions is answered from `versions`."""
+    """Returns the whole frame that answers the body of another; ApiVersions is answered from `versions`."""
     # As the broker's own frames, this one begins with its size.
     view = memoryview(len(frame).to_bytes(4, "big") + frame)[4:]
     key, version, correlation_id, _, position = decode_request_header(view)
@@ -60,7 +60,7 @@ def metadata(request: Message, version: int) -> Answer:
 
 
 class Doorkeeper:
-    """Lets alice in with "secret"."""
+    """A server that authenticates alice with the password "secret"."""
 
     def __init__(self, mechanism: str, hash_name: str = "sha256") -> None:
         self._mechanism = mechanism
@@ -86,7 +86,7 @@ class Doorkeeper:
         return b"" if bytes(request.auth_bytes) == b"\0alice\0secret" else None
 
     def _scram(self, message: bytes) -> bytes | None:
-        """The server of RFC 5802, with nothing of the client's code."""
+        """Returns the messages of the server of RFC 5802, implemented without the client's code."""
         if message.startswith(b"n,,"):
             self._first = message[3:].decode()
             self._server_first = f"{self._first.partition(',')[2]}server,s={base64.b64encode(b'salt').decode()},i=4096"

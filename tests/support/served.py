@@ -1,7 +1,7 @@
 """All that a broker serves, read through its sockets as one value: two brokers on the same files can be compared.
 
-Records are read by librdkafka at both isolation levels, and their batches once more byte for byte; everything else is
-asked for request by request. What must change with every start (the leader epoch in force) is left out.
+librdkafka reads the records at both isolation levels, and their batches are read once more byte for byte; everything
+else is requested piece by piece. What must change with every start (the present leader epoch) is left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WAIT_S = 120.0
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION = {READ_UNCOMMITTED: "read_uncommitted", READ_COMMITTED: "read_committed"}
-#: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: soon after a start.
+#: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: normal soon after a start.
 LOADING = (14, 15, 16)
 TIMES_MAX = 24
 READER = "reader"
@@ -46,7 +46,7 @@ Seen = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes |
 
 
 def ask(port: int, request: Message, version: int) -> Any:
-    """The answer to one request on a connection of its own."""
+    """Returns the answer to one request on a new connection."""
     key = type(request).API_KEY
     assert key is not None
     flexible = request_header_version(key, version) >= 2
@@ -58,7 +58,7 @@ def ask(port: int, request: Message, version: int) -> Any:
 
 
 def until(what: str, attempt: Callable[[], T | None], timeout_s: float = WAIT_S) -> T:
-    """The first result that is not None."""
+    """Returns the first result that is not None."""
     deadline = time.monotonic() + timeout_s
     while (found := attempt()) is None:
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
@@ -67,7 +67,7 @@ def until(what: str, attempt: Callable[[], T | None], timeout_s: float = WAIT_S)
 
 
 def topics(port: int) -> dict[str, tuple[str, int]]:
-    """Topic id and number of partitions of every topic, internal ones too."""
+    """Returns the topic id and the number of partitions of every topic, including internal ones."""
     answer = ask(port, MetadataRequest(topics=None), 12)
     return {each.name: (each.topic_id.hex(), len(each.partitions)) for each in sorted(answer.topics, key=_name)}
 
@@ -77,7 +77,7 @@ def partitions(port: int) -> list[Partition]:
 
 
 def everything(server: Server) -> dict[str, Any]:
-    """What is served, by kind; each kind can be compared on its own."""
+    """Returns all that is served, by kind; each kind can be compared separately."""
     port = server.port
     wait_for_coordinator(port, READER)
     every = partitions(port)
@@ -99,7 +99,7 @@ def everything(server: Server) -> dict[str, Any]:
 
 
 def read(server: Server, wanted: list[Partition], isolation: int = READ_COMMITTED) -> dict[Partition, list[Seen]]:
-    """Every record from the beginning of each partition to its end, as an unmodified client reads them."""
+    """Returns every record from the beginning of each partition to its end, as an unmodified client reads them."""
     settings = {"group.id": READER, "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
     waits = {"fetch.wait.max.ms": 20, "auto.offset.reset": "error", "isolation.level": ISOLATION[isolation]}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "log_level": 3, **settings, **waits})
@@ -125,7 +125,7 @@ def read(server: Server, wanted: list[Partition], isolation: int = READ_COMMITTE
 
 
 def groups(port: int) -> dict[str, Any]:
-    """Every group with what it has committed, and the state of those that a client's own protocol keeps."""
+    """Returns every group with its committed offsets, and the state of those that use a client's own protocol."""
     listed = until("list of groups", lambda: _listed(port))
     found: dict[str, Any] = {}
     for group in listed:
@@ -136,7 +136,7 @@ def groups(port: int) -> dict[str, Any]:
 
 
 def committed(port: int, group: str) -> dict[Partition, tuple[int, int, str | None]]:
-    """Offset, leader epoch and metadata of everything that a group has committed."""
+    """Returns the offset, leader epoch and metadata of everything that a group has committed."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)])
 
     def fetched() -> Any:
@@ -153,7 +153,9 @@ def committed(port: int, group: str) -> dict[Partition, tuple[int, int, str | No
 
 
 def wait_for_coordinator(port: int, group: str) -> None:
-    """The first look for a coordinator makes the offsets topic; its partitions are loaded a moment later."""
+    """Waits for the group's coordinator. The first FindCoordinator creates the offsets topic; its partitions are loaded
+    a moment later.
+    """
     ask(port, FindCoordinatorRequest(key=group, key_type=0), 1)
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)])
     until(f"coordinator of {group}", lambda: ask(port, request, 8).groups[0].error_code not in LOADING or None)
@@ -220,7 +222,7 @@ def _ends(port: int, every: list[Partition]) -> dict[Partition, dict[str, Any]]:
 
 
 def _times(port: int, records: dict[Partition, list[Seen]]) -> dict[Partition, list[tuple[int, ...]]]:
-    """The answers to look-ups by time: at record timestamps, just before, just after, and beyond both ends."""
+    """Returns the answers to look-ups by time: at record timestamps, just before, just after, and beyond both ends."""
     wanted: dict[Partition, list[int]] = {}
     for at, seen in records.items():
         distinct = sorted({record[2] for record in seen})
@@ -236,7 +238,7 @@ def _times(port: int, records: dict[Partition, list[Seen]]) -> dict[Partition, l
 
 
 def _fetched(port: int, every: list[Partition], isolation: int) -> Iterator[tuple[Partition, Any]]:
-    """Answers of Fetch, partition by partition, from the log start to the end of what may be read."""
+    """Yields answers of Fetch, partition by partition, from the log start offset to the end of what can be read."""
     next_offsets = {at: each.offset for at, each in _list_offsets(port, dict.fromkeys(every, EARLIEST)).items()}
     while next_offsets:
         entry = FetchRequest.FetchPartition
@@ -264,7 +266,7 @@ def _fetched(port: int, every: list[Partition], isolation: int) -> Iterator[tupl
 
 
 def _split(records: Any) -> Iterator[tuple[int, bytes, int]]:
-    """Base offset, bytes and last offset of every whole batch."""
+    """Yields the base offset, bytes and last offset of every whole batch."""
     data = bytes(records or b"")
     position = 0
     while position + BATCH_HEADER_SIZE_BYTES <= len(data):
@@ -278,7 +280,7 @@ def _split(records: Any) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _batches(port: int, every: list[Partition]) -> tuple[dict[Partition, list[str]], dict[Partition, set[int]]]:
-    """Every batch by offset, size and digest, and the leader epochs that wrote them."""
+    """Returns every batch by offset, size and digest, and the leader epochs that wrote them."""
     found: dict[Partition, list[str]] = {at: [] for at in every}
     epochs: dict[Partition, set[int]] = {at: set() for at in every}
     for at, answer in _fetched(port, every, READ_UNCOMMITTED):
@@ -297,7 +299,7 @@ def _aborted(port: int, every: list[Partition]) -> dict[Partition, list[tuple[in
 
 
 def _epoch_ends(port: int, epochs: dict[Partition, set[int]]) -> dict[Partition, list[tuple[int, ...]]]:
-    """Where every epoch ended that wrote something, and those before and between."""
+    """Returns the end of every epoch that wrote records, and the answers for epochs before and between."""
     found: dict[Partition, list[tuple[int, ...]]] = {at: [] for at in epochs}
     entry = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     for epoch in range(max((max(each, default=-1) for each in epochs.values()), default=-1) + 1):
@@ -339,7 +341,7 @@ def _producers(port: int, every: list[Partition]) -> dict[Partition, list[tuple[
 
 
 def _configs(port: int) -> dict[str, dict[str, Any]]:
-    """Every configuration of every topic: its value and where that comes from."""
+    """Returns every configuration of every topic: its value and its source."""
     resource = DescribeConfigsRequest.DescribeConfigsResource
     asked = [resource(resource_type=2, resource_name=topic, configuration_keys=None) for topic in topics(port)]
     answer = ask(port, DescribeConfigsRequest(resources=asked, include_synonyms=True), 4)

@@ -1,4 +1,4 @@
-"""One data directory that Barnabas and Apache Kafka take turns in, and Kafka's own verdict on the files in it."""
+"""One data directory that Barnabas and Apache Kafka use in turns, and Kafka's own verdict on the files in it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COMPLAINT = re.compile(
     r"Exception|[Mm]ismatch|out of order|on-consecutive|isvalid: (?!true)"
     r"|nvalid bytes|Error|[Cc]orrupt|WARN|[Cc]ould not"
 )
-#: Compaction leaves gaps in the offsets.
+#: Lines about gaps in the offsets, which compaction leaves.
 GAP = re.compile(r"Non-consecutive offsets in compacted[^/]*/")
 ALARM = re.compile(r"\bERROR\b|\bFATAL\b|Traceback|WARN.*([Cc]orrupt|[Rr]ecover|[Rr]ebuil|[Ii]ndex|napshot|runcat)")
-#: What Kafka also tells as errors: a refused sequence number, partitions that are added to a topic, and requests of its
-#: own (it makes them again) that come while its controller is still becoming active.
+#: Lines that Kafka also logs as errors: a refused sequence number, partitions that are added to a topic, and requests
+#: of its own (which it repeats) that arrive while its controller is still becoming active.
 EXPECTED = re.compile(
     r"Error processing append operation on partition \S+:replayed-0"
     r"|Expected partition grown-\d with topic id \S+ to exist, but it was missing. Creating"
@@ -30,7 +30,7 @@ EXPECTED = re.compile(
 
 
 class SharedDirectory:
-    """Both brokers get the same node id, cluster, ports and properties."""
+    """A directory that both brokers use with the same node id, cluster, ports and properties."""
 
     def __init__(self, folder: Path, java: ProcessClient, properties: dict[str, str]) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class SharedDirectory:
         }
 
     def format(self) -> None:
-        """Has Kafka format the directory (in the JVM that runs already)."""
+        """Has Kafka format the directory, in the JVM that already runs."""
         server = self._kafka()
         server.directory.mkdir(parents=True, exist_ok=True)
         server.properties_path.write_text("".join(f"{key}={value}\n" for key, value in server.properties.items()))
@@ -55,7 +55,7 @@ class SharedDirectory:
 
     @contextmanager
     def barnabas(self, end: str = "stop", tolerated: frozenset[str] = frozenset()) -> Iterator[Server]:
-        """Barnabas for a while; afterwards Kafka's DumpLogSegments must find no fault but those tolerated."""
+        """Runs Barnabas; afterwards Kafka's DumpLogSegments must find no fault except those tolerated."""
         server = BarnabasServer(self.folder, port=self._port, properties=self._properties)
         with self._running(server, end):
             yield server
@@ -69,7 +69,7 @@ class SharedDirectory:
             yield server
 
     def faults(self) -> frozenset[str]:
-        """Every complaint of Kafka's DumpLogSegments about the files as they lie, each with its file."""
+        """Returns every complaint of Kafka's DumpLogSegments about the present files, each with its file."""
         files = sorted(
             path for path in self.data_dir.glob("*/*") if "." in path.name and not path.parent.name.endswith("-delete")
         )
@@ -87,7 +87,7 @@ class SharedDirectory:
         text, errors = (each.replace(f"{self.data_dir}/", "") for each in (dumped.out, dumped.err))
         found = set() if dumped.code == 0 else {f"DumpLogSegments ended with code {dumped.code}"}
         found |= _with_files(text) | _with_files(errors)
-        # An index gets its first entry after index.interval.bytes; until then the tool says that it is empty.
+        # An index gets its first entry after index.interval.bytes; until then the tool reports that it is empty.
         if (passed := len(re.findall(r"passed sanity check\.|is empty\.", text))) < len(files) * sane:
             found.add(f"only {passed} of {len(files)} indexes passed the sanity check")
         return found
@@ -117,7 +117,7 @@ class SharedDirectory:
 
 
 def _with_files(text: str) -> set[str]:
-    """The complaining lines, with the file that was being dumped."""
+    """Returns the complaining lines, with the file that was being dumped."""
     found = set()
     file = ""
     for line in text.splitlines():

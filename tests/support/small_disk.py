@@ -17,14 +17,14 @@ PAGE = 4096
 
 
 class SmallDisk:
-    """One of them, and what takes its room."""
+    """One file system, and a file that takes its space."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._ballast = root / "ballast"
 
     def leave(self, free_bytes: int | None) -> None:
-        """So much is free from now on; None: all that there is."""
+        """Leaves this much free space; None: all of it."""
         self._ballast.unlink(missing_ok=True)
         if free_bytes is None:
             return
@@ -43,7 +43,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted(kind: str, directory: Path, size_bytes: int) -> Iterator[SmallDisk]:
-    """`kind`: tmpfs or ext4 (in a file). Skips the test where mounting is not permitted."""
+    """Mounts a file system; `kind` is tmpfs or ext4 (in a file). Skips the test where mounting is not permitted."""
     root = directory / "disk"
     root.mkdir(parents=True)
     if os.geteuid() != 0:

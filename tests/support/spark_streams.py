@@ -15,14 +15,14 @@ from barnabas.spark.stream_reader import StreamReader
 
 
 def options(bootstrap: str, topic: str | None, **more: str) -> dict[str, str]:
-    """Underscores in names stand for dots: kafka_isolation_level."""
+    """Returns options. Underscores in names stand for dots: kafka_isolation_level."""
     named = {key.replace("_", "."): value for key, value in more.items()}
     subscribed = {} if topic is None else {"subscribe": topic}
     return {"kafka.bootstrap.servers": bootstrap} | subscribed | named
 
 
 def batch(bootstrap: str, topic: str | None, **more: str) -> pa.Table:
-    """Everything that `spark.read` would give."""
+    """Returns everything that `spark.read` would return."""
     parsed = source_options.parse(options(bootstrap, topic, **more), is_stream=False)
     reader = BatchReader(parsed)
     partitions = pickle.loads(pickle.dumps(reader.partitions()))
@@ -45,7 +45,7 @@ class Stream:
         self.reader = StreamReader(self.parsed)
 
     def next(self, limit: ReadLimit | None = None) -> pa.Table | None:
-        """None when there is nothing new."""
+        """Returns the next micro-batch, or None when there is nothing new."""
         if self.offset is None:
             self.offset = _through_json(self.reader.initialOffset())
         limit = self.reader.getDefaultReadLimit() if limit is None else limit
@@ -58,7 +58,7 @@ class Stream:
         return table
 
     def again(self) -> pa.Table:
-        """The micro-batch that was planned last, as after a crash before its end was noted."""
+        """Returns the micro-batch that was planned last, as after a crash before its end was recorded."""
         assert self.offset is not None
         assert self.end is not None
         partitions = pickle.loads(pickle.dumps(self.reader.partitions(self.offset, self.end)))
@@ -67,7 +67,7 @@ class Stream:
         return pa.Table.from_batches(found, schema.arrow_schema(self.parsed.columns))
 
     def drain(self) -> list[str]:
-        """The values of all micro-batches until there is nothing new."""
+        """Returns the values of all micro-batches until there is nothing new."""
         values: list[str] = []
         while (table := self.next(ReadAllAvailable())) is not None:
             values += texts(table)

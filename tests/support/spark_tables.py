@@ -1,4 +1,4 @@
-"""The Spark source's decoder with each of its parsers, and the tables that the slow reader of records would give."""
+"""The Spark source's decoder with each of its parsers, and the tables that the slow reader of records would return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END = (1 << 63) - 1
 
 @cache
 def parsers() -> dict[str, Parser]:
-    """All that can run here, the compiled one from the source as it is now."""
+    """Returns all parsers that can run here, the compiled one from its present source."""
     found = {"numpy": cast("Parser", numpy_parser)}
     twin = twins.compiled("src/barnabas/spark/_compiled_parser.pyx", parser.compiled_parser())
     if twin is not None:
@@ -38,7 +38,7 @@ def decoded(
     aborted: Sequence[Aborted] | None = None,
     columns: Sequence[str] = schema.ALL_COLUMNS,
 ) -> pa.Table:
-    """What a task would hand to Spark for these bytes."""
+    """Returns the table that a task would pass to Spark for these bytes."""
     selected = select(data, first, end, aborted)
     decoder = Decoder("orders", 3, columns, parser)
     batches = list(decoder.decode(chunks(data, selected.batches), first, end))
@@ -46,7 +46,7 @@ def decoded(
 
 
 def expected(data: bytes, *, first: int = 0, end: int = END) -> list[dict[str, Any]]:
-    """The same by the reader that takes records one by one, of every batch that is not a control batch."""
+    """Returns the same from the reader that decodes records one by one, of every batch that is not a control batch."""
     rows = []
     for position, header in iter_headers(data):
         if header.is_control:
@@ -69,7 +69,7 @@ def expected(data: bytes, *, first: int = 0, end: int = END) -> list[dict[str, A
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """As `expected` gives them: timestamps in ms."""
+    """Returns the rows of a table in the form of `expected`: timestamps in ms."""
     millis = pc.divide(table["timestamp"].cast(pa.int64()), 1000).to_pylist()
     rows = table.drop_columns(["timestamp"]).to_pylist()
     return [{**row, "timestamp": at} for row, at in zip(rows, millis, strict=True)]

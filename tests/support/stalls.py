@@ -1,12 +1,13 @@
-"""Stalls: how long, per partition, a client that reaches every broker it may reach gets no acknowledgement.
+"""Stalls: how long, per partition, a client that tries every reachable broker gets no acknowledgement.
 
     world = StallWorld(seed)                 three nodes with both roles, one partition led by each, writers at work
     world.strike("island", 1, 30_000)        node 1 is cut off for 30 s, then the network heals
-    world.whole_after_ms                     from then until every replica is in its ISR, as all three brokers tell it
+    world.whole_after_ms                     the time from then until all three brokers report every replica in its ISR
     world.stalls_ms()                        per partition the longest time without an acknowledgement since the strike
 
 Times are Kafka's defaults. A writer has one batch under way (`acks=all`), sends another one when it fails or is not
-answered in 3 s, and asks one broker after the other for metadata meanwhile: it finds a new leader as soon as one knows.
+answered in 3 s, and meanwhile requests metadata from one broker after the other: it finds a new leader as soon as one
+broker knows it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _RING_MS = 5_000
 
 
 class _Writer:
-    """Writes to one partition for as long as the world goes on, one batch at a time."""
+    """A client that writes to one partition as long as the world runs, one batch at a time."""
 
     def __init__(self, world: StallWorld, index: int) -> None:
         self._world = world
@@ -46,7 +47,7 @@ class _Writer:
         self._leader = NUMBERS[index]
         self._epoch = -1
         self._next_asked = index
-        #: Of the batch whose answer counts.
+        #: The number of the batch whose answer counts.
         self._turn = 0
         self.acked_ms: list[int] = []
 
@@ -74,7 +75,7 @@ class _Writer:
             self._write()
 
     def _look(self) -> None:
-        """Ask the next broker who leads now, all the time."""
+        """Requests the leader from the next broker, again and again."""
         self._next_asked += 1
         number = NUMBERS[self._next_asked % len(NUMBERS)]
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
@@ -125,7 +126,7 @@ class StallWorld:
         self.world.run_while(lambda: not holds(), self.world.now_us + within_ms * MILLISECOND_US)
         assert holds(), f"seed {self.world.seed}: not within {within_ms} ms"
 
-    # -- what there is
+    # -- state
 
     def _broker(self, number: int) -> Broker:
         broker = self.cluster.nodes[f"broker{number}"].broker
@@ -138,7 +139,7 @@ class StallWorld:
         return image is not None and sum(not each.fenced for each in image.brokers.values()) == len(NUMBERS)
 
     def is_whole(self) -> bool:
-        """Every replica is in its ISR, as all brokers tell it."""
+        """Returns whether all brokers report every replica in its ISR."""
         for number in NUMBERS:
             if not self._is_joined(number):
                 return False
@@ -149,7 +150,7 @@ class StallWorld:
 
     @property
     def active(self) -> int:
-        """The node whose controller is the active one."""
+        """Returns the node with the active controller."""
         return next(n for n in NUMBERS if self._broker(n).controller.is_active)
 
     def _create(self) -> None:
@@ -172,7 +173,7 @@ class StallWorld:
     # -- faults
 
     def strike(self, kind: str, victim: int, duration_ms: int) -> None:
-        """One fault around a node; then all heals, and the cluster becomes whole again."""
+        """Causes one fault around a node, then heals it and waits until the cluster is whole again."""
         self._struck_ms = self.now_ms
         name = f"broker{victim}"
         others = [other for other in _NAMES if other != name]
@@ -205,7 +206,7 @@ class StallWorld:
             self.cluster.network.heal(*pair)
 
     def _repeat(self, kind: str, victim: int, duration_ms: int) -> None:
-        """`flap`: the same node goes and comes; `ring`: one after the other goes."""
+        """Repeats a cut. `flap`: the same node is cut off and returns; `ring`: one node after the other."""
         step_ms = _FLAP_MS if kind == "flap" else _RING_MS
         for turn in range(duration_ms // step_ms):
             number = victim if kind == "flap" else NUMBERS[(victim + turn) % len(NUMBERS)]
@@ -216,7 +217,7 @@ class StallWorld:
             else:
                 self._cut(cuts_of("split", name, others), step_ms)
 
-    # -- what came of it
+    # -- results
 
     def stalls_ms(self) -> list[int]:
         found = []
@@ -227,7 +228,7 @@ class StallWorld:
 
 
 def cuts_of(kind: str, name: str, others: list[str]) -> list[tuple[str, str]]:
-    """(source, target): nothing gets from the one to the other."""
+    """Returns pairs of (source, target) between which nothing passes."""
     away = [(name, other) for other in others]
     back = [(other, name) for other in others]
     match kind:

@@ -1,7 +1,8 @@
-"""A cluster under load with everything written down: producers, a group of consumers, one that reads alone, a verdict.
+"""A cluster under load with a full history: producers, a group of consumers, one consumer without a group, and a
+verdict.
 
-The clients are unmodified: confluent-kafka in threads, aiokafka in a loop of its own thread, and Kafka's Java client in
-a process of its own if one is given.
+The clients are unmodified: confluent-kafka in threads, aiokafka in a loop in its own thread, and Kafka's Java client in
+a separate process if one is given.
 """
 
 from __future__ import annotations
@@ -37,20 +38,21 @@ PRODUCER = {
     "topic.metadata.refresh.interval.ms": 2_000,
 }
 _RECORD_GAP_S = 0.004
-#: For what takes a moment: machines may be slow, and busy.
+#: A limit for short operations: machines can be slow and busy.
 WAIT_S = 120.0
 
 
 class Brokers(Protocol):
-    """A cluster as clients know it."""
+    """A cluster as clients see it."""
 
     @property
     def bootstrap(self) -> str: ...
 
 
 class Load:
-    """`with Load(cluster, directory, {"orders": 3}) as load:` works on these topics until its end; `judge` then reads
-    everything and asserts that nothing was lost, doubled or put in another order."""
+    """A load: `with Load(cluster, directory, {"orders": 3}) as load:` works on these topics until its end; `judge` then
+    reads everything and asserts that nothing was lost, duplicated or reordered.
+    """
 
     def __init__(
         self,
@@ -63,15 +65,15 @@ class Load:
         java: Any = None,
     ) -> None:
         self.cluster = cluster
-        #: Topic -> partitions that are written to.
+        #: The partitions that are written to, by topic.
         self.topics = dict(topics)
         self.history = History(directory / "history.jsonl")
-        #: When records were acknowledged (monotonic, seconds).
+        #: The times of acknowledgements (monotonic, seconds).
         self.acked_at: list[float] = []
         #: The same by process and partition.
         self._acked_at: dict[tuple[str, str, int], list[float]] = {}
         self.errors: list[str] = []
-        #: By the client itself, before anything was sent.
+        #: Errors of the client itself, before anything was sent.
         self.refused: list[str] = []
         self._bootstrap = cluster.bootstrap
         self._producing = threading.Event()
@@ -102,12 +104,14 @@ class Load:
             thread.join()
         self._consuming.set()
         for thread in self._readers:
-            # librdkafka 2.16 may hang in close, all its requests answered, when brokers came and went often.
+            # librdkafka 2.16 can hang in close, with all its requests answered, when brokers restarted often.
             thread.join(15)
         wait_until(lambda: not self._reading, "all consumers return from their polls")
 
     def judge(self, *, drain_s: float = WAIT_S, errors_allowed: bool = False) -> None:
-        """`errors_allowed`: a client may be told that a record was not written, or that nobody knows."""
+        """Checks the history. `errors_allowed`: a client is allowed to get errors that a record was not written, or
+        that its outcome is unknown.
+        """
         self.history.drain(self._bootstrap, self.topics, timeout_s=drain_s)
         verdict = self.history.verdict()
         self.history.close()
@@ -120,7 +124,7 @@ class Load:
             assert set(self.refused) <= {"_UNKNOWN_PARTITION"}
 
     def go_on(self, records: int = 100, timeout_s: float = WAIT_S) -> float:
-        """Until so many more records were acknowledged; when the first of them was, seconds from now."""
+        """Waits until this many more records are acknowledged, and returns the seconds until the first of them."""
         begin, before = time.monotonic(), len(self.acked_at)
         wait_until(lambda: len(self.acked_at) >= before + records, "no records are acknowledged", timeout_s)
         return self.acked_at[before] - begin
@@ -129,7 +133,9 @@ class Load:
         return sum(len(times) for (name, _, _), times in list(self._acked_at.items()) if name == process)
 
     def longest_pause_s(self, begin: float, end: float, process: str = "p") -> float:
-        """Between two acknowledgements of one partition to one of these processes, as far as it lies in this time."""
+        """Returns the longest time between two acknowledgements of one partition to one of these processes, as far as
+        it lies in this range.
+        """
         return max(
             after - before
             for (name, _, _), times in self._acked_at.items()
@@ -150,7 +156,7 @@ class Load:
                 try:
                     producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
                 except KafkaException as refused:
-                    # The client has not heard of the topic or the partition yet.
+                    # The client does not know the topic or the partition yet.
                     self.refused.append(refused.args[0].name())
             producer.poll(_RECORD_GAP_S)
         if producer.flush(WAIT_S):
@@ -173,8 +179,8 @@ class Load:
         raw = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
-            # Not only how long it waits for one answer: it gives a record up that has had no leader for so long, and
-            # then leaves a gap in its sequence numbers. Connections of killed brokers end without it.
+            # This is more than the time limit of one answer: the client abandons a record that has had no leader for
+            # this long, and then leaves a gap in its sequence numbers. Connections of killed brokers end without it.
             request_timeout_ms=120_000,
             retry_backoff_ms=20,
             metadata_max_age_ms=5_000,
@@ -196,7 +202,9 @@ class Load:
         await raw.stop()
 
     def _produce_java(self, process: str, java: Any) -> None:
-        """`java` sends a few records with each producer that it makes (tests/clients/drivers.py)."""
+        """Produces with Java: `java` sends a few records with each producer that it creates
+        (tests/clients/drivers.py).
+        """
         from tests.clients.drivers import Record
 
         for batch in itertools.count(1):
@@ -227,7 +235,7 @@ class Load:
             self.errors.append(repr(done.exception()))
 
     def _consume(self, process: str, group: str) -> None:
-        """With a group as one of its members, without one all partitions that there are at the beginning, alone."""
+        """Consumes: with a group as one of its members, without one all partitions that exist at the beginning."""
         raw = Consumer(
             {
                 **QUIET,
@@ -253,17 +261,17 @@ class Load:
 
 
 def create_topic(cluster: Brokers, name: str, partitions: int = 3, **config: str) -> None:
-    """With three replicas, min.insync.replicas 2 unless it says otherwise; all are in sync when it returns."""
+    """Creates a topic with three replicas, and min.insync.replicas 2 unless given; all are in sync when it returns."""
     configs = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in config.items()}}
     create(cluster, NewTopic(name, partitions, 3, config=configs))
     wait_until(lambda: in_sync(cluster, name) == {1, 2, 3}, f"{name} is in sync")
 
 
 def create(cluster: Brokers, new: NewTopic) -> None:
-    """Whatever becomes of the client's requests while brokers come and go."""
+    """Creates a topic, and repeats the request while brokers restart."""
 
     def created() -> bool:
-        # A client that nobody holds answers nothing any more.
+        # A client that is not referenced does not answer any more.
         client = admin(cluster)
         (future,) = client.create_topics([new], request_timeout=10).values()
         try:
@@ -283,7 +291,9 @@ def admin(cluster: Brokers) -> AdminClient:
 
 
 def partitions_of(cluster: Brokers, topic: str) -> Mapping[int, Any]:
-    """Asked by a client of its own: one that knows of a broker that sleeps may wait for that. Empty if nobody says."""
+    """Returns the partitions as a new client sees them: a client that knows a paused broker can wait for it. Empty
+    without an answer.
+    """
     try:
         found = admin(cluster).list_topics(topic, timeout=10).topics[topic]
     except KafkaException:
@@ -292,7 +302,7 @@ def partitions_of(cluster: Brokers, topic: str) -> Mapping[int, Any]:
 
 
 def in_sync(cluster: Brokers, topic: str) -> set[int]:
-    """Brokers that are in all of its ISRs."""
+    """Returns the brokers that are in all of the topic's ISRs."""
     found = [set(partition.isrs) for partition in partitions_of(cluster, topic).values()]
     return set.intersection(*found) if found else set()
 
@@ -303,7 +313,7 @@ def leader_of(cluster: Brokers, topic: str, partition: int = 0) -> int:
 
 
 def known_leader_of(cluster: Brokers, topic: str, partition: int = 0) -> int:
-    """Once there is one."""
+    """Returns the leader, once there is one."""
     found = -1
 
     def look() -> bool:
@@ -316,7 +326,7 @@ def known_leader_of(cluster: Brokers, topic: str, partition: int = 0) -> int:
 
 
 def controller_of(cluster: Brokers) -> int:
-    """The active one."""
+    """Returns the active controller."""
     addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in cluster.bootstrap.split(","))]
     found = -1
 

@@ -1,4 +1,4 @@
-"""What only a broker with transactions and compaction can be given, and what a consumer must see of it."""
+"""Topics that need a broker with transactions and compaction, and what a consumer must see of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.varied_topics import TINY, alter, create, numbered
 
 TRANSACTIONS = 6
 ABORTED = (1, 4)
-#: Longer than any record is old: nothing is compacted any more.
+#: A lag that is longer than any record is old: nothing is compacted any more.
 FROZEN_MS = str(10**14)
 COMPACTED = {**TINY, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100"}
 COMPACTED_TOPICS = ("compacted", "compacted-txn")
@@ -29,7 +29,7 @@ class Transactions:
         self._begun = 0
 
     def run(self, server: Server) -> None:
-        """Some transactions, two of them aborted, with other records between them."""
+        """Runs some transactions, two of them aborted, with other records between them."""
         producer = transactional(server, "mover")
         for number in range(TRANSACTIONS):
             producer.begin_transaction()
@@ -51,7 +51,7 @@ class Transactions:
         self.check(server)
 
     def leave_open(self, server: Server) -> None:
-        """A transaction that nobody ends: what is behind it stays hidden from those who read committed records."""
+        """Leaves a transaction open: records after it stay hidden from readers of committed records."""
         producer = transactional(server, "left-open")
         producer.begin_transaction()
         for n in range(5):
@@ -64,7 +64,7 @@ class Transactions:
         assert served.read(server, [at], READ_COMMITTED)[at] == []
 
     def end_the_open_one(self, server: Server) -> None:
-        """The next producer of that name aborts it."""
+        """Aborts the open transaction by the next producer with that transactional id."""
         producer = transactional(server, "left-open")
         producer.begin_transaction()
         producer.produce("txn-open", b"decided")
@@ -99,7 +99,7 @@ def make_compacted(server: Server) -> None:
 
 
 def compact(server: Server, *, with_transactions: bool, first: int) -> None:
-    """Overwrites a few keys again and again until older values are gone; then lets nothing change any more."""
+    """Overwrites a few keys until older values are gone; then prevents further changes."""
     for topic in COMPACTED_TOPICS:
         alter(server, topic, min_compaction_lag_ms="0")
     client = ConfluentKafka(server.bootstrap, batch_num_messages=7)
@@ -120,7 +120,7 @@ def compact(server: Server, *, with_transactions: bool, first: int) -> None:
     wanted = [(topic, 0) for topic in COMPACTED_TOPICS]
 
     def compacted() -> bool | None:
-        # Only the active segment may hold a key twice, and it holds less than 1000 bytes.
+        # Only the active segment can contain a key twice, and it contains less than 1000 bytes.
         found = served.read(server, wanted, READ_UNCOMMITTED)
         return True if all(len(records) < 40 for records in found.values()) else None
 
@@ -137,7 +137,7 @@ def compact(server: Server, *, with_transactions: bool, first: int) -> None:
 
 
 def commit_in_a_modern_group(server: Server, offset: int) -> None:
-    """A group whose members the coordinator assigns partitions to (KIP-848)."""
+    """Commits in a group whose members get partitions from the coordinator (KIP-848)."""
     served.wait_for_coordinator(server.port, "modern")
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": "modern", "group.protocol": "consumer", "log_level": 0}

@@ -1,13 +1,13 @@
-"""No turn of a broker's loop may take more than 50 ms of CPU, in any test.
+"""A watch over all tests: no turn of a broker's loop is allowed to take more than 50 ms of CPU.
 
 Brokers in memory are watched where the host enters them: bytes that arrive, timers, events of the simulated world.
-Brokers in processes of their own write their long turns into a file (`server.turns.FILE_VARIABLE`).
+Brokers in separate processes write their long turns into a file (`server.turns.FILE_VARIABLE`).
 
-What is not a turn's own is left out: the work of threads, which in memory is done within an event; collections of
-garbage in the process of the tests, where everything that all tests have made is looked at; and what is done once in a
-process (imports, codecs made at their first use), which other tests have or have not done before.
+Work that does not belong to a turn is left out: the work of threads, which in memory is done within an event; garbage
+collections in the process of the tests, which check all objects of all tests; and work that is done once in a process
+(imports, codecs built at their first use), which depends on the tests that ran before.
 
-`@pytest.mark.long_turns("why")` is for a test whose long turn stands outside of what a broker promises.
+`@pytest.mark.long_turns("why")` is for a test whose long turn is outside of what a broker promises.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERDICT = "turns of a broker's loop above"
 
 
 class InMemory:
-    """Watches brokers of this process; turns within turns count as one."""
+    """A watch of the brokers in this process; nested turns count as one."""
 
     def __init__(self) -> None:
         self.long: list[str] = []
@@ -75,7 +75,7 @@ class InMemory:
             self._left_out = 0
             self._turns.leave_out(thread_time_ns() - begin_ns)
 
-    # -- where hosts enter brokers
+    # -- where hosts call brokers
 
     def install(self) -> None:
         run = self.run
@@ -135,7 +135,7 @@ class _Request:
 
 
 class InProcesses:
-    """Reads what broker processes that this one starts, or has others start, write of their long turns."""
+    """A reader of the long turns that broker processes write, whether this process or a child started them."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -143,7 +143,7 @@ class InProcesses:
         os.environ[FILE_VARIABLE] = str(file)
 
     def take(self) -> list[str]:
-        """The lines since the last call."""
+        """Returns the lines since the last call."""
         if not self._file.exists():
             return []
         with self._file.open("rb") as stream:
@@ -159,7 +159,8 @@ class InProcesses:
 
 
 def judge(item: pytest.Item, found: list[str]) -> None:
-    """Fail the test that just ran, if it has no exemption. Traced lines (`make coverage`) take longer: nothing is
-    judged then."""
+    """Fails the test that just ran, if it has long turns and no exemption. `make coverage` judges nothing, because
+    traced lines take longer.
+    """
     if found and not os.environ.get("COVERAGE_RUN") and item.get_closest_marker(MARK) is None:
         pytest.fail(f"{VERDICT} {CPU_MS_MAX} ms of CPU:\n  " + "\n  ".join(found), pytrace=False)

@@ -1,4 +1,4 @@
-"""CPU of each turn of the loop in worlds on virtual time: of each call of a timer, and of what a test does itself."""
+"""The CPU time of each turn of the loop in worlds on virtual time: each call of a timer, and the test's own calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class MeasuredTimers:
-    """Timers of a `MemoryHost` that note the longest turn."""
+    """Timers of a `MemoryHost` that record the longest turn."""
 
     def __init__(self, time_: VirtualTime) -> None:
         self._time = time_
@@ -37,7 +37,9 @@ class MeasuredTimers:
 
 
 def longest_turn_ms(timers: MeasuredTimers, work: Callable[[], object], for_ms: int = 0) -> float:
-    """Of this work and what follows from it within so long, without the garbage collector."""
+    """Returns the longest turn of this work and of what follows from it within `for_ms`, without the garbage
+    collector.
+    """
     timers.longest_ms, timers.turns = 0.0, 0
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The compiled twins of hot loops, from their sources as they are now."""
+"""The compiled twins of hot loops, from their present sources."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def can_compile() -> bool:
 
 
 def compiled(source: str, installed: object | None) -> Any:
-    """The installed twin of this source; a fresh one where there is none or its source is newer; None where none can be
-    made."""
+    """Returns the installed twin of this source; a new one if there is none or its source is newer; None if none can be
+    built.
+    """
     tool = runpy.run_path(str(_ROOT / "tools" / "compile_twin.py"))
     path = _ROOT / source
     if installed is not None:
@@ -47,7 +48,7 @@ def compiled(source: str, installed: object | None) -> Any:
 
 @cache
 def walkers() -> dict[str, Walker]:
-    """All walks over records that can run here."""
+    """Returns all walks over records that can run here."""
     found = {"python": cast("Walker", python_walk)}
     twin = compiled(_WALK, walk.compiled_walker())
     if twin is not None:

@@ -1,4 +1,4 @@
-"""A transactional producer of bare requests in the simulated world: single ones, or one until its answer is good."""
+"""A transactional producer of bare requests in the simulated world: single requests, or repeats until one succeeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from barnabas.records.batch import Record, decode_batch, encode_batch, iter_head
 M = TypeVar("M", bound=Message)
 
 GROUP: Final = "chain"
-#: What a client comes again with, as far as tests need it.
+#: The error codes that a client retries, as far as tests need them.
 _AGAIN: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -39,13 +39,13 @@ _AGAIN: Final = frozenset(
 
 
 class Coordination:
-    """Who coordinates what, in a cluster of the simulated world."""
+    """The coordinators in a cluster of the simulated world."""
 
     def __init__(self, world: Replicated) -> None:
         self.world = world
 
     def of(self, key: str, key_type: int) -> int:
-        """The coordinator's number; waits until there is one."""
+        """Returns the coordinator's number; waits until there is one."""
         found: list[int] = []
 
         def ask() -> bool:
@@ -63,7 +63,7 @@ class Coordination:
         raise AssertionError(f"no coordinator of {key}")
 
     def offsets(self, *, stable: bool) -> dict[int, tuple[int, int]]:
-        """(code, offset) by partition of `orders`, as the group has them."""
+        """Returns (error code, offset) by partition of `orders`, as the group has them."""
         group = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id=GROUP,
             topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])],
@@ -80,7 +80,7 @@ class Coordination:
 
 
 class TxnProducer:
-    """`version` of the protocol: 1 adds partitions itself, 2 leaves it to the brokers (KIP-890)."""
+    """A producer. `version` of the protocol: 1 adds partitions itself, 2 leaves it to the brokers (KIP-890)."""
 
     def __init__(self, world: Replicated, transactional_id: str = "t", *, version: int = 2) -> None:
         self.world = world
@@ -204,7 +204,7 @@ class TxnProducer:
         answer = self.call(request, TxnOffsetCommitResponse, node=node, version_max=5 if self.version == 2 else 3)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
-    # -- until they are good
+    # -- repeated until they succeed
 
     def begin(self, timeout_ms: int = 60_000) -> None:
         self.again(lambda: self.init(timeout_ms))
@@ -231,7 +231,7 @@ class TxnProducer:
 
 
 def read(world: Replicated, partition: int = 0, *, committed: bool = True, at: int | None = None) -> list[bytes | None]:
-    """What a consumer makes of the partition's log."""
+    """Returns the values that a consumer reads from the partition."""
     offset, values = 0, []
     while True:
         row = fetch(world, offset, partition, committed=committed, at=at)
@@ -244,7 +244,7 @@ def read(world: Replicated, partition: int = 0, *, committed: bool = True, at: i
 
 
 def visible(row: FetchResponse.PartitionData, offset: int, *, committed: bool = True) -> tuple[list[bytes | None], int]:
-    """(values from `offset` on, where to go on), as a consumer filters what it was given."""
+    """Returns (values from `offset` on, next offset), as a consumer filters a response."""
     aborted = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions or ())
     being_aborted: set[int] = set()
     values: list[bytes | None] = []
@@ -290,7 +290,7 @@ def marker_request(
     partition: int = 0,
     tags: Sequence[tuple[int, bytes]] = (),
 ) -> WriteTxnMarkersRequest:
-    """Of one marker to a partition of `orders`."""
+    """Returns a request of one marker to a partition of `orders`."""
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -311,7 +311,7 @@ def write_marker(
     coordinator_epoch: int = 0,
     tags: Sequence[tuple[int, bytes]] = (),
 ) -> ErrorCode:
-    """To `orders`-0, as a coordinator or an administrator would."""
+    """Writes a marker to `orders`-0, as a coordinator or an administrator would."""
     request = marker_request(producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, tags=tags)
     answer = world.client.call(f"broker{world.leader()}", request, WriteTxnMarkersResponse)
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)

@@ -1,18 +1,18 @@
-"""Transactional producers under faults from a seed, and what must hold of them (guards G20-G24).
+"""Transactional producers under faults from a seed, and the conditions that they must meet (guards G20-G24).
 
-Some producers speak version 1 of the protocol, some version 2; some are so slow that their transactions are aborted
-under them. A ghost sends again what was sent before: records, and of version 2 also ends and markers, which version 1
-cannot tell from those of the next transaction. A reader reads what is committed, all the time. Those of version 2 also
-abort transactions that hold nothing yet, right after an end whose markers may be on their way.
+Some producers use version 1 of the protocol, some version 2; some are so slow that the coordinator aborts their
+transactions. A ghost repeats earlier requests: records, and of version 2 also ends and markers, which version 1 cannot
+distinguish from those of the next transaction. A reader reads committed records all the time. Producers of version 2
+also abort transactions that are still empty, right after an end whose markers can be under way.
 
 In the end every broker is up, every producer begins once more, and then
 
-    all or none      the values of a transaction are seen in all partitions, or in none, together with its offset
-    what was told    a commit that was answered is seen, what was never asked to be committed is not
-    once, in order   no value twice; those of a producer in the order of its transactions
-    read committed   the reader has seen nothing that is not there in the end
-    nothing hangs    the LSO is at the HW everywhere
-    nobody is lost   no producer is told that it is fenced where nobody has fenced it (KAFKA-18464)
+    all or none      the values of a transaction are visible in all partitions, or in none, together with its offset
+    answers hold     a commit that was answered is visible; without a request to commit, nothing is visible
+    once, in order   no value is duplicated; those of a producer are in the order of its transactions
+    read committed   the reader has seen nothing that does not exist in the end
+    nothing hangs    the LSO is equal to the HW everywhere
+    no wrong fence   no producer gets a fencing error without another producer (KAFKA-18464)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TRIES: Final = 40
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
-#: A client that is told this begins anew; with everything else it comes again.
+#: The error codes after which a client begins again; after all others it retries.
 _FATAL: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -70,7 +70,7 @@ class Ask(NamedTuple):
     version_max: int = 99
 
 
-#: Yields what to ask, or how many ms to wait; is sent the answers, None where there is none.
+#: A generator that yields requests, or times to wait in ms, and is sent the answers; None without an answer.
 Script = Generator[Ask | int, Message | None, None]
 Step = Generator[Ask | int, Message | None, ErrorCode]
 
@@ -93,7 +93,7 @@ class Outcome:
 
 
 class Driver:
-    """Runs a script on a machine of its own."""
+    """A runner of a script on a machine of its own."""
 
     def __init__(self, world: Replicated, name: str, script: Script) -> None:
         self._world = world
@@ -127,12 +127,12 @@ class Actor:
         self._random = random
         self.name = f"actor{number}"
         self.version = 1 + number % 2
-        #: Its transactions may be aborted under it.
+        #: Whether its transactions can be aborted by their timeout.
         self.is_slow = number == 2
         self.producer_id, self.epoch = -1, -1
         self.sequences: Counter[int] = Counter()
         self.transactions: list[Txn] = []
-        #: A request to begin was never answered: it may arrive late, and fence what has begun since.
+        #: Whether a request to begin was never answered: it can arrive late and fence what has begun since.
         self.may_be_fenced = self.is_slow
         self.fenced: list[str] = []
 
@@ -162,7 +162,7 @@ class Actor:
         return ErrorCode.NONE
 
     def _transaction(self) -> Generator[Ask | int, Message | None, bool]:
-        """False if it is to begin anew."""
+        """Runs one transaction. Returns False if the producer has to begin again."""
         random = self._random
         txn = Txn(len(self.transactions))
         self.transactions.append(txn)
@@ -301,7 +301,7 @@ class Explorer:
         self._remembered.append(ask)
 
     def remember_marker(self, producer_id: int, epoch: int, commit: bool) -> None:
-        """As a coordinator of version 2 sends it, some time or other."""
+        """Records a marker that a coordinator of version 2 sends, to repeat it later."""
         tags = ((VERSION_TAG, b"\x02"),)
         coordinator_epoch = self.world.image(TRANSACTION_STATE_TOPIC).leader_epoch
         for partition in range(PARTITIONS):
@@ -310,7 +310,7 @@ class Explorer:
             )
             self._remembered.append(Ask(TOPIC, partition, request))
 
-    # -- scripts beside the producers
+    # -- scripts of the ghost and the readers
 
     def _ghost(self) -> Script:
         random = self._random
@@ -334,7 +334,7 @@ class Explorer:
     # -- the run
 
     def run(self) -> None:
-        """AssertionError says what does not hold."""
+        """Runs the seed. Raises AssertionError with the condition that does not hold."""
         scripts = {actor.name: actor.script() for actor in self.actors}
         drivers = [Driver(self.world, name, script) for name, script in scripts.items()]
         for partition in range(PARTITIONS):
@@ -347,7 +347,9 @@ class Explorer:
         self._check()
 
     def _faults(self) -> None:
-        """One at a time: a broker dies, does not hear another one, or hears nobody and dies of it."""
+        """Causes one fault at a time: a broker dies, is cut off from another one, or is cut off from all and then
+        dies.
+        """
         world, random = self.world, self._random
         until_us = world.world.now_us + FAULTS_MS * 1_000
         while world.world.now_us < until_us:

@@ -1,4 +1,4 @@
-"""Mistakes that were once made with transactions, patched in from outside, for the explorer to find."""
+"""Mistakes that were made with transactions, patched in from outside, that the explorer must find."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def answers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator goes on when its own log has a record, before the others have it (G23)."""
+    """Lets a coordinator continue when its own log has a record, before the other replicas have it (G23)."""
 
     def mutated(
         self: ShardLog,
@@ -54,22 +54,22 @@ def answers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_markers_count(patch: pytest.MonkeyPatch) -> None:
-    """The marker of the last transaction ends the next one (G24)."""
+    """Lets the marker of the last transaction end the next one (G24)."""
     patch.setattr(write_txn_markers, "is_late_marker", lambda *_: False)
 
 
 def lso_is_the_hw(patch: pytest.MonkeyPatch) -> None:
-    """Readers of what is committed see what is replicated."""
+    """Returns replicated records to readers of committed records."""
     patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
 def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    """Readers get records of aborted transactions without a word (G25)."""
+    """Returns records of aborted transactions without the list of them (G25)."""
     patch.setattr(LogReader, "_aborted", lambda self, offset, read, *, cached=False: [])
 
 
 def epochs_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
-    """Who was too slow writes on, in the middle of its own transaction."""
+    """Lets a producer that was too slow continue to write in the middle of its own transaction."""
 
     def mutated(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
         return transitions._decided(image, False, 0, wall_ms, -1)
@@ -78,7 +78,7 @@ def epochs_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
 
 
 def markers_are_told_once(patch: pytest.MonkeyPatch) -> None:
-    """What a partition's leader answers makes no difference."""
+    """Ignores the answers of partition leaders to markers."""
 
     def mutated(
         self: MarkerSender, delivery: Delivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]
@@ -90,7 +90,7 @@ def markers_are_told_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def offsets_count_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Offsets of a transaction do not wait for its end."""
+    """Commits offsets of a transaction before its end."""
     shards: dict[int, Offsets] = {}
     init = Offsets.__init__
 
@@ -106,7 +106,7 @@ def offsets_count_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
-    """Offsets of a transaction that was aborted are committed all the same."""
+    """Commits offsets of a transaction that was aborted."""
     end_transaction = Offsets.end_transaction
 
     def mutated(
@@ -118,13 +118,13 @@ def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def markers_of_any_epoch_count(patch: pytest.MonkeyPatch) -> None:
-    """A log takes a marker that is older than what the producer has written since (G24)."""
+    """Lets a log accept a marker that is older than what the producer has written since (G24)."""
     patch.setattr(ProducerStateManager, "check_marker", lambda *_: None)
     late_markers_count(patch)
 
 
 def answers_before_it_is_loaded(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator of groups or transactions answers from the moment that the partition is its own."""
+    """Lets a coordinator of groups or transactions answer as soon as it leads the partition, before it is loaded."""
     check_serving = ShardLife.check_serving
 
     def mutated(self: ShardLife) -> None:
@@ -135,7 +135,7 @@ def answers_before_it_is_loaded(patch: pytest.MonkeyPatch) -> None:
 
 
 def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
-    """A coordinator tells only of its own decisions, not of those that it finds in its log."""
+    """Lets a coordinator send markers only of its own decisions, not of those that it finds in its log."""
     on_loaded = TransactionShard.on_loaded
 
     def mutated(self: TransactionShard) -> None:
@@ -147,7 +147,7 @@ def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatch) -> None:
-    """An end with the epoch that the producer was told just now is taken for another producer's (KAFKA-18464)."""
+    """Takes an end with the epoch that the producer just got for another producer's (KAFKA-18464)."""
     end = TransactionCoordinator._end
 
     def mutated(self: TransactionCoordinator, asked: Ending, new_id: int | None) -> bool:
@@ -161,11 +161,11 @@ def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatc
 
 
 def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
-    """A reader that waited for commits on their way reads what is there, also when they were lost to a successor."""
+    """Lets a reader that waited for pending commits read although they were lost to a successor."""
     patch.setattr(ShardLog, "_worst_since", lambda self, number: ErrorCode.NONE)
 
 
-#: With the seed that found it first.
+#: The first seed that finds each mistake.
 FOUND_BY: dict[Mutation, int] = {
     late_markers_count: 3,
     lso_is_the_hw: 1,
@@ -177,7 +177,7 @@ FOUND_BY: dict[Mutation, int] = {
     the_next_epoch_is_fenced_until_the_last_is_complete: 1,
 }
 
-#: No seed finds these for sure: the situations of `txn_situations` that do, and what is said there.
+#: Mistakes that no seed finds reliably: the situations of `txn_situations` that do, and the text of the finding.
 FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
     answers_before_it_is_durable: [
         (a_coordinator_that_is_cut_off_is_asked_to_commit, "acknowledged what nobody else has"),

@@ -1,5 +1,6 @@
-"""Situations of coordinators that seeds hardly ever meet, for a failover is over in a millisecond: each leads a world
-into one, and raises AssertionError where a promise broke."""
+"""Situations of coordinators that seeds hardly ever reach, because a failover takes only a millisecond: each leads a
+world into one, and raises AssertionError if a promise was broken.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.faulty_disk import FaultyDisk
 
-#: What a read takes of a coordinator's log that memory has not got.
+#: The time of a read of a coordinator's log that is not in the page cache.
 _SLOW_READ_US = 700_000
 
 
@@ -33,7 +34,7 @@ def cut_off(world: Replicated, node: str, *others: str) -> Iterator[None]:
 
 
 def rig(min_insync_replicas: str = "2", **properties: str) -> Replicated:
-    """`orders` with two partitions, led by brokers 1 and 2; one coordinator of each kind."""
+    """Returns a world with `orders` of two partitions, led by brokers 1 and 2, and one coordinator of each kind."""
     world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
     world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas=min_insync_replicas)
     return world
@@ -46,7 +47,7 @@ def producer(world: Replicated, version: int, transactional_id: str = "t", timeo
 
 
 def state(world: Replicated) -> TxnState | None:
-    """As its coordinator knows it; None while there is none."""
+    """Returns the transaction's state as its coordinator has it; None while there is none."""
     leader = world.leader(TRANSACTION_STATE_TOPIC)
     if leader < 0 or not world.node(leader).is_running:
         return None
@@ -68,14 +69,16 @@ def completed(commit: bool) -> TxnState:
 
 
 def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
-    """Before its markers are there: the next one goes on with them, and the producer's next transaction follows."""
+    """Kills a coordinator before its markers are written: the next one writes them, and the producer's next transaction
+    follows.
+    """
     world = rig()
     writer = producer(world, version)
     writer.send(b"a")
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    # Its markers do not get through to the other leader; its records still do, to the third broker.
+    # Its markers do not reach the other leader; its records still reach the third broker.
     with cut_off(world, f"broker{coordinator}", f"broker{other}"):
         assert writer.end(commit) is ErrorCode.NONE
         assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"
@@ -94,7 +97,9 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
 
 
 def a_leader_refuses_its_markers(commit: bool) -> None:
-    """While it has too few replicas: it is told again, and the transaction ends when they are back."""
+    """Lets a leader with too few replicas refuse markers: they are sent again, and the transaction ends when the
+    replicas are back.
+    """
     world = rig(min_insync_replicas="3")
     writer = producer(world, 2)
     writer.send(b"a")
@@ -120,12 +125,13 @@ def row_end(world: Replicated, partition: int) -> int:
     return fetch(world, 0, partition).high_watermark
 
 
-# -- a coordinator that is cut off, with a commit on its way, and then hears of its successor
+# -- a coordinator that is cut off with a pending commit, and then learns of its successor
 
 
 def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
-    """Who requires stable offsets waits for the commit on its way, and is then sent to the successor: what this
-    coordinator knows is older than what the successor has acknowledged."""
+    """Checks that a request for stable offsets waits for the pending commit, and is then directed to the successor: the
+    offsets of this coordinator are older than what the successor has acknowledged.
+    """
     world = rig()
     group = Coordination(world)
     old = group.of(GROUP, 0)
@@ -157,7 +163,7 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
 
 
 def a_coordinator_that_is_cut_off_is_asked_to_commit() -> None:
-    """A commit that the followers do not have must not be acknowledged; the successor knows the one before."""
+    """Checks that a commit is not acknowledged without the followers; the successor has the previous one."""
     world = rig()
     group = Coordination(world)
     old = group.of(GROUP, 0)
@@ -191,12 +197,13 @@ def stable_request() -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[group], require_stable=True)
 
 
-# -- markers that are on their way for long
+# -- markers that are under way for a long time
 
 
 def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
-    """The next transaction of a producer of version 2 waits until the last one is complete, whatever it does (G24); it
-    is aborted before anything was sent."""
+    """Checks that the next transaction of a producer of version 2 waits until the last one is complete (G24); it is
+    aborted before anything was sent.
+    """
     world = rig()
     writer = producer(world, 2)
     writer.send(b"a")
@@ -217,11 +224,11 @@ def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
     assert read(world) + read(world, 1) == ([b"a", b"next", b"b"] if commit else [b"next"])
 
 
-# -- a coordinator that is asked while it loads
+# -- a coordinator that gets requests while it loads
 
 
 def _read_slowly(disk: FaultyDisk, topic: str) -> None:
-    """Memory has nothing of this topic's logs any more, and the disk takes its time; threads wait for it, no loop."""
+    """Empties the page cache of this topic's logs and makes the disk slow; threads wait for it, no loop."""
     use, on_loop, disk.cold_chance = disk.use, disk.charge, 1.0
 
     def slow(duration_us: int, call: str, path: str) -> None:
@@ -232,7 +239,7 @@ def _read_slowly(disk: FaultyDisk, topic: str) -> None:
 
 
 def _fail_over_slowly(world: Replicated, topic: str) -> None:
-    """This topic's coordinator dies; whoever takes over needs a while to read what it said."""
+    """Kills this topic's coordinator; its successor needs a while to read the log."""
     dead = world.leader(topic)
     for number in (1, 2, 3):
         _read_slowly(world.node(number).disk, topic)
@@ -241,7 +248,9 @@ def _fail_over_slowly(world: Replicated, topic: str) -> None:
 
 
 def offsets_are_asked_for_before_they_are_loaded() -> None:
-    """A group that was told of no offset would begin anew, or be at the end and miss records."""
+    """Checks that no group gets the answer "no offset" too early: it would begin again, or skip to the end and miss
+    records.
+    """
     world = rig()
     writer = producer(world, 2)
     group = Coordination(world)
@@ -254,7 +263,7 @@ def offsets_are_asked_for_before_they_are_loaded() -> None:
 
 
 def a_producer_begins_before_its_transactions_are_loaded(version: int) -> None:
-    """Who had the transactional id before is fenced all the same, and what it left open is aborted."""
+    """Checks that the previous producer of the transactional id is fenced, and its open transaction is aborted."""
     world = rig()
     zombie = producer(world, version)
     zombie.send(b"zombie")

@@ -25,7 +25,7 @@ B = TopicPartition("orders", 1)
 
 
 class Ids:
-    """Producer ids; held back while `holding`."""
+    """Producer ids, held back while `holding`."""
 
     def __init__(self) -> None:
         self.next = 1000
@@ -59,8 +59,9 @@ def _nothing_against(marker: Marker, version: int) -> ErrorCode:
 
 
 class Leaders:
-    """The leaders of all partitions. `codes` is what they say to a partition's next markers; brokers in `silent` answer
-    nothing."""
+    """The leaders of all partitions. `codes` are their answers to a partition's next markers; brokers in `silent` do
+    not answer.
+    """
 
     def __init__(self, host: MemoryHost) -> None:
         self._host = host
@@ -68,7 +69,7 @@ class Leaders:
         self.codes: dict[TopicPartition, list[ErrorCode]] = {}
         self.silent: set[int] = set()
         self.holding = False
-        #: What the partition's log says to a marker of that version of the protocol.
+        #: The answer of the partition's log to a marker of that version of the protocol.
         self.log_says: Callable[[Marker, int], ErrorCode] = _nothing_against
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.markers: list[Marker] = []
@@ -123,7 +124,7 @@ class Leaders:
 
 
 class Answered:
-    """What a producer is told, if it is."""
+    """The answer to a producer, if it has arrived."""
 
     def __init__(self) -> None:
         self.code: ErrorCode | None = None
@@ -176,7 +177,7 @@ class TransactionWorld:
         raise AssertionError("not loaded")
 
     def fail_over(self, *, lose: bool) -> None:
-        """Another broker takes over; what was not committed yet is lost, or is not."""
+        """Lets another broker take over, with or without what was not committed yet."""
         self.coordinator.shutdown()
         self.log.fail_held(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if lose:
@@ -225,13 +226,13 @@ class TransactionWorld:
         self.coordinator.end_transaction(Ending(transactional_id, producer, commit, version, answered))
         return answered
 
-    # -- what there is
+    # -- state
 
     def image(self, transactional_id: str = "t") -> TxnImage:
         return self.coordinator.describe(transactional_id).image
 
     def written(self, partition: int = 0) -> list[tuple[str | None, TxnImage | None]]:
-        """All records of a partition of `__transaction_state`."""
+        """Returns all records of a partition of `__transaction_state`."""
         return [
             (parse_key(record.key or b""), None if record.value is None else parse_value(record.value))
             for record in self.log.records(TopicPartition(TRANSACTION_STATE_TOPIC, partition))

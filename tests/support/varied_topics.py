@@ -1,6 +1,6 @@
-"""Topics of every kind that a broker without transactions can be given, and the records that must be in them.
+"""Topics of every kind that a broker without transactions supports, and the records that must be in them.
 
-Whatever may still change by itself (deletion by size and age) is waited for, so that the broker is at rest afterwards.
+Changes that happen by themselves (deletion by size and age) are waited for, so that the broker is at rest afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, I
 
 WAIT_S = 120.0
 T0 = 1_700_000_000_000
-#: Broker settings: what runs in the background does so at once.
+#: Broker settings with which background work runs immediately.
 SETTINGS = {
     "log.retention.ms": "-1",
     "log.initial.task.delay.ms": "100",
@@ -72,7 +72,7 @@ def create(server: Server, name: str, configs: dict[str, str] | None = None, cou
 
 
 def alter(server: Server, topic: str, **values: str | None) -> None:
-    """Sets topic configurations (their dots written as underscores), or takes them away."""
+    """Sets topic configurations (their dots written as underscores), or removes them."""
     kinds = confluent_kafka.admin.AlterConfigOpType
     entries = [
         confluent_kafka.admin.ConfigEntry(
@@ -89,7 +89,7 @@ def alter(server: Server, topic: str, **values: str | None) -> None:
 
 
 def numbered(start: int, stop: int, *, size: int = 20, partition: int = 0, step_ms: int = 1000) -> list[Record]:
-    """Records that compress neither to nothing nor not at all."""
+    """Returns records that compress, but not to nothing."""
     return [
         Record(
             key=f"key-{n % 7}".encode(),
@@ -118,7 +118,7 @@ def with_nulls() -> list[Record]:
 
 
 def write(server: Server) -> dict[str, list[Record]]:
-    """Makes and fills all topics; what must be found in them, those left out whose records are gone."""
+    """Creates and fills all topics. Returns the records that must be in them, without those that are deleted."""
     for name, configs in CONFIGS.items():
         create(server, name, configs)
     client = ConfluentKafka(server.bootstrap, batch_num_messages=7, linger_ms=50)
@@ -152,7 +152,7 @@ def write(server: Server) -> dict[str, list[Record]]:
 
 
 def _shrink(server: Server, client: ConfluentKafka, expected: dict[str, list[Record]]) -> None:
-    """Log starts that move on: by request, by size, by age."""
+    """Advances log start offsets: by request, by size, by age."""
     admin = admin_of(server)
     records = numbered(0, 120)
     for topic in ("trimmed", "trimmed-whole", "retained", "expired"):
@@ -173,7 +173,7 @@ def _shrink(server: Server, client: ConfluentKafka, expected: dict[str, list[Rec
     def at_rest() -> bool | None:
         found = served.read(server, [("expired", 0), ("retained", 0)])
         sizes = [each.stat().st_size for each in sorted((server.data_dir / "retained-0").glob("*.log"))]
-        # A segment goes only while what is left without it is not below the limit.
+        # A segment is deleted only while the rest is not below the limit.
         return True if not found["expired", 0] and sum(sizes[1:]) < 3000 else None
 
     served.until("retention by size and age", at_rest)
@@ -182,7 +182,7 @@ def _shrink(server: Server, client: ConfluentKafka, expected: dict[str, list[Rec
 
 
 def _change(server: Server, fill: Callable[[str, int], None]) -> None:
-    """Partitions added, a topic deleted, configurations altered and taken away."""
+    """Adds partitions, deletes a topic, and sets and removes configurations."""
     admin = admin_of(server)
     fill("grown", 0)
     more = confluent_kafka.admin.NewPartitions("grown", AFTER_GROWTH)
@@ -196,7 +196,7 @@ def _change(server: Server, fill: Callable[[str, int], None]) -> None:
 
 
 def commit(server: Server, group: str, offset: int, metadata: str = "") -> None:
-    """A group with a member that has left: its offsets in two topics."""
+    """Commits in a group whose member then leaves: its offsets in two topics."""
     served.wait_for_coordinator(server.port, group)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 3}
@@ -215,7 +215,7 @@ def commit(server: Server, group: str, offset: int, metadata: str = "") -> None:
 
 
 class Replayer:
-    """An idempotent producer that sends what it likes: the next batch, an old one again, one too far ahead."""
+    """An idempotent producer that can send any batch: the next one, an old one again, one too far ahead."""
 
     def __init__(self, server: Server, topic: str) -> None:
         create(server, topic)
@@ -223,7 +223,7 @@ class Replayer:
 
         def made() -> InitProducerIdResponse | None:
             answer = served.ask(server.port, request, 4)
-            # A broker that has no block of ids left asks the controller for one.
+            # A broker without ids left requests a block from the controller.
             return None if answer.error_code in served.LOADING else answer
 
         got = served.until("producer id", made)
@@ -239,7 +239,9 @@ class Replayer:
             assert produce(server.port, self.topic, 0, self._sent[-1]) == (0, 2 * number)
 
     def check(self, server: Server) -> None:
-        """The last batch is known as a duplicate (a snapshot holds no more of them), and a gap is refused."""
+        """Checks that the last batch is known as a duplicate (a snapshot contains only that), and that a gap is
+        refused.
+        """
         last = len(self._sent) - 1
         error, offset = produce(server.port, self.topic, 0, self._sent[last])
         assert (error, offset) == (0, 2 * last), f"the last batch sent again: error {error}, offset {offset}"
@@ -248,13 +250,13 @@ class Replayer:
 
     def _batch(self, number: int) -> bytes:
         records = [record(delta, b"k", struct.pack(">i", 2 * number + delta)) for delta in range(2)]
-        # Producers are forgotten by the age of their records.
+        # Producers expire by the age of their records.
         stamp = int(time.time() * 1000)
         return batch(records, producer=(*self._producer, 2 * number), timestamp=stamp)
 
 
 class LongLived:
-    """One librdkafka producer, idempotent, that outlives the brokers it writes to."""
+    """One idempotent librdkafka producer that outlives the brokers it writes to."""
 
     def __init__(self, server: Server, topic: str) -> None:
         create(server, topic)

@@ -1,4 +1,4 @@
-"""Snapshots and journal events for tests of the monitor, in few words."""
+"""Short constructors of snapshots and journal events for tests of the monitor."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def snapshot(
 
 
 def details(**ends: int | None) -> dict[int, ReplicaDetail]:
-    """b1=10, b2=None: log end offsets of replicas, each of 100 bytes a record."""
+    """Returns log end offsets of replicas from b1=10, b2=None, with 100 bytes per record."""
     return {int(name[1:]): ReplicaDetail(end, None if end is None else end * 100, None) for name, end in ends.items()}
 
 
 def told(offset: int, before: PartitionState, after: PartitionState, text: str, *, at_ms: int = T0) -> Event:
-    """The journal's event of a partition."""
+    """Returns the journal's event of a partition."""
     return {
         "id": f"{offset}:{after.key}",
         "kind": "leader-change",

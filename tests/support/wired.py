@@ -39,9 +39,9 @@ PROPERTIES = {
 class NotedCloses:
     def __init__(self) -> None:
         self.causes: list[str] = []
-        #: Mistakes of ours among them; what a peer did wrong comes without an exception.
+        #: Exceptions, which are mistakes of the broker: errors of a peer come without one.
         self.errors: list[BaseException] = []
-        #: Requests whose connection went on.
+        #: Failed requests whose connection stayed open.
         self.failures: list[str] = []
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
@@ -80,7 +80,7 @@ class WiredBroker:
         self.broker = self._start()
 
     def stop(self) -> None:
-        """In order, to the end."""
+        """Stops the broker with a clean shutdown."""
         stopped: list[bool] = []
         self.broker.stop(lambda: stopped.append(True))
         self.host.time.run_for(1000)
@@ -126,7 +126,7 @@ class WiredClient:
         self.core: Connection = wired.broker.dispatcher(BROKER_APIS).connect(self.link, "/127.0.0.1", "PLAINTEXT")
 
     def send(self, request: Message, version: int) -> int:
-        """Send without waiting; the correlation id."""
+        """Sends a request without waiting, and returns the correlation id."""
         self._correlation_id += 1
         api_key = type(request).API_KEY
         assert api_key is not None
@@ -143,7 +143,7 @@ class WiredClient:
         return self._correlation_id
 
     def send_raw(self, data: Buffer) -> None:
-        """Hand bytes to the broker, in pieces that fit its buffer."""
+        """Passes bytes to the broker, in pieces that fit its buffer."""
         view = memoryview(data)
         while len(view) and not self.core.is_closed:
             room = self.core.get_buffer()
@@ -153,7 +153,7 @@ class WiredClient:
             view = view[count:]
 
     def received(self) -> list[tuple[int, Message]]:
-        """(correlation id, response) of all answers that have come."""
+        """Returns (correlation id, response) of all answers that have arrived."""
         data = memoryview(self.link.take())
         answers = []
         while len(data):
@@ -172,13 +172,13 @@ class WiredClient:
         header_version = response_header_version(api_key, version)
         _, position = codec.decode(ResponseHeader, header_version, frame)
         cls = response_class(api_key)
-        # What is decoded may point into the frame, which lives only until the next one is read.
+        # The decoded response can point into the frame, which is valid only until the next one is read.
         response, end = codec.decode(cls, version, bytes(frame), position)
         assert end == len(frame), "bytes behind the response"
         return correlation_id, response
 
     def call(self, request: Message, version: int, response_type: type[M], *, within_ms: int = 5_000) -> M:
-        """Send, let virtual time pass until the answer is there, and decode it."""
+        """Sends a request, lets virtual time pass until the answer arrives, and decodes it."""
         sent = self.send(request, version)
         for _ in range(within_ms // 10 + 1):
             for correlation_id, response in self.received():

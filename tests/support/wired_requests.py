@@ -37,7 +37,7 @@ def produce_request(wired: WiredBroker, data: bytes, version: int, *, acks: int 
 
 
 def produce(wired: WiredBroker, client: WiredClient, data: bytes, version: int = 11, **options: int) -> tuple[int, int]:
-    """(error code, base offset)"""
+    """Produces, and returns (error code, base offset)."""
     response = client.call(produce_request(wired, data, version, **options), version, ProduceResponse)
     row = response.responses[0].partition_responses[0]
     return row.error_code, row.base_offset
