@@ -223,7 +223,7 @@ _PARTITIONS = (
         {
             "s": Metric(
                 "cluster_leaderships",
-                "broker with 5,000 leaderships (quick: 500) killed with -9: until a survivor tells of new leaders",
+                "broker with 5,000 leaderships (quick: 500) killed with -9: until a survivor reports new leaders",
                 "s",
                 Goal(at_most=1.0, absolute=True),
             )

@@ -1,4 +1,4 @@
-"""What is measured, in which order, and with which goals.
+"""The steps and experiments that are measured, in their order, and the goals of their metrics.
 
 A `Step` is something done with a running broker; it yields one or more `Metric`s. An `Experiment` (storage.py) has a
 course of its own: several starts, or no broker at all. A metric's goal is either a ratio (Barnabas over the other side,

@@ -68,7 +68,7 @@ def draw_faults(
     random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random
 ) -> list[Fault]:
     """Draws faults: each seed has its own kinds, its own pace, and at most one broker that loses power. Some cut a
-    broker off from all others at the same time, so that a deposed leader goes on leading. `kinds` replaces the seed's
+    broker off from all others at the same time, so that a deposed leader continues to lead. `kinds` replaces the seed's
     kinds. `rebirths` draws the events around some of the power losses.
     """
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
