@@ -97,7 +97,7 @@ def run_confluent(kind: str, bootstrap: str, group: str, topic: str, journal: Jo
     consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     while not _stopping:
         messages = [each for each in consumer.consume(100, 0.1) if each.error() is None]
-        due = journal.read((each.partition(), each.offset()) for each in messages)
+        due = journal.read((each.partition() or 0, each.offset() or 0) for each in messages)
         if not due:
             continue
         wanted = [confluent_kafka.TopicPartition(topic, partition, offset) for partition, offset in due.items()]
@@ -112,6 +112,8 @@ def run_confluent(kind: str, bootstrap: str, group: str, topic: str, journal: Jo
 def run_aiokafka(bootstrap: str, group: str, topic: str, journal: Journal, instance: str | None) -> None:
     import aiokafka
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+    consumer: Any = None
 
     class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -153,7 +155,6 @@ def run_aiokafka(bootstrap: str, group: str, topic: str, journal: Journal, insta
         journal.note("revoked", partitions=[each.partition for each in consumer.assignment()])
         await consumer.stop()
 
-    consumer: Any = None
     asyncio.run(run())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import aiokafka
@@ -24,7 +25,7 @@ class ConfluentKafka:
     traits = Traits()
 
     def __init__(self, bootstrap: str, **producer_settings: object) -> None:
-        self._common = {"bootstrap.servers": bootstrap, "log_level": 3}
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 3}
         self._producer_settings = {key.replace("_", "."): value for key, value in producer_settings.items()}
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -45,14 +46,14 @@ class ConfluentKafka:
                 offsets[index] = message.offset()
 
         for index, record in enumerate(records):
-            stamp = {} if record.timestamp is None else {"timestamp": record.timestamp}
+            stamp: dict[str, Any] = {} if record.timestamp is None else {"timestamp": record.timestamp}
             producer.produce(
                 topic,
                 record.value,
                 record.key,
                 record.partition,
                 headers=list(record.headers),
-                on_delivery=lambda error, message, index=index: delivered(index, error, message),
+                on_delivery=partial(delivered, index),
                 **stamp,
             )
         if producer.flush(WAIT_S) or failures:

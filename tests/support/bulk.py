@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
@@ -171,7 +171,7 @@ class Situation:
 
     def _of_configs(self) -> Iterator[Bulk]:
         incremental, whole = IncrementalAlterConfigsRequest, AlterConfigsRequest
-        value = {"name": "retention.ms", "value": "7000000"}
+        value: dict[str, Any] = {"name": "retention.ms", "value": "7000000"}
         yield Bulk(
             "change configurations",
             IncrementalAlterConfigsRequest(

@@ -124,6 +124,7 @@ def _batches(lines: list[str]) -> list[DumpedBatch]:
             continue
         match = _RECORD.match(entry)
         assert match is not None, entry
-        numbers = (int(match[name]) for name in ("offset", "timestamp", "key", "value"))
-        batches[-1].records.append(DumpedRecord(*numbers, match["headers"], match["text"].rstrip("\n")))
+        offset, timestamp, key, value = (int(match[name]) for name in ("offset", "timestamp", "key", "value"))
+        text = match["text"].rstrip("\n")
+        batches[-1].records.append(DumpedRecord(offset, timestamp, key, value, match["headers"], text))
     return batches

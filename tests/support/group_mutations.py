@@ -71,9 +71,7 @@ def epochs_are_given_twice(patch: pytest.MonkeyPatch) -> None:
 
 def lso_moves_before_the_marker_is_replicated(patch: pytest.MonkeyPatch) -> None:
     """Ends a transaction for readers when only the leader has its marker."""
-    patch.setattr(
-        ProducerStateManager, "first_unstable_offset", property(ProducerStateManager.first_undecided_offset.fget)
-    )
+    patch.setattr(ProducerStateManager, "first_unstable_offset", property(lambda state: state.first_undecided_offset))
 
 
 class Case(NamedTuple):

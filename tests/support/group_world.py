@@ -21,7 +21,8 @@ from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.records import CommittedOffset
-from barnabas.coordinators.groups.shard import ConsumerPorts, ShardState
+from barnabas.coordinators.groups.shard import ConsumerPorts
+from barnabas.coordinators.runtime import ShardState
 from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

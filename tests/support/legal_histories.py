@@ -114,7 +114,7 @@ class LegalHistory:
         for partition, log in enumerate(self._logs):
             if not whole and self._random.random() < 0.3:
                 continue
-            given = []
+            given: list[list[Any]] = []
             for offset, value, transaction in log.records:
                 if committed_only and transaction is not None and transaction not in self._ended:
                     break

@@ -15,7 +15,9 @@ from unittest import mock
 
 from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.orders import log
 from barnabas.orders import replay as replays
+from barnabas.orders import topic as topics
 from barnabas.orders.books import Order
 from barnabas.orders.faults import Faults
 from barnabas.orders.log import Record
@@ -102,10 +104,10 @@ class MemoryCluster:
             mock.patch.object(replays, "Producer", side_effect=lambda _settings: MemoryProducer(self)),
             mock.patch.object(replays, "OrderData", return_value=self),
             mock.patch.object(replays, "Consumer"),
-            mock.patch.object(replays.topics, "admin_client"),
-            mock.patch.object(replays.topics, "describe", return_value=facts),
-            mock.patch.object(replays.topics, "end_offsets", return_value=dict.fromkeys(range(PARTITIONS), 0)),
-            mock.patch.object(replays.log, "read", side_effect=self._read),
+            mock.patch.object(topics, "admin_client"),
+            mock.patch.object(topics, "describe", return_value=facts),
+            mock.patch.object(topics, "end_offsets", return_value=dict.fromkeys(range(PARTITIONS), 0)),
+            mock.patch.object(log, "read", side_effect=self._read),
         ]
         for patch in self._patches:
             patch.start()

@@ -7,7 +7,7 @@ second of virtual time contains what would take a minute. Tests drive `Replicate
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.types import TopicPartition
@@ -74,7 +74,7 @@ class RawClient:
         self._times = times or ChannelTimes(3_000, 2_000, 20, 200)
         self._channels: dict[str, Channel] = {}
 
-    def ask(self, node: str, request: Message, reply: Callable[[Message | None], None], **options: int) -> None:
+    def ask(self, node: str, request: Message, reply: Callable[[Message | None], None], **options: Any) -> None:
         channel = self._channels.get(node)
         if channel is None:
             channel = self._channels[node] = Channel(

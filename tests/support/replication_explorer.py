@@ -213,7 +213,7 @@ class ReplicationRun:
         return Outcome(self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes)
 
     def _run(self) -> None:
-        rig = self.rig = Replicated(self.seed, **self.properties)
+        rig = self.rig = Replicated(self.seed, 3, (), **self.properties)
         self.world = rig.world
         begin_ms = self.world.now_us // MILLISECOND_US + 300
         end_ms = begin_ms + self.duration_s * 1000

@@ -23,7 +23,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.requests.dispatch import Connection
+from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.protocol import codec
 from barnabas.server.turns import FILE_VARIABLE, Turns
 from barnabas.simulation.host import DeferredWork, VirtualTime
@@ -128,7 +129,9 @@ class _Request:
         self._connection = connection
 
     def turn_name(self) -> tuple[str, str]:
-        latest = self._connection._dispatcher.latest
+        dispatcher = self._connection._dispatcher
+        assert isinstance(dispatcher, Dispatcher)
+        latest = dispatcher.latest
         if latest is None or latest[0] is not self._connection:
             return "a request", ""
         return f"API {latest[1]}", f"version {latest[2]} of client {latest[3]!r}"

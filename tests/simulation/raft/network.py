@@ -110,7 +110,12 @@ class Network:
             self.on_answer(source, target, sent, response)
             if self._passes(target, source):
                 passed = self._through_wire(response)
-                self.heap.later(self._delay(), lambda: (target, source) not in self.faults.cut and finish(passed))  # type: ignore[func-returns-value]
+
+                def arrive() -> None:
+                    if (target, source) not in self.faults.cut:
+                        finish(passed)
+
+                self.heap.later(self._delay(), arrive)
 
         self.deliver(target, sent, answer)
 
@@ -120,7 +125,8 @@ class Network:
             return message
         cls: type[Any] = type(message)
         version = cls.VERSIONS[1]
-        return decode(cls, version, bytes(encode(message, version)))[0]
+        decoded: Message = decode(cls, version, bytes(encode(message, version)))[0]
+        return decoded
 
 
 def response_of(request: Message) -> type[Message]:

@@ -311,8 +311,16 @@ class World:
         node.add_listener(Ear(checker, key, node))
         delivery: Any = node._delivery
         appended, truncated = delivery.appended, delivery.truncated
-        delivery.appended = lambda batch: (checker.on_appended(key, batch), appended(batch))
-        delivery.truncated = lambda end_offset: (checker.on_truncated(key, end_offset), truncated(end_offset))
+
+        def on_appended(batch: CommittedBatch) -> None:
+            checker.on_appended(key, batch)
+            appended(batch)
+
+        def on_truncated(end_offset: int) -> None:
+            checker.on_truncated(key, end_offset)
+            truncated(end_offset)
+
+        delivery.appended, delivery.truncated = on_appended, on_truncated
         place.node = node
         self.note(f"node {place.node_id} starts")
         node.start()
@@ -447,7 +455,11 @@ class World:
                 self._start_later(place)
 
     def _start_later(self, place: Place) -> None:
-        self.heap.later(20 + self.chance.random() * 1200, lambda: place.node is None and self.start(place))  # type: ignore[func-returns-value]
+        def start() -> None:
+            if place.node is None:
+                self.start(place)
+
+        self.heap.later(20 + self.chance.random() * 1200, start)
 
     def _begin_pauses(self) -> None:
         place = self._some_place()
@@ -513,7 +525,7 @@ class World:
     def _ask_to_add(self, leader: Place, one: Place) -> None:
         listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=one.address[0], port=one.address[1])
         request = AddRaftVoterRequest(
-            cluster_id=None,  # type: ignore[arg-type]
+            cluster_id=None,
             voter_id=one.node_id,
             voter_directory_id=one.key.directory_id,
             listeners=[listener],
