@@ -107,7 +107,7 @@ class Ready(NamedTuple):
 
     @property
     def changes_log(self) -> bool:
-        """Whether records are appended, truncated, or replaced by a snapshot."""
+        """Whether the actions append records to the log, truncate it, or replace it by a snapshot."""
         return self.truncate_to is not None or self.install is not None or bool(self.records)
 
 
@@ -200,11 +200,11 @@ class Draft:
         self._messages.append(Answer(later(reply), message, if_not_saved))
 
     def fetch(self) -> None:
-        """Notes that a replica has fetched."""
+        """Records in the draft that a replica has fetched."""
         self._is_empty, self._fetched = False, True
 
     def wake(self) -> None:
-        """Notes that records were appended or committed, or that the role has changed."""
+        """Records in the draft that records were appended or committed, or that the role has changed."""
         self._is_empty, self._wakes = False, True
 
     def flush(self) -> None:

@@ -227,7 +227,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
 
 def _ignore(descriptor: int) -> None:
-    """Leaves accepted connections alone."""
+    """Does nothing with the descriptor of an accepted connection (the default of `on_accepted`)."""
 
 
 class _Warnings:

@@ -100,7 +100,9 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stable_hashes() -> Iterator[None]:
-    """Makes hashes deterministic: aiokafka iterates over sets of these and sends its requests in that order."""
+    """Makes the hashes of aiokafka's partitions and brokers deterministic: it iterates over sets of them, and sends its
+    requests in that order.
+    """
     structs = sys.modules.get("aiokafka.structs")
     if structs is None:  # a world without these clients
         yield

@@ -66,7 +66,7 @@ class Cpu:
         self.run(callback)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Runs work of this thread."""
+        """Runs work of this thread and charges it with the counted effort."""
         before = effort.swap(self)
         try:
             return work()

@@ -104,7 +104,7 @@ class Listening:
 
 
 class _Mark:
-    """A marker in a stream, between its bytes."""
+    """A marker in a stream of bytes: the connection opens, the stream ends, or the connection is reset."""
 
     __slots__ = ("name",)
 
@@ -153,7 +153,9 @@ class Pipe:
         target.arrived(item)
 
     def _stall(self, item: Item) -> None:
-        """Keeps data that cannot arrive, until the sender gives up retransmitting. A reset is not retransmitted."""
+        """Keeps data that cannot arrive because the way is cut, until the sender gives up retransmitting. A reset is
+        not retransmitted.
+        """
         if item is RESET:
             return
         world = self.source.network.world

@@ -39,7 +39,7 @@ _TOPIC, _SET = 2, 0
 
 
 class Operation(Enum):
-    """The kinds of changes."""
+    """The kinds of administrative changes that an operator makes."""
 
     REASSIGN = "reassign"  # other brokers, or another order, or one replica less
     CANCEL = "cancel"  # what was reassigned goes back

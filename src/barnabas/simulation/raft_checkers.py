@@ -68,7 +68,7 @@ class QuorumSafety:
                 self.check_node(node.name, node.machine.incarnation, node.broker.raft, node.disk)
 
     def check_node(self, name: str, incarnation: int, raft: RaftView, disk: FaultyDisk) -> None:
-        """Compares one node with everything seen before."""
+        """Compares one node with all leaders and committed batches seen before."""
         if raft.is_leader and self._leaders.get(raft.epoch) != name:
             before = self._leaders.setdefault(raft.epoch, name)
             if before != name:

@@ -32,7 +32,7 @@ class Recording:
         self.note(process, "ok", "send", topic=place[0], partition=place[1], value=value, offset=offset)
 
     def polled(self, process: str, records: dict[Place, list[tuple[int, str]]]) -> None:
-        """Records a poll: offsets and values, for each partition in the order returned."""
+        """Records a poll: the offsets and values that it returned, in order, for each partition."""
         rows = {f"{topic}-{index}": [list(record) for record in given] for (topic, index), given in records.items()}
         self.note(process, "ok", "poll", records=rows)
 

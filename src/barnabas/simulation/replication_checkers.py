@@ -34,7 +34,8 @@ Key = tuple[TopicPartition, bytes]
 
 
 class State(NamedTuple):
-    """One replica after an event. A replica that was removed or closed comes back as another `Partition`."""
+    """The state of one replica after an event. A replica that was removed or closed comes back as another
+    `Partition`."""
 
     role: Role
     leader_epoch: int
@@ -115,7 +116,8 @@ def changed_partitions(
 
 
 class UncleanElections:
-    """The partitions that had an unclean election. It must precede the checkers that use it."""
+    """The checker that collects the partitions that had an unclean election. It must precede the checkers that use
+    it."""
 
     def __init__(self) -> None:
         self.partitions: dict[Key, int] = {}
@@ -135,7 +137,7 @@ class UncleanElections:
 
 
 class Committed:
-    """The one history of each partition."""
+    """The checker of committed records: it keeps the one history of committed batches of each partition."""
 
     def __init__(self, cluster: Cluster, unclean: UncleanElections | None = None) -> None:
         self._cluster = cluster
@@ -242,7 +244,7 @@ class Committed:
 
 
 def read_without_effects(node: Node, partition: Partition, offset: int, end: int) -> bytes:
-    """Reads without any effect in the world: neither time nor faults of the disk."""
+    """Runs a checker's read without any effect in the world: neither time nor faults of the disk."""
     with node.disk.without_effects():
         return bytes(partition.log.read(offset, 1 << 20, up_to=end).data)
 
@@ -269,7 +271,8 @@ class OneLeader:
 
 
 class Offsets:
-    """The offsets of leaders and followers: a HW goes back only after an unclean election of its partition."""
+    """The checker of offsets of leaders and followers: a HW goes back only after an unclean election of its
+    partition."""
 
     def __init__(self, unclean: UncleanElections | None = None) -> None:
         self._unclean = UncleanElections() if unclean is None else unclean
@@ -294,7 +297,7 @@ class Offsets:
 
 
 class Quorum:
-    """The check that a leader waits for all brokers that the controller would elect, before records are committed."""
+    """The checker that a leader waits for all brokers that the controller would elect, before records are committed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -23,7 +23,9 @@ _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class Decisions:
-    """The check. `defaults` are the nodes' properties, which apply if topics and brokers do not override them."""
+    """The checker of the controller's decisions. `defaults` are the nodes' properties, which apply if topics and
+    brokers do not override them.
+    """
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self._defaults = defaults

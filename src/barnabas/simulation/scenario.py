@@ -79,7 +79,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a run."""
+    """The result of a simulated run: its settings, schedule, problems and counts."""
 
     settings: Settings
     schedule: tuple[Fault, ...]
@@ -115,7 +115,7 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
 
 
 class Run:
-    """One run, phase by phase."""
+    """One simulated run: builds the cluster, clients and faults, and executes the phases one after the other."""
 
     def __init__(self, settings: Settings, checkers: Sequence[Checker] | None = None) -> None:
         self.settings = settings

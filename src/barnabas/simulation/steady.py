@@ -75,7 +75,7 @@ class SteadyWriter:
         return True
 
     def longest_gap_ms(self, begin_us: int, end_us: int) -> int:
-        """Returns the longest time between these two without an acknowledgement."""
+        """Returns the longest time between `begin_us` and `end_us` without an acknowledgement."""
         times = [begin_us, *(at for at in self.acked_us if begin_us <= at <= end_us), end_us]
         return max(later - earlier for earlier, later in itertools.pairwise(times)) // MILLISECOND_US
 

@@ -16,7 +16,7 @@ from barnabas.storage.log import Log
 
 
 class _Transactions:
-    """The transactions of one log, up to `end`."""
+    """The transactions of one log, followed up to the offset `end`."""
 
     __slots__ = ("end", "ended", "epoch", "log", "open")
 
@@ -35,7 +35,7 @@ class _Transactions:
 
 
 class StableOffsets:
-    """A checker for `Replicas`."""
+    """The checker of the last stable offsets, called by `Replicas` for each change."""
 
     def __init__(self) -> None:
         self._known: dict[Partition, _Transactions] = {}

@@ -197,7 +197,7 @@ class Chain(TransactionalWorker):
         await closed(consumer.stop)
 
     async def _transaction(self, session: TransactionalSession, consumer: AIOKafkaConsumer, number: int) -> bool:
-        """Runs a transaction. Returns False if it was aborted: its records must be read again."""
+        """Runs one transaction of the chain. Returns False if it was aborted: its records must be read again."""
         polled = await consumer.getmany(timeout_ms=500, max_records=_POLLED_MAX)
         records = polled.get(self._at, [])
         place = (self._at.topic, self._at.partition)

@@ -31,7 +31,7 @@ class WorkKind(Enum):
 
 
 class Size(NamedTuple):
-    """The size of the work. `consumers` is the number of readers: members, chains."""
+    """The size of the clients' work. `consumers` is the number of readers: members, chains."""
 
     producers: int
     consumers: int
@@ -50,7 +50,7 @@ class Worker(Protocol):
 
 
 class Counts(NamedTuple):
-    """Numbers of records, or for groups of commits."""
+    """The numbers of records that clients sent, acked and read; for groups, of commits."""
 
     sent: int
     acked: int
@@ -65,7 +65,9 @@ class Verdicts(NamedTuple):
 
 
 class Work(Protocol):
-    """The work of a run. `topics` are created before it starts; `internal` are others that can be reassigned."""
+    """The work of a run: clients and the check of their history. `topics` are created before it starts; `internal` are
+    others that can be reassigned.
+    """
 
     topics: list[Topic]
     internal: list[Topic]
@@ -88,7 +90,7 @@ class Work(Protocol):
         """Stops all workers, in an order that completes everything. Runs on the auditor's loop."""
 
     async def read(self) -> Any:
-        """Returns everything that exists at the end. Runs on the auditor's loop."""
+        """Returns every record that exists at the end. Runs on the auditor's loop."""
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
         """Returns all violations, one line each."""

@@ -31,7 +31,7 @@ _EVENTS_AT_ONCE_MAX = 200_000
 
 
 class Livelock(Exception):
-    """Events follow events, and time does not advance."""
+    """The world does not advance: events follow events at the same time."""
 
 
 class ProcessExit(BaseException):
@@ -39,7 +39,7 @@ class ProcessExit(BaseException):
 
 
 class Note(NamedTuple):
-    """One line of the time line."""
+    """One line of the time line of a run."""
 
     time_us: int
     node: str
@@ -100,7 +100,9 @@ class Ending(Protocol):
     """A resource of a process that the system takes back when the process ends."""
 
     def process_ended(self, *, orderly: bool) -> None:
-        """Takes back the resource. `orderly`: the system closes it (kill -9); else the machine lost its power."""
+        """Takes back the resource of an ended process. `orderly`: the system closes it (kill -9); else the machine lost
+        its power.
+        """
 
 
 class Process:
@@ -136,7 +138,7 @@ class Process:
         return max(self.world.now_us, self.busy_until_us)
 
     def charge(self, duration_us: int) -> None:
-        """Makes the current call take this long; the process waits."""
+        """Keeps the process busy for this long, as the cost of the current call."""
         self.busy_until_us = self.now_us + duration_us
 
     def enter(self, callback: Callable[[], None]) -> None:
@@ -188,7 +190,7 @@ class Process:
             told(cause)
 
     def when_ended(self, callback: Callable[[str], None]) -> None:
-        """Registers a callback, which gets the cause of the end."""
+        """Registers a callback for the end of the process, which gets the cause of the end."""
         self._on_exit.append(callback)
 
 
@@ -207,7 +209,7 @@ class Event:
 
 
 class World:
-    """Time, randomness and the order of events."""
+    """The simulated world: virtual time, randomness and the order of events."""
 
     def __init__(self, seed: int, *, keep_events: bool = False, events_max: int = 1 << 62) -> None:
         self.seed = seed
@@ -225,7 +227,7 @@ class World:
     # -- chance
 
     def stream(self, name: str) -> random.Random:
-        """Returns the stream of this name, always the same object."""
+        """Returns the random stream of this name, always the same object."""
         found = self._streams.get(name)
         if found is None:
             digest = hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=16).digest()
@@ -246,7 +248,7 @@ class World:
         return self.at(self.now_us + delay_us, callback, process, label)
 
     def push(self, time_us: int, event: Event) -> None:
-        """Schedules an event again."""
+        """Puts an event into the heap, for this time."""
         self._sequence = sequence = self._sequence + 1
         heapq.heappush(self._heap, (time_us, sequence, event))
 
@@ -265,12 +267,12 @@ class World:
         self.run_until(self.now_us + duration_us)
 
     def run_until(self, time_us: int) -> None:
-        """Runs everything due by then."""
+        """Runs all events that are due at or before this time."""
         self.run_while(None, time_us)
         self.now_us = max(self.now_us, time_us)
 
     def run_while(self, condition: Callable[[], bool] | None, time_us: int) -> bool:
-        """Runs while `condition` holds, at most until `time_us`. Returns True if the condition ended it."""
+        """Runs events while `condition` holds, at most until `time_us`. Returns True if the condition ended it."""
         heap, trace, pop, dirty = self._heap, self.trace, heapq.heappop, self.dirty
         moment_us, at_once = -1, 0
         while condition is None or condition():

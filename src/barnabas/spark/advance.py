@@ -40,7 +40,7 @@ class ClusterState(NamedTuple):
         return {name: lookup.id_text(view) for name, view in self.views.items()}
 
     def progress(self) -> Progress:
-        """Returns the progress of a query that has read everything."""
+        """Returns the progress of a stream that has read everything in this state."""
         return Progress({each: Position(*end) for each, end in self.ends.items()}, self.topic_ids)
 
 
@@ -143,7 +143,9 @@ def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offse
 def _find_cuts(
     cluster: Cluster, found: Step, start: Progress, seen: ClusterState, epochs: dict[TopicPartition, int]
 ) -> None:
-    """Finds logs whose end of the kept epoch, at the present leader, is below our offset."""
+    """Finds partitions whose log was truncated below the stream's offset: at the present leader, the epoch of that
+    offset ends before it.
+    """
     if not epochs:
         return
     ends = cluster.epoch_ends(epochs)
@@ -158,7 +160,9 @@ def _find_cuts(
 
 
 def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: ClusterState, anew: list[TopicPartition]) -> None:
-    """Moves each begin up to the log's first record; new partitions begin there."""
+    """Moves the begin of each partition up to the log's first record, since retention removed the ones before; new
+    partitions begin there.
+    """
     unread = [partition for partition, begin in found.begins.items() if begin < seen.ends[partition].offset]
     if not unread and not anew:
         return

@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The contents of one fetch response for the reader."""
+    """The batches of one fetch response that the reader needs."""
 
     batches: list[tuple[int, BatchHeader]]
     #: The offset at which the next fetch begins; None if the response had no complete batch.

@@ -26,7 +26,9 @@ VERSION = 1
 
 
 class Position(NamedTuple):
-    """The progress of one partition. Epoch -1 is unknown; `begin` None means where the last micro-batch ended."""
+    """The progress of a stream in one partition. Epoch -1 is unknown; `begin` None means where the last micro-batch
+    ended.
+    """
 
     offset: int
     epoch: int = -1
@@ -34,7 +36,7 @@ class Position(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of all partitions. Topic ids are texts, empty if the cluster has none."""
+    """The progress of a stream in all partitions. Topic ids are texts, empty if the cluster has none."""
 
     positions: dict[TopicPartition, Position]
     topic_ids: dict[str, str]

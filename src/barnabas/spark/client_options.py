@@ -12,7 +12,7 @@ _DAY_MS = 86_400_000
 
 
 def client_settings(options: OptionReader) -> ClientSettings:
-    """Returns the settings. Raises ConfigError."""
+    """Returns the settings of a client from the `kafka.*` options. Raises ConfigError."""
     bootstrap = addresses(BOOTSTRAP, options.required(BOOTSTRAP, "the brokers' addresses, host:port,host:port"))
     default = ClientSettings(bootstrap)
     api_timeout_ms = options.maybe_integer("kafka.default.api.timeout.ms", 1, _DAY_MS)

@@ -13,7 +13,7 @@ from barnabas.spark.losses import LostRange
 
 
 class SourceFailed(Exception):
-    """The base of the exceptions below."""
+    """The base of the exceptions of the source and the sink."""
 
 
 class ClusterUnreachable(SourceFailed):

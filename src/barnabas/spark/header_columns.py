@@ -21,7 +21,7 @@ from barnabas.spark.parsed import Longs, Parsed, Parser
 
 
 def header_column(parser: Parser, data: Buffer, parsed: Parsed) -> Any:
-    """Returns the column. Raises RecordsRejected for malformed headers."""
+    """Returns the `headers` column of the parsed records. Raises RecordsRejected for malformed headers."""
     counts = parsed.header_counts
     total = int(counts.sum())
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -35,7 +35,7 @@ def header_column(parser: Parser, data: Buffer, parsed: Parsed) -> Any:
 
 
 def _places(data: Buffer, parsed: Parsed, offsets: Any, total: int) -> tuple[Longs, Longs, Longs, Longs]:
-    """Returns start and size of every header's key and value, in the order of the records."""
+    """Returns the start and size of every header's key and value, in the order of the records."""
     key_starts, key_sizes, value_starts, value_sizes = (np.empty(total, np.int64) for _ in range(4))
     bytes_of = np.frombuffer(data, np.uint8)
     rows = np.flatnonzero(parsed.header_counts)
@@ -67,7 +67,7 @@ def _text(keys: Any) -> Any:
 
 
 def header_lists(headers: Sequence[Sequence[Header]]) -> Any:
-    """Returns the same column from lists of pairs."""
+    """Returns the `headers` column from lists of (key, value) pairs, one list per record."""
     rows = [
         [
             {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}

@@ -21,14 +21,14 @@ STRING, NUMBER, WORD = "string", "number", "word"
 
 
 class Token(NamedTuple):
-    """One token. `text`: of a string, without quotes and escapes; otherwise as written."""
+    """One JSON token. `text`: of a string, without quotes and escapes; otherwise as written."""
 
     kind: str
     text: str
 
 
 class Mismatch(Exception):
-    """The value does not have the type of the schema."""
+    """A JSON value that does not have the type of the schema."""
 
 
 Converter = Callable[[Token], Any]
@@ -163,7 +163,7 @@ def _timestamp_ntz(token: Token) -> int:
 
 
 def _local(token: Token) -> tuple[int, str | None]:
-    """Returns the local time in µs, and the zone if there is one."""
+    """Parses a timestamp without applying its zone: returns the local time in µs, and the zone if there is one."""
     match = _TIME_TEXT.fullmatch(token.text.strip()) if token.kind == STRING else None
     if match is None:
         raise Mismatch

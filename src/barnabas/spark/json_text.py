@@ -38,7 +38,7 @@ class Malformed(Exception):
 
 
 class Row(NamedTuple):
-    """The result of one text. `values`: None for an empty text."""
+    """The result of parsing one JSON text. `values`: None for an empty text."""
 
     values: dict[str, Any] | None
     is_whole: bool
@@ -83,7 +83,7 @@ class _Text:
         self.at = match.end()
 
     def token(self) -> Token:
-        """Reads a scalar. Raises Malformed."""
+        """Reads a JSON scalar. Raises Malformed."""
         if self.peek() in ('"', "'"):
             return Token(STRING, self.string())
         match = _SCALAR.match(self.text, self.at)
@@ -112,7 +112,7 @@ class _Text:
         return key
 
     def opens(self, bracket: str) -> bool:
-        """Passes the opening bracket, and returns whether there is anything before the closing one."""
+        """Passes the opening bracket of an object or array, and returns whether it has elements."""
         self.at += 1
         self.skip_space()
         if self.peek() == bracket:

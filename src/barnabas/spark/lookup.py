@@ -51,7 +51,7 @@ def id_text(view: TopicView) -> str:
 
 
 def ends(cluster: Cluster, partitions: Iterable[TopicPartition], read_committed: bool) -> dict[TopicPartition, LogEnd]:
-    """Returns the end of each log for this reader, and the epoch of its leader."""
+    """Returns the end of each log as a reader of this isolation level sees it, and the epoch of its leader."""
     return cluster.log_ends(dict.fromkeys(partitions, clusters.LATEST), int(read_committed))
 
 

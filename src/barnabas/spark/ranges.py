@@ -60,7 +60,9 @@ def cut(ranges: Iterable[OffsetRange], min_partitions: int, max_records: int | N
 
 
 def _counts(sizes: list[int], total: int, wanted: int) -> list[int]:
-    """Returns the number of parts of each range: in proportion, in total `wanted` or more if records suffice."""
+    """Returns the number of parts into which each range is divided: in proportion to its size, in total `wanted` or
+    more if records suffice.
+    """
     counts = [max(1, wanted * size // total) for size in sizes]
     while sum(counts) < min(wanted, total):
         largest = max(range(len(sizes)), key=lambda index: sizes[index] / counts[index])

@@ -32,7 +32,7 @@ Reader = Callable[[int, int], Iterator[Any]]
 
 
 class Batch:
-    """The seen part of one query's micro-batch: the rest of each origin, after query and batch."""
+    """The seen part of one query's micro-batch: the origins of its records, without query and batch."""
 
     __slots__ = ("number", "seen")
 
@@ -50,7 +50,7 @@ class ReplayFilter:
         self._batches: dict[bytes, Batch] = {}
 
     def passed(self, table: Any) -> Any:
-        """Returns the rows of a record batch that are not replays. It has the column `headers`."""
+        """Returns the rows of a record batch that are not replays. The record batch must have the column `headers`."""
         found = origins(table)
         keep = np.ones(table.num_rows, bool)
         for row, origin in found:
@@ -73,7 +73,7 @@ class ReplayFilter:
         return True
 
     def _look_back(self, query: bytes, number: int) -> Batch:
-        """Returns the part of the query's batch that is before the range."""
+        """Returns the part of the query's batch that precedes the range, found by reading records before it."""
         batch = Batch(number)
         end, step = self._first_offset, _FIRST_STEP
         lowest = max(0, self._first_offset - LOOK_BACK_RECORDS)
@@ -95,7 +95,7 @@ class ReplayFilter:
 
 
 def origins(table: Any) -> list[tuple[int, bytes]]:
-    """Returns (row, origin) of the rows that have one."""
+    """Returns (row, origin) of the rows of a record batch that have an origin header."""
     headers = table.column(table.schema.get_field_index(schema.HEADERS))
     rows = pc.list_parent_indices(headers)
     pairs = headers.flatten()
@@ -105,7 +105,7 @@ def origins(table: Any) -> list[tuple[int, bytes]]:
 
 
 def _split(origin: bytes) -> tuple[bytes, int, bytes] | None:
-    """Returns query, batch and the rest; None for a header that the sink did not write."""
+    """Parses an origin header into query, batch and the rest; None for a header that the sink did not write."""
     parts = origin.split(b"/", 2)
     if len(parts) != 3 or not parts[1].isdigit():
         return None

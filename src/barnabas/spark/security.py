@@ -24,7 +24,9 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def secured(plain: socket.socket, address: tuple[str, int], tls: Tls | None) -> socket.socket:
-    """Returns the socket for communication. Raises RequestRefused if no retry can help, else OSError."""
+    """Returns the socket to use: wrapped in TLS if configured. Raises RequestRefused if no retry can help, else
+    OSError.
+    """
     if tls is None:
         return plain
     shown = f"{address[0]}:{address[1]}"

@@ -58,7 +58,7 @@ class SinkOptions:
 
 
 def parse(options: Mapping[str, str], schema: spark.StructType, *, overwrite: bool) -> SinkOptions:
-    """Returns the options. Raises ConfigError."""
+    """Parses the options of the sink. Raises ConfigError."""
     if overwrite:
         raise ConfigError("mode overwrite is not allowed: a log is only appended to; use mode append")
     reader = OptionReader(options)

@@ -138,7 +138,7 @@ class TypedValues:
         return found.filter(pa.array(keep))
 
     def _read(self, values: Any) -> tuple[Any, list[int]]:
-        """Returns the struct array, and the rows that are malformed."""
+        """Parses JSON texts. Returns the struct array, and the rows that are malformed."""
         if not len(values):
             return pa.array([], self._type), []
         fast = self._fast_read(values)
@@ -214,7 +214,7 @@ def _is_slow(kind: spark.DataType) -> bool:
 
 
 def _are_objects(texts: Any) -> bool:
-    """Returns whether each text begins and ends like an object."""
+    """Returns whether each text begins with `{` and ends with `}`."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if (np.diff(offsets) < 2).any():
         return False

@@ -31,7 +31,7 @@ class BackgroundFile(Protocol):
 
     @property
     def version(self) -> int:
-        """Increases with every change of the content."""
+        """The version of the file's content, which increases with every change."""
 
     @property
     def path(self) -> str: ...
@@ -52,7 +52,9 @@ class BackgroundFile(Protocol):
 
 
 class Pace(NamedTuple):
-    """The time from a change to the writing, from the last of many changes to the writing, and between two batches."""
+    """The delays of background writing: from a change to the write, from the last of many changes to the write, and
+    between two batches.
+    """
 
     delay_ms: int
     quiet_ms: int
@@ -73,8 +75,9 @@ class _Writing(NamedTuple):
 
 
 class BackgroundWriter:
-    """Writes such files for all logs of a broker. `on_failed(directory of the log, error)` is called when a write
-    fails."""
+    """A writer of the small files of all logs of a broker, in the background. `on_failed(directory of the log, error)`
+    is called when a write fails.
+    """
 
     def __init__(self, host: Host, pace: Pace, on_failed: Callable[[str, OSError], None]) -> None:
         self._host = host
@@ -159,7 +162,7 @@ class BackgroundWriter:
 
 
 def _write(disk: Disk, batch: list[_Writing]) -> dict[str, OSError]:
-    """Writes the drafts. Returns the errors by path."""
+    """Writes drafts of small files and syncs them. Returns the errors by path."""
     failed: dict[str, OSError] = {}
     for writing in batch:
         try:

@@ -152,7 +152,7 @@ class BatchFile:
         return None
 
     def release(self) -> None:
-        """Closes the file and frees memory; both are restored when needed."""
+        """Closes the file and frees its memory; it is opened again when needed."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -160,7 +160,7 @@ class BatchFile:
 
 
 class HeaderScan:
-    """Iterates over the headers of a file: reads it in slices, or only the headers if batches are large."""
+    """An iterator over the batch headers of a file: reads it in slices, or only the headers if batches are large."""
 
     __slots__ = ("_are_large", "_buffer", "_file", "_position", "_start")
 

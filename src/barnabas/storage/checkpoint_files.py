@@ -136,7 +136,7 @@ class CheckpointFiles:
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 
     def stop(self, directories: Iterable[LogDirectory]) -> None:
-        """Voids the drafts in progress, so that they do not take their names."""
+        """Voids the drafts of checkpoints in progress, so that they are not renamed into place."""
         for directory in directories:
             for name in tuple(directory.drafts):
                 _void(directory, name)
@@ -172,4 +172,4 @@ def _write(disk: Disk, path: str, offsets: Offsets) -> None:
 
 
 def _ignore(_: object, error: BaseException | None) -> None:
-    """Ignores a failure: a leftover file is removed at the next start."""
+    """Ignores the failed removal of a draft: the next start removes the leftover file."""

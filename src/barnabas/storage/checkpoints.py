@@ -280,7 +280,7 @@ _NODE_KEYS = ("broker.id", "node.id")
 
 
 def encode_meta_properties(meta: MetaProperties, wall_ms: int) -> bytes:
-    """Encodes the file, including the date line that Java's writer puts first."""
+    """Encodes `meta.properties`, including the date line that Java's writer puts first."""
     date = datetime.fromtimestamp(wall_ms // 1000, UTC)
     days, months = ("Mon Tue Wed Thu Fri Sat Sun", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")
     day, month = days.split()[date.weekday()], months.split()[date.month - 1]

@@ -48,7 +48,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
 
 
 def _close(logs: Sequence[Log]) -> list[StorageFault]:
-    """Closes the logs; an error in one does not keep the next one open."""
+    """Closes the logs cleanly; an error in one does not prevent the close of the next."""
     faults = []
     for log in logs:
         try:

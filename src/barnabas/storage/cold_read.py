@@ -41,7 +41,7 @@ class FrozenSegment(Segment):
 
 
 class ReadRange(NamedTuple):
-    """The requested part of one segment."""
+    """The part of one segment that a read requests."""
 
     offset: int
     max_bytes: int

@@ -49,7 +49,7 @@ class EpochFiles(Protocol):
     """Writes the files in the background."""
 
     def changed(self, cache: LeaderEpochCache) -> None:
-        """Called when the cache differs from its file."""
+        """Called when the cache of epochs differs from its file."""
 
 
 class LeaderEpochCache:
@@ -103,14 +103,14 @@ class LeaderEpochCache:
         self.is_saved = self._entries == entries
 
     def write_in_background(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
-        """Makes `files` write the changes from now on; without any, only `persist` writes them."""
+        """Makes `files` write changes of the cache from now on; without any, only `persist` writes them."""
         self._files = files
         self._log_end_offset = log_end_offset
         if not self.is_saved:
             files.changed(self)
 
     def encode(self) -> bytes:
-        """Returns the bytes that the file should contain."""
+        """Encodes the content that `leader-epoch-checkpoint` should have."""
         return encode_epochs(self._entries)
 
     def is_saved_below(self, end_offset: int) -> bool:
@@ -128,7 +128,9 @@ class LeaderEpochCache:
         return not self.is_saved_below(self._log_end_offset())
 
     def persist(self, end_offset: int | None = None) -> None:
-        """Makes the file durable and right, at least about the records before `end_offset`. Raises OSError."""
+        """Makes `leader-epoch-checkpoint` durable and right, at least about the records before `end_offset`. Raises
+        OSError.
+        """
         if not self.is_saved and (end_offset is None or not self.is_saved_below(end_offset)):
             write_atomically(self._disk, self.path, self.encode())
             self._now_on_file()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class FaultKind(StrEnum):
-    """The kind of a finding; the names are part of the JSON that scripts read."""
+    """The kind of a fault or note; the names are part of the JSON that scripts read."""
 
     TORN = "torn"  # the file ends inside a batch
     HEADER = "header"  # no batch can begin like this
@@ -27,7 +27,9 @@ class FaultKind(StrEnum):
 
 
 class Fault(NamedTuple):
-    """A finding. `position` is the byte in the file, `offset` that of the affected records; None if there is none."""
+    """A fault or note in a file. `position` is the byte in the file, `offset` that of the affected records; None if
+    there is none.
+    """
 
     path: str
     kind: FaultKind

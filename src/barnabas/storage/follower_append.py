@@ -91,7 +91,7 @@ class FollowerRun:
 
 
 def _written(segment: Segment, batches: memoryview) -> bool:
-    """Writes the batches. Returns False if nothing was written."""
+    """Writes the batches of a run to the segment. Returns False if nothing was written."""
     try:
         segment.prepare_append().append(batches)
     except OSError:

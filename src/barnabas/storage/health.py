@@ -94,7 +94,7 @@ class WriteHealth:
         return directory is None or not directory.cause
 
     def has_space(self, path: str) -> bool:
-        """Returns whether the last attempt to write there succeeded, even if the directory is not yet well."""
+        """Returns whether the last attempt to write to the directory succeeded, even if it still refuses writes."""
         directory = self._directories.get(path)
         return directory is None or not directory.cause or directory.good_since_ms is not None
 
@@ -106,7 +106,7 @@ class WriteHealth:
     # -- observations
 
     def refused(self, path: str) -> None:
-        """Records that an append there found no space."""
+        """Records that an append to a log in this directory found no space."""
         directory = self._directories.get(path)
         if directory is not None:
             directory.good_since_ms = None
@@ -243,7 +243,9 @@ class WriteHealth:
 
 
 def probe(disk: Disk, path: str, now_ms: Callable[[], int]) -> int:
-    """Writes, syncs and removes a file there. Returns the duration of the write in milliseconds. Raises OSError."""
+    """Writes, syncs and removes a file in a directory. Returns the duration of the write in milliseconds. Raises
+    OSError.
+    """
     name = f"{path}/{PROBE_FILE}"
     size_bytes = min(_PROBE_BYTES_MAX, max(_PROBE_BYTES_MIN, disk.usage(path).total_bytes // 128))
     began_ms = now_ms()

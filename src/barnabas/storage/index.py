@@ -28,7 +28,7 @@ _LOADED_AT_ONCE_BYTES = 1 << 20
 
 
 class _Index:
-    """A file of entries of one size."""
+    """The base of both indexes: a file of entries of equal size."""
 
     __slots__ = (
         "_base_offset",
@@ -92,13 +92,15 @@ class _Index:
         return True
 
     def adopt(self, data: bytearray) -> None:
-        """Takes the file's bytes, read elsewhere."""
+        """Takes over the bytes of the index file, which another reader has read."""
         del data[self._sound_count(data) * self._entry_bytes :]
         self._data = data
         self._written_bytes = len(data)
 
     def _sound_count(self, data: bytearray) -> int:
-        """Returns the number of entries before the preallocated zeros. Only the first entry can be all zeros."""
+        """Returns the number of entries before the zeros that a Java broker preallocated. Only the first entry can be
+        all zeros.
+        """
         low, high = 0, len(data) // self._entry_bytes
         if high == 0 or not self._is_blank(data, high - 1):
             return high

@@ -46,7 +46,7 @@ _TAIL_POSITIONS_MAX = 256
 
 
 class Origin(Enum):
-    """The source of an append as leader."""
+    """The source of batches that a leader appends: a client, a coordinator, or the metadata quorum."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -232,7 +232,7 @@ class Log(LogReader):
 
     @property
     def limits(self) -> RollLimits:
-        """The limits of the active segment."""
+        """The limits at which the active segment is rolled or gets index entries."""
         return self._limits
 
     def append_batch(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
@@ -265,8 +265,9 @@ class Log(LogReader):
             self.flush()
 
     def _make(self) -> None:
-        """Writes the topic id and creates the files, before the first record. Raises OSError, with at most the topic id
-        written."""
+        """Writes the topic id and creates the files of the active segment, before the first record. Raises OSError,
+        with at most the topic id written.
+        """
         self.persist_identity()
         self.segments.active.create()
 
@@ -286,7 +287,7 @@ class Log(LogReader):
         return self.identity
 
     def appended(self, base_offset: int, position: int, end_offset: int) -> None:
-        """Records the last batch: its position in the active segment and the new LEO."""
+        """Records the batch that was just appended: its position in the active segment and the new LEO."""
         tail = self._tail_positions
         tail[base_offset] = position
         if len(tail) > _TAIL_POSITIONS_MAX:
@@ -453,7 +454,7 @@ class Log(LogReader):
     # -- life
 
     def flush(self) -> None:
-        """Syncs everything, and moves the recovery point to the LEO."""
+        """Syncs the log, and moves the recovery point to the LEO."""
         try:
             self._sync.flush(self.log_end_offset, self._config.segment_bytes)
         except OSError as error:
@@ -468,7 +469,9 @@ class Log(LogReader):
             raise fault(self, "cannot flush", error) from error
 
     def close(self, *, clean: bool) -> None:
-        """Releases everything. A clean shutdown also syncs, completes the time index and takes a producer snapshot."""
+        """Releases the log's files and memory. A clean shutdown also syncs, completes the time index and takes a
+        producer snapshot.
+        """
         active = self.segments.active
         try:
             if clean:

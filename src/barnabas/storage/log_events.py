@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LogEvents:
-    """Receives the events of a log for its keeper. The default removes the files of deleted segments."""
+    """The handler of a log's events for its keeper. The default removes the files of deleted segments."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -282,7 +282,8 @@ class LogReader:
 
 
 def fault(log: LogReader, what: str, error: OSError) -> StorageFault:
-    """Wraps an OSError of an operation that changed nothing: StorageExhausted if space or descriptors ran out, else
-    StorageFault."""
+    """Returns the fault for an OSError of an operation that changed nothing: StorageExhausted if space or descriptors
+    ran out, else StorageFault.
+    """
     kind = StorageExhausted if is_exhausted(error) else StorageFault
     return kind(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")

@@ -58,7 +58,7 @@ from barnabas.storage.upkeep import LogUpkeep
 
 
 class _ManagerEvents(LogEvents):
-    """Handles the events of the manager's logs."""
+    """The handler of the events of all logs of the manager."""
 
     def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
         super().__init__(disk)

@@ -121,7 +121,7 @@ class Segment(IndexedFile):
         self._forget()
 
     def end_rebuild(self) -> None:
-        """Ends a rebuild: cuts off what was not noted."""
+        """Ends a rebuild of the segment: cuts off the batches that were not passed to `note`."""
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
         if self._largest_timestamp == _UNREAD:
@@ -275,7 +275,9 @@ class Segment(IndexedFile):
     # -- life
 
     def write_out(self, *, with_indexes: bool = True) -> list[str]:
-        """Writes what is only in memory. Returns the files to be synced. For `with_indexes`, see `flush`."""
+        """Writes index entries that are only in memory. Returns the files to be synced. For `with_indexes`, see
+        `flush`.
+        """
         self.txn_index.write_out()
         suffixes: tuple[str, ...] = (LOG_SUFFIX, TXN_INDEX_SUFFIX)
         if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:

@@ -37,7 +37,9 @@ class LogServices:
 
 
 class Segments:
-    """The segments, at least one once the log is open; the last is the active one. Segment n ends where n+1 begins."""
+    """The segments of one log, at least one once the log is open; the last is the active one. Segment n ends where n+1
+    begins.
+    """
 
     __slots__ = ("_all", "_services", "active", "bases", "directory")
 

@@ -31,7 +31,7 @@ class AbortedTxn(NamedTuple):
 
 
 def read_entries(disk: Disk, path: str) -> list[AbortedTxn]:
-    """Reads the entries of a file; empty if it does not exist."""
+    """Reads the entries of a `.txnindex` file; empty if it does not exist."""
     return _unpack(disk.read(path)) if disk.exists(path) else []
 
 
@@ -41,8 +41,9 @@ def _unpack(raw: Buffer) -> list[AbortedTxn]:
 
 
 def _possible(entries: Iterable[AbortedTxn]) -> Iterator[AbortedTxn]:
-    """Yields the entries up to the first impossible one: markers ascend, and each is after the first record of its
-    transaction."""
+    """Yields the entries of a transaction index up to the first impossible one: markers ascend, and each is after the
+    first record of its transaction.
+    """
     marker = -1
     for entry in entries:
         if not max(marker, entry.first_offset) < entry.last_offset or entry.first_offset < 0 or entry.producer_id < 0:

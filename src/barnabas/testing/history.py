@@ -39,13 +39,13 @@ class History:
         self._drains = 0
 
     def note(self, process: str | int, type_: str, f: str, **fields: Any) -> None:
-        """Writes one line. Values can be bytes; those that are not UTF-8 become {"base64": ...}."""
+        """Writes one operation as a line. Values can be bytes; those that are not UTF-8 become {"base64": ...}."""
         with self._lock:
             operation = {"time": time.time_ns() // 1000, "process": process, "type": type_, "f": f, **fields}
             self._file.write(json.dumps(operation, default=plain) + "\n")
 
     def sent(self, process: str | int, topic: str, value: Any, partition: int | None = None, **fields: Any) -> None:
-        """Records a value that is about to be sent. `idempotent=False`: its producer can write it twice."""
+        """Records a value that is about to be sent. `idempotent=False`: the producer can write the value twice."""
         known = {} if partition is None or partition < 0 else {"partition": partition}
         self.note(process, "invoke", "send", topic=topic, value=value, **known, **fields)
 
@@ -102,7 +102,7 @@ class History:
         return drain(self, f"drain-{self._drains}", bootstrap, list(topics), timeout_s, dict(properties or {}))
 
     def verdict(self) -> Verdict:
-        """Returns the verdict on what has been written so far."""
+        """Returns the verdict of `barnabas check` on the operations written so far."""
         with self._lock:
             self._file.flush()
         with self.path.open(encoding="utf-8") as lines:
@@ -123,7 +123,7 @@ class History:
 
 
 def plain(value: object) -> object:
-    """Returns bytes in the form that JSON can hold."""
+    """Converts bytes to a value that JSON can represent: text, or {"base64": ...}."""
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
         try:

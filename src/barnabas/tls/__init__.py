@@ -1,1 +1,1 @@
-"""TLS by the files that properties name: the contexts with which our own clients speak."""
+"""TLS for our own clients: contexts created from the files that a client's properties name."""

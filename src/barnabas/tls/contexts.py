@@ -1,6 +1,6 @@
-"""TLS contexts for our own clients, made of what `protocol.client_security` read from their properties.
+"""TLS contexts for our own clients, created from the files and settings that `protocol.client_security` reads.
 
-The only place where a client's files become a context; who speaks through it is the client's affair.
+Only this module creates contexts; it opens no connections.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """OSError or ValueError for files that cannot be read, hold something else, or need another password."""
+    """Creates the TLS context of a client. Raises OSError or ValueError for files that cannot be read, hold something
+    else, or need another password.
+    """
     context = ssl.create_default_context(cafile=tls.authorities_file, cadata=tls.authorities_text)
     if tls.certificate_file is not None:
         context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password or "")

@@ -82,7 +82,7 @@ class CleanerState:
         return root in self._unknown
 
     def _begin_file(self, path: str) -> None:
-        """Creates an empty file, as Kafka does. It has no entries, so a lack of space does not matter."""
+        """Creates an empty cleaner checkpoint, as Kafka does. It has no entries, so a lack of space does not matter."""
         try:
             self._host.disk.write(path, b"")
         except OSError as error:
@@ -114,13 +114,14 @@ class CleanerState:
         self._unwritten.discard(root)
 
     def write_now(self) -> None:
-        """Writes what is pending, before the directories are closed at shutdown."""
+        """Writes pending changes of the checkpoints, before the directories are closed at shutdown."""
         for root in sorted(self._unwritten):
             self._write_file(root, encode_offsets(self._clean[root]))
         self._unwritten.clear()
 
     def _write(self, root: str) -> None:
-        """Writes in the background, one file at a time; changes that arrive meanwhile are written together."""
+        """Writes checkpoints in the background, one file at a time; changes that arrive meanwhile are written
+        together."""
         self._unwritten.add(root)
         if not self._writing:
             self._writing = True
@@ -146,7 +147,7 @@ class CleanerState:
 
 
 class Pass:
-    """The cleaning of one log."""
+    """One pass of the cleaner over one log."""
 
     __slots__ = ("copy", "directory", "is_aborted", "log", "plan", "root", "stages", "steps", "wall_ms")
 
@@ -228,7 +229,7 @@ class LogCleaner:
             self._look_later()
 
     def stop(self) -> None:
-        """Aborts the current pass. The old segments are still there."""
+        """Aborts the current pass at shutdown. The old segments are still in place."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -398,7 +399,9 @@ class LogCleaner:
         return self._share("log.cleaner.io.buffer.size", _BUFFER_BYTES_MIN) // 2
 
     def _share(self, key: str, least: int) -> int:
-        """Returns the share of one of the configured threads, as only one pass runs at a time."""
+        """Returns the configured value of `key` divided by the number of cleaner threads, as only one pass runs at a
+        time; `least` at least.
+        """
         return max(least, self._config.int_of(key) // max(1, self._config.int_of("log.cleaner.threads")))
 
     def _legacy_horizon_ms(self, log: Log, first_dirty: int) -> int:
@@ -499,7 +502,7 @@ def _last_records(log: Log) -> dict[int, LastRecord]:
 
 
 def _aborted_transactions(log: Log, from_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Returns the aborted transactions with records in this range."""
+    """Returns the aborted transactions with records between these offsets."""
     return [
         aborted
         for segment in log.segments.from_offset(from_offset)
@@ -514,7 +517,7 @@ def _sync(work: Callable[[], None]) -> Steps:
 
 
 def _finish(disk: Disk, directory: str, offsets: OffsetMap) -> Steps:
-    """Makes the swaps durable and frees the memory."""
+    """Makes the swaps of a pass durable and frees the pass's memory."""
     disk.sync_dir(directory)
     yield 0
     yield from offsets.release()

@@ -25,7 +25,7 @@ PARTS = 256
 
 
 def map_key(key: bytes) -> bytes:
-    """Returns the form in which the map stores a key."""
+    """Returns the form in which the offset map stores a record's key."""
     return key if len(key) <= _KEY_BYTES_MAX else b"#" + blake2b(key).digest()
 
 
@@ -69,7 +69,7 @@ class OffsetMap:
         self.latest_offset = max(self.latest_offset, offset)
 
     def release(self) -> Iterator[int]:
-        """Frees the memory, part by part."""
+        """Frees the memory of the offset map, part by part."""
         for part in self.parts:
             part.clear()
             yield 0

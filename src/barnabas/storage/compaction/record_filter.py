@@ -141,7 +141,7 @@ def keys_of(buffer: bytes, position: int, header: BatchHeader, from_offset: int)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The retention rules of one pass."""
+    """The rules by which one compaction pass keeps or removes records."""
 
     offsets: OffsetMap
     #: Records above this offset are not in the map, and stay.
@@ -153,7 +153,7 @@ class Retention:
 
 
 class Verdict(NamedTuple):
-    """The judgement of a batch before its records are read."""
+    """The decision about a batch in compaction before its records are read."""
 
     #: None of its records is needed.
     discard: bool
@@ -164,7 +164,7 @@ class Verdict(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A batch that goes into the compacted segment."""
+    """A batch as it goes into the compacted segment."""
 
     data: Buffer
     last_offset: int
@@ -211,7 +211,7 @@ def _select(records: list[Outline], header: BatchHeader, rule: Retention) -> lis
 
 
 def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: int | None) -> Kept:
-    """Returns the batch with only these records."""
+    """Returns the batch with only these records, for the compacted segment."""
     old_base = header.base_timestamp
     fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     times = [wrap_64(old_base + r[_TIME]) if fixed is None else fixed for r in kept]
@@ -231,7 +231,7 @@ def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: 
 
 
 def _copy_runs(data: bytes, kept: list[Outline]) -> Buffer:
-    """Copies records; consecutive ones in one go."""
+    """Copies retained records; consecutive ones are copied together."""
     view = memoryview(data)
     runs = []
     start = end = kept[0][_START]
@@ -256,7 +256,9 @@ def _copy_with_times(data: bytes, kept: list[Outline], time_deltas: list[int]) -
 
 
 def empty_batch(header: BatchHeader) -> Kept:
-    """Returns only the header: it keeps a producer's last sequence, or the end offset of the log."""
+    """Returns a batch without records, only its header: it keeps a producer's last sequence, or the end offset of the
+    log.
+    """
     attributes = header.attributes & ~(DELETE_HORIZON_FLAG | CODEC_MASK)
     return _pack(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 

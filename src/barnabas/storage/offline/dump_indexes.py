@@ -40,7 +40,7 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 
 class _OffsetEntries:
-    """The entries of an offset index, including blank ones."""
+    """The entries of an offset index file, including blank ones."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
         whole = data[: len(data) - len(data) % _OFFSET_ENTRY.size]

@@ -75,12 +75,12 @@ class DumpFailed(Exception):
 
 
 def java_text(data: bytes) -> str:
-    """Decodes bytes as Java does: UTF-8, with a replacement character for what is invalid."""
+    """Decodes bytes as Java does: UTF-8, with a replacement character for invalid ones."""
     return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 def decode_as_text(record: Record) -> tuple[str | None, str | None]:
-    """Decodes the records of ordinary topics."""
+    """Decodes the key and value of a record of an ordinary topic as text."""
     return (
         None if record.key is None else java_text(record.key),
         None if record.value is None else java_text(record.value),

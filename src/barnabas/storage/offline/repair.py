@@ -66,7 +66,7 @@ _INDEX_FAULTS = frozenset({FaultKind.INDEX, FaultKind.TIME_INDEX, FaultKind.MISS
 
 @dataclass(slots=True)
 class _Plan:
-    """The planned changes to one partition."""
+    """The planned changes to the files of one partition."""
 
     cut: SegmentScan | None = None
     #: Segments after the cut.
@@ -289,7 +289,7 @@ class Repair:
         self._disk.rename(scan.path + _MENDED_SUFFIX, scan.path)
 
     def _rebuild(self, kept: RepairFolder) -> None:
-        """Rebuilds indexes from the log, which is intact by now."""
+        """Rebuilds the planned indexes from the log, which is intact by now."""
         plan, path = self._plan, self._verification.path
         scans = [scan for scan in self._verification.scans if scan.base_offset not in plan.dropped]
         for base in plan.reindexed:

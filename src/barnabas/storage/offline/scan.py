@@ -215,7 +215,9 @@ class _Scanner:
         return None
 
     def _place(self, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
-        """Returns the fault that `follows`, the check of this particular log, finds."""
+        """Returns the fault that `follows`, the additional check of the metadata log, finds in this batch; None if
+        there is none.
+        """
         text = "" if self._follows is None else self._follows(header, data)
         return Fault(self._scan.path, FaultKind.OFFSET, text, position, header.base_offset) if text else None
 

@@ -429,8 +429,9 @@ def _beyond(
     *,
     is_exact: bool,
 ) -> list[Fault]:
-    """Returns faults of checkpointed offsets. After a clean shutdown every log is synced, so `is_exact` applies: the
-    recovery point is the log's end."""
+    """Returns faults for checkpointed offsets beyond the ends of the logs. With `is_exact`, after a clean shutdown, the
+    recovery point must be the log's end.
+    """
     faults = []
     for topic_partition, offset in offsets.items():
         report = reports.get(topic_partition)

@@ -24,7 +24,7 @@ _ABORTED = struct.Struct(">hqqqq")
 
 
 def _entries(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yields (position, fields) of the entries before the zeros at the end."""
+    """Yields (position, fields) of the index entries before the zeros at the end."""
     filled = len(data.rstrip(b"\0"))
     count = min(-(-filled // entry.size), len(data) // entry.size)
     for place in range(count):

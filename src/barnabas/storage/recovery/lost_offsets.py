@@ -33,7 +33,7 @@ class Hole(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """The losses of an opened log about which nothing has been decided."""
+    """The losses that were found when a log was opened and about which nothing has been decided."""
 
     holes: tuple[Hole, ...]
     expected_end: int
@@ -52,7 +52,7 @@ class Damage(NamedTuple):
 
 
 class KnownHoles(NamedTuple):
-    """The content of the file."""
+    """The content of the file `barnabas-lost-offsets`."""
 
     found: tuple[Hole, ...] = ()
     accepted: tuple[Hole, ...] = ()
@@ -73,7 +73,7 @@ class Losses(NamedTuple):
 
 
 def read_lost(disk: Disk, directory: str) -> KnownHoles:
-    """Reads the file. Raises OSError, CheckpointError."""
+    """Reads the file of lost offsets. Raises OSError, CheckpointError."""
     path = f"{directory}/{LOST_OFFSETS_FILE}"
     holes: dict[str, list[Hole]] = {_FOUND: [], _ACCEPTED: []}
     for start, end, state in decode_lines(path, disk.read(path), 3):
@@ -85,7 +85,7 @@ def read_lost(disk: Disk, directory: str) -> KnownHoles:
 
 
 def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
-    """Writes the file, or removes it if no offset is lost. Raises OSError."""
+    """Writes the file of lost offsets, or removes it if no offset is lost. Raises OSError."""
     path = f"{directory}/{LOST_OFFSETS_FILE}"
     lines = [
         *(f"{start} {end} {_FOUND}" for start, end in known.found),

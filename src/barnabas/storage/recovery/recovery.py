@@ -198,7 +198,9 @@ def is_unused(disk: Disk, directory: str) -> bool:
 
 
 def _without_leftovers(disk: Disk, directory: str) -> list[str]:
-    """Applies @A, @S and @B. Returns the names that remain."""
+    """Removes or completes what deletions and compactions left unfinished (@A, @S and @B of the module table). Returns
+    the names that remain.
+    """
     names = set(disk.list_dir(directory))
     cleaned = [offset_of(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]
     doomed = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))}
@@ -241,7 +243,8 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
 
 
 def _topic_id(disk: Disk, opening: Opening, names: list[str], notes: list[str]) -> tuple[bytes, bool]:
-    """Returns the topic id from `partition.metadata`, or else from the metadata, and whether the file has it."""
+    """Returns the topic id of a log from `partition.metadata`, or else from the metadata, and whether the file has
+    it."""
     path = f"{opening.directory}/{PARTITION_METADATA}"
     if PARTITION_METADATA in names:
         try:
@@ -330,7 +333,9 @@ class _Recovery:
         return self._rescan(list(segments)[unsure:], log_start_offset)
 
     def _open_synced(self, segment: Segment) -> None:
-        """Applies @C, @D and @E."""
+        """Opens a segment that was synced: its indexes are trusted, or rebuilt if they are missing or torn (@C, @D and
+        @E of the module table).
+        """
         if all(file_name(segment.base_offset, suffix) in self._names for suffix in _INDEX_SUFFIXES[:2]):
             segment.open_clean()
             if self._are_indexes_trusted(segment):
@@ -361,7 +366,7 @@ class _Recovery:
             self._end_offset = last.end_offset
 
     def _cut_junk(self, end_offset: int) -> None:
-        """Applies @J."""
+        """Cuts bytes after the last batch that are no batch, and reports it (@J of the module table)."""
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
             segment, _, torn_bytes = self._ends[-1]
             segment.file.truncate(segment.size_bytes)
@@ -370,7 +375,9 @@ class _Recovery:
             self._notes.append(f"{torn_bytes} bytes after its last batch, at offset {end_offset}, are cut off")
 
     def losses(self, found: Sequence[str], log_start_offset: int, log_end_offset: int) -> Losses:
-        """Applies @L. `found` are the files as the last run left them."""
+        """Returns the losses of the log: offsets that should be there and are missing (@L of the module table). `found`
+        are the files as the last run left them.
+        """
         opening, evidence = self._opening, self._opening.evidence
         if evidence is None:
             return Losses()
@@ -427,7 +434,9 @@ class _Recovery:
         return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
     def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
-        """Applies @F."""
+        """Scans the part that was not synced batch by batch, and cuts it at the first that is not intact (@F of the
+        module table).
+        """
         first, recovery_point = unsure[0], self._opening.recovery_point
         start = synced_part(first, recovery_point)
         indexed = None
@@ -524,7 +533,7 @@ class _Recovery:
 
 
 def _start(holes: Iterable[Hole], first_base: int) -> int:
-    """Returns where the range that was lost before the first segment begins, if there is one."""
+    """Returns where the lost range that ends at the first segment begins, if there is one."""
     return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
 
 
@@ -544,4 +553,4 @@ def _uncontradicted(saved: list[EpochEntry], found: list[EpochRun]) -> list[Epoc
 
 
 def _ignore(header: BatchHeader, batch: memoryview) -> None:
-    """Handles a batch of a scan that must not change the producer state."""
+    """Ignores a batch of a scan that must not change the producer state."""

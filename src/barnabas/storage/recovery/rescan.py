@@ -36,7 +36,7 @@ Follows = Callable[[BatchHeader, memoryview], bool]
 
 
 class Place(NamedTuple):
-    """The place where a scan begins."""
+    """The position in the file and the offset where a scan begins."""
 
     position: int
     offset: int
@@ -69,7 +69,7 @@ def synced_part(segment: Segment, recovery_point: int) -> Place:
 
 
 def _rise(segment: Segment) -> bool:
-    """Returns whether the entries of both indexes ascend, as they do in every index."""
+    """Returns whether the entries of both indexes of a segment ascend, as they do in every valid index."""
     offsets, positions = segment.index.columns()
     timestamps, time_offsets = segment.time_index.columns()
     return all(
@@ -94,8 +94,9 @@ def scan(
     begun: bool = False,
     follows: Follows | None = None,
 ) -> list[EpochRun]:
-    """Notes all intact batches from `start` up to the first that does not follow. Returns their leader epochs, which
-    ascend. `begun`: the caller has just noted the batches before `start`."""
+    """Records all intact batches of a segment from `start` up to the first that does not follow. Returns their leader
+    epochs, which ascend. `begun`: the caller has just recorded the batches before `start`.
+    """
     if not begun:
         segment.begin_rebuild(start.position, start.offset)
     epochs: list[EpochRun] = []
@@ -139,7 +140,7 @@ def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
 
 
 def _intact_batches(file: File, start: Place) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yields the intact batches up to the first that is not."""
+    """Yields the intact batches of a file up to the first that is not intact."""
     end = file.size()
     position, next_offset = start
     at, buffer = position, memoryview(b"")

@@ -28,7 +28,9 @@ from barnabas.storage.segment import RollLimits, Segment
 
 
 class Evidence(NamedTuple):
-    """Records of an earlier run about one log."""
+    """The knowledge of an earlier run about one log: its segments at a clean shutdown, whether it was compacted, and
+    its lost offsets.
+    """
 
     #: None after an unclean shutdown, and after one of Apache Kafka.
     inventory: Sizes | None = None
@@ -47,7 +49,8 @@ class SegmentEnd(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The missing offsets. `suspected`: gaps as compaction leaves them, in a log that was not compacted here."""
+    """The offsets that a log lacks. `suspected`: gaps as compaction leaves them, in a log that was not compacted
+    here."""
 
     holes: tuple[Hole, ...]
     suspected: tuple[Hole, ...]
@@ -69,7 +72,9 @@ def find_end(segment: Segment) -> SegmentEnd:
 
 
 def _walk(segment: Segment, position: int) -> tuple[int, int]:
-    """Returns (position, offset) after the last complete batch from `position` on."""
+    """Walks over the batch headers of a segment from `position`; returns (position, offset) after the last complete
+    batch.
+    """
     end_offset = segment.base_offset
     size_bytes = segment.size_bytes
     try:
