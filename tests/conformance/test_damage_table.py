@@ -1,8 +1,8 @@
 """The damage table of log directories: every file flipped, cut, zeroed and missing, after clean and unclean stops.
 
-Each committed record of each partition is served, or the offset is named: answered CORRUPT_MESSAGE, in a batch whose
-checksum is wrong, told as cut off above the recovery point, or named by `barnabas log verify` where no checksum covers
-what was damaged. A partition that was not touched loses nothing.
+Each committed record of each partition is served, or its offset is reported: answered with CORRUPT_MESSAGE, in a batch
+with a wrong checksum, logged as cut off above the recovery point, or reported by `barnabas log verify` where no
+checksum covers the damage. An undamaged partition loses nothing.
 """
 
 from __future__ import annotations

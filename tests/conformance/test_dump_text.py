@@ -1,4 +1,4 @@
-"""Our dump of every recorded directory is, letter for letter, what Apache Kafka's own tool printed of it."""
+"""Barnabas's dump of every recorded directory equals, letter for letter, the output of Apache Kafka's own tool."""
 
 from __future__ import annotations
 

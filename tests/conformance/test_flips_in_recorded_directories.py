@@ -1,9 +1,9 @@
-"""One byte of a recorded directory is another: the broker starts all the same, says what it cannot read, and answers as
+"""One byte of a recorded directory is changed: the broker starts nevertheless, logs what it cannot read, and answers as
 before or not at all.
 
-The directories are Apache Kafka's own. A flip inside a batch is found by whoever reads it, for its checksum is wrong;
-what the checksum leaves out (base offset, leader epoch) and transaction indexes are named by `barnabas log verify`, as
-far as it can be known. Indexes never make an answer wrong.
+The directories are Apache Kafka's own. A reader finds a flip inside a batch by the checksum; `barnabas log verify`
+reports, as far as possible, flips in what the checksum leaves out (base offset, leader epoch) and in transaction
+indexes. Damaged indexes never make an answer wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same values encoded by kio, an independent implementation of Kafka's schemas, give the same bytes.
 
-kio spells some types in its own way (error codes, durations, points in time): values are chosen so that it can hold
-them.
+kio represents some types differently (error codes, durations, points in time): the values are chosen so that it can
+represent them.
 """
 
 from __future__ import annotations

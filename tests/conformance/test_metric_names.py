@@ -1,7 +1,7 @@
-"""Every kafka_* metric is one of Kafka's, as Prometheus's JMX exporter spells it with its example kafka-2_0_0.yml.
+"""Every kafka_* metric is one of Kafka's, as Prometheus's JMX exporter names it with its example kafka-2_0_0.yml.
 
 The rules are applied here to the MBeans of a running Apache Kafka 4.1.0 (tests/data/configs/4.1.0-mbeans.txt); beans
-that no rule is about are spelled as the exporter does without rules.
+without a rule get the exporter's default names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Batches of ours read by kafka-python and aiokafka, and theirs read by us, with every codec they have."""
+"""Batches of Barnabas read by kafka-python and aiokafka, and theirs read by Barnabas, with every codec that they
+support.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs that Apache Kafka's cleaner left, made again from what it found: the same bytes in the same files."""
+"""The logs that Apache Kafka's cleaner left, compacted again from its input: the same bytes in the same files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Kafka's recorded answers about a group of the consumer protocol: the same requests are answered the same here.
+"""Kafka's recorded answers about a group of the consumer protocol: the same requests get the same answers here.
 
-Two members joined one after the other; then the group was described. Member ids and topic ids are chance.
+Two members joined one after the other; then the group was described. Member ids and topic ids are random.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`__consumer_offsets` as Apache Kafka 4.1.0 wrote it: we load what its own tool reads, and write the same bytes."""
+"""`__consumer_offsets` as Apache Kafka 4.1.0 wrote it: Barnabas loads what Kafka's tool reads, and writes the same
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's data directories open as they are, read as its dump says, and are left as they were."""
+"""Apache Kafka's data directories open unchanged, contain what its dump shows, and are not modified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recorded frame of Kafka 4.1.0 and 3.9.1 decodes to what Kafka says it holds, and encodes to the same bytes.
+"""Every recorded frame of Kafka 4.1.0 and 3.9.1 decodes to the content that Kafka shows, and encodes to the same bytes.
 
 `tests/data/wire/frames-*.json.gz`: requests and responses recorded between Kafka's brokers and clients (Java,
 librdkafka, aiokafka, kafka-python) with the content as Kafka's own JSON converters show it.

@@ -1,7 +1,8 @@
-"""A member's life in every version, as Apache Kafka 4.1.0 answered it: the same requests get the same answers.
+"""A member's session in every version, as Apache Kafka 4.1.0 answered it: the same requests get the same answers.
 
-The recording's sweep client went, for each version, through a group of its own: join (twice where an id is given
-first), sync, heartbeat by a stranger and by itself, leave. Member ids are chance; they are told apart by their order.
+The recording's sweep client used a separate group for each version: join (twice in versions that assign a member id
+first), sync, heartbeat by an unknown member and by itself, leave. Member ids are random; they are identified by their
+order.
 """
 
 from __future__ import annotations

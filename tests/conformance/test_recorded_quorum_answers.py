@@ -1,4 +1,4 @@
-"""What Apache Kafka 4.1.0 answered to requests about its quorum, byte by byte, and what a node in its place answers.
+"""Apache Kafka 4.1.0's answers to requests about its quorum, byte by byte, and those of a node in its place.
 
 The recorded cluster has the voters 1, 2 and 3 with the directory ids 11.., 12.. and 13.. (in hex), a dynamic quorum.
 """

@@ -1,4 +1,4 @@
-"""What Kafka 4.1.0 keeps on disk decodes to what its dump tool says, and encodes to the same bytes.
+"""Records that Kafka 4.1.0 keeps on disk decode to the content that its dump tool shows, and encode to the same bytes.
 
 `tests/data/wire/records-4.1.0.json.gz`: keys and values of records from `__cluster_metadata`, `__consumer_offsets`,
 `__transaction_state` and `__share_group_state`, with the content as DumpLogSegments shows it.

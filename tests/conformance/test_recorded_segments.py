@@ -1,4 +1,4 @@
-"""Every recorded log and snapshot reads as Apache Kafka's own dump of it."""
+"""Every recorded log and snapshot has the content of Apache Kafka's own dump of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checkpoints, property files, producer snapshots: read as Kafka's dump shows them, written again in the same bytes."""
+"""Checkpoints, property files and producer snapshots have the content of Kafka's dump, and are written in the same
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A transaction in every version, as Apache Kafka 4.1.0 answered it: the same requests get the same answers.
 
-The recording's sweep client went, for each version, through a transaction of its own (init, partitions, offsets of a
-group, end), and asked once for a transactional id that there is not. Producer ids are chance.
+The recording's sweep client ran a separate transaction for each version (init, partitions, offsets of a group, end),
+and once used an unknown transactional id. Producer ids are random.
 """
 
 from __future__ import annotations

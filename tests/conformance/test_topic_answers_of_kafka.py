@@ -1,7 +1,7 @@
 """Metadata, DescribeTopicPartitions and DescribeCluster as Apache Kafka 4.1.0 answered them in the recorded frames.
 
-The brokers are those of the recorded cluster's own metadata log; its topics are made as the answer shows them, and our
-answer to the recorded request must be the recorded answer, but for the controller's id (any broker) and the order of
+The brokers are those of the recorded cluster's own metadata log; its topics are created as the answer shows them. The
+answer to the recorded request must be the recorded answer, except for the controller's id (any broker) and the order of
 what Kafka keeps in hash tables.
 """
 

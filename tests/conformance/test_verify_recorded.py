@@ -1,5 +1,6 @@
-"""Directories that Apache Kafka left in order have no fault; the one that it left torn has that one, and repair cuts
-the log where Kafka's own recovery did."""
+"""Directories that Apache Kafka left by a clean shutdown have no fault. The torn one has that fault, and repair cuts
+its log where Kafka's own recovery did.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is let in can be read by anybody: mutated batches of all codecs, and whatever Apache Kafka has stored."""
+"""Every accepted batch can be read by every client: mutated batches of all codecs, and batches that Apache Kafka
+stored.
+"""
 
 from __future__ import annotations
 

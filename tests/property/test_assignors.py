@@ -1,4 +1,4 @@
-"""The server-side assignors: everything is given to somebody who wants it, once, evenly, and little changes hands."""
+"""The server-side assignors: every partition is assigned once, to a subscriber, evenly, and few partitions move."""
 
 from __future__ import annotations
 

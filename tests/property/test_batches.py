@@ -1,4 +1,4 @@
-"""Batches against chance: what is written reads back, and no bytes bring anything but records or a refusal."""
+"""Batches with random content: what is written reads back, and arbitrary bytes lead to records or to a refusal."""
 
 from __future__ import annotations
 

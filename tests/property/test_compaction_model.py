@@ -1,8 +1,8 @@
 """Compaction against a plain list of what was written.
 
-Whatever is written, rolled, cleaned, aborted and restarted in whatever order: a reader of the whole log makes the same
-table of it as of all that was ever committed; what is there is what was written, at its offset; the newest committed
-record of each key is never taken away, but a tombstone after its time; producers are known as before.
+Writes, rolls, cleaning, aborts and restarts happen in any order. A reader of the whole log gets the same table as from
+all records that were ever committed; each remaining record is one that was written, at its offset; the newest committed
+record of each key stays, except a tombstone after its time; producer state does not change.
 """
 
 from __future__ import annotations

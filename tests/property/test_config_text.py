@@ -1,4 +1,4 @@
-"""Configuration text: what is written in a properties file is what is read, and shown values read back the same."""
+"""Configuration text: the content of a properties file reads back as it was written, and so do displayed values."""
 
 from __future__ import annotations
 

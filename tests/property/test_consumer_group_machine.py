@@ -1,6 +1,7 @@
-"""Members of the consumer protocol come, go, crash and change their minds, answers are lost, some give back slowly,
-topics come, grow and go, the coordinator moves and its log stalls: never do two own a partition, only members of the
-present commit, epochs never go back, and once all is calm everything is owned.
+"""A group of the consumer protocol under arbitrary events: members join, leave, crash and change subscriptions, answers
+are lost, some revoke slowly, topics are created, extended and deleted, the coordinator moves and its log stalls. Two
+members never own one partition, only present members commit, epochs never decrease, and in the end all partitions are
+owned.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     mutated     frames of a real cluster with bytes changed, at the controller's listener (that of brokers has
                 `test_request_fuzz.py`)
     extreme     of every API and version: null where it is allowed, the least and the largest numbers, the longest
-                strings, arrays of 1,200 elements, tagged fields and topic ids that nobody knows
+                strings, arrays of 1,200 elements, unknown tagged fields and topic ids
 
-A mistake of ours is none of the two. Examples of the whole run are new ones each time; one that fails is printed in a
-form that runs it again (`reproduce_failure`).
+An internal error is neither of the two. The full run has new examples each time; one that fails is printed in a form
+that runs it again (`reproduce_failure`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The frame reader gives back exactly the frames that were sent, however the stream is cut, and bounds its memory."""
+"""The frame reader returns exactly the frames that were sent, however the stream is cut, and bounds its memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A group under everything that may happen to it: members join, leave, crash and restart, the log is slow, coordinators
-replace each other. What must hold all the time is checked in the ledger; at the end all that live must settle."""
+"""A group under arbitrary events: members join, leave, crash and restart, the log is slow, coordinators replace each
+other. The ledger checks what must hold all the time; at the end all live members must settle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histories of a correct cluster raise no alarm; each kind of fault that is planted into one is found."""
+"""Histories of a correct cluster have no findings; each kind of fault that is planted into one is found."""
 
 from __future__ import annotations
 

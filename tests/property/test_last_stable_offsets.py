@@ -1,7 +1,7 @@
-"""The last stable offset, whatever became of the log in between: it waits for the marker to be below the HW.
+"""The last stable offset waits for the marker to be below the HW, whatever happened to the log in between.
 
-Snapshots of producers do not say which transactions ended above the HW. With Apache Kafka a restart, and a truncation,
-make the LSO forget them, and readers see what a marker decided that may yet be cut off.
+Snapshots of producers do not contain which transactions ended above the HW. With Apache Kafka, a restart and a
+truncation make the LSO ignore them, and readers see decisions whose markers can still be truncated.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The log against a plain list: append, roll, truncate, trim, retention, other settings, restart, kill, damage; all
-ways to read it."""
+ways to read it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whatever a broker answers can be encoded, however long the names in the request are: findings 6 and 17.
+"""Every answer of a broker can be encoded, however long the names in the request are (findings 6 and 17).
 
-Requests of every API and version are made with the longest strings that their version can carry, and with numbers that
-lead into their error paths. Each is answered, or its connection ends for what the request says; never for a mistake of
-ours. Nobody else hears of it.
+Requests of every API and version are built with the longest strings that their version can carry, and with numbers that
+lead into their error paths. Each is answered, or its connection ends because of its content, never because of an
+internal error. No other connection is affected.
 """
 
 from __future__ import annotations

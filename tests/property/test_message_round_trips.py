@@ -1,4 +1,6 @@
-"""All messages in all versions: what is encoded decodes to the same values, and malformed input to DecodeError only."""
+"""All messages in all versions: encoded values decode to the same values, and malformed input raises only
+DecodeError.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random metadata logs: the image against the dumb model, deltas against images, transactions against their absence."""
+"""Random metadata logs: the image against the simple model, deltas against images, logs with transactions against logs
+without.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between any two looks: the changes, replayed over the first one, give the second; nothing changed, nothing told."""
+"""The changes between two snapshots, replayed over the first one, give the second; equal snapshots have no changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Keys and values of `__consumer_offsets` that are read by hand say what the schema says; broken ones are refused."""
+"""Keys and values of `__consumer_offsets` decoded by hand equal those decoded by the schema; broken ones are
+refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement of replicas by racks: what must hold for every cluster, and Kafka's own example of the stripes."""
+"""Placement of replicas by racks: the rules for every cluster, and Kafka's own example of the stripes."""
 
 from __future__ import annotations
 

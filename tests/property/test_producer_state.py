@@ -1,4 +1,4 @@
-"""Producer state against a log that remembers everything: the same verdicts, and the same state after every restart."""
+"""Producer state against a log that keeps everything: the same verdicts, and the same state after every restart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Moves, cancellations, deaths, returns and ISR changes in any order: what a partition must be after each of them, and
-that a move ends once everybody is there and in sync."""
+"""Moves, cancellations, failures, returns and ISR changes in any order: the state of a partition after each of them,
+and the end of a move once all its replicas exist and are in sync.
+"""
 
 from __future__ import annotations
 

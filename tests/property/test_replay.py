@@ -1,5 +1,6 @@
-"""The records of a replay follow from orders, shares and seed alone; one that is killed anywhere, any number of times,
-ends with each of them in log and ledger as one that was never killed."""
+"""The records of a replay depend on orders, shares and seed alone. A replay that is killed at any point, any number of
+times, ends with the same records in log and ledger as one that was never killed.
+"""
 
 from __future__ import annotations
 

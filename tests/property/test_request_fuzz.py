@@ -1,8 +1,7 @@
-"""Whatever bytes come: a connection answers or ends, the broker goes on, and stores nothing but what it acknowledged.
+"""A connection that gets arbitrary bytes answers or ends; the broker continues, and stores only what it acknowledged.
 
-Valid frames are those that a real cluster was sent (tests/data/wire), in every version of every API that is served.
-They come whole, cut off, mutated and in pieces. Nothing may fail in another way than as a DecodeError of that
-connection.
+Valid frames are those that a real cluster got (tests/data/wire), in every version of every API that is served. They
+arrive whole, cut off, mutated and in pieces. The only failure is a DecodeError of that connection.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The Spark source's decoder against chance: both parsers give what the slow reader of records gives, and bytes that
-the one refuses the other refuses too."""
+"""The Spark source's decoder with random input: both parsers return what the slow reader of records returns, and both
+refuse the same bytes.
+"""
 
 from __future__ import annotations
 

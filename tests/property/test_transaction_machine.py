@@ -1,8 +1,8 @@
 """Transactions in any order of requests, time, failovers and late answers, against a model of the partitions.
 
-The model knows of each record which transaction it belongs to, and lets markers end what a log would let them end. At
-the end everything is let go on, every transactional id gets a new producer, and then each transaction is committed in
-all its partitions or in none: in all if that was answered, in none if it was never asked for.
+The model knows the transaction of each record, and lets markers end what a log would let them end. At the end nothing
+is held back, every transactional id gets a new producer, and then each transaction is committed in all its partitions
+or in none: in all if the commit was answered, in none if it was never requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever happens to one place of a log: verify names it, and repair keeps all before it and all else aside."""
+"""Damage at one place of a log: verify reports it, and repair keeps all before it and sets everything else aside."""
 
 from __future__ import annotations
 

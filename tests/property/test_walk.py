@@ -1,4 +1,4 @@
-"""The walk over a batch's records, by each of its twins: the same findings as reading them, whatever the bytes."""
+"""The walk over a batch's records, by each of its twins: the same findings as decoding them, for any bytes."""
 
 from __future__ import annotations
 

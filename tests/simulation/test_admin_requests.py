@@ -1,4 +1,4 @@
-"""Whatever becomes of the controllers, who asks for a change is answered, or loses the connection, within its time."""
+"""A request for a change is answered, or its connection ends, within its time, whatever happens to the controllers."""
 
 from __future__ import annotations
 

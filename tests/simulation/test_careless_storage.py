@@ -1,6 +1,6 @@
 """Known mistakes, made on purpose one by one: the power failures find each of them.
 
-A test that finds none of them would say nothing when it passes. The mistakes are patched into the product from here.
+A suite that finds none of them would prove nothing when it passes. The mistakes are patched into the product from here.
 """
 
 from __future__ import annotations

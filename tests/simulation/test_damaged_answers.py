@@ -1,4 +1,4 @@
-"""Answers of peers that are damaged: a node makes no mistake of its own of them, and goes on with sound ones."""
+"""Damaged answers of peers: the node that gets them has no internal error, and works normally with intact ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Finding 3 with three replicas: a broker whose log lost something between its stop and its start is not taken for
-complete, gets a whole copy from the leader, and nothing acknowledged is lost."""
+"""Finding 3 with three replicas: a broker whose log lost records between its stop and its start does not count as
+complete and gets a whole copy from the leader, and nothing acknowledged is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One disk of three that is full, slow or hangs: every partition acknowledges again within a bound, and stays so."""
+"""One disk of three is full, slow or hangs: every partition acknowledges again within a bound, and continues to do
+so.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Two of three nodes, each broker and controller, are killed at once and come back: how long until all is whole.
+"""Two of three nodes, each broker and controller, are killed at the same time and restarted: the time until all is
+whole.
 
-With Kafka's default timers, in virtual time, so that what is waited for is timers and messages and not the machine.
+The timers are Kafka's defaults, in virtual time, so that the result depends on timers and messages, not on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a power failure leaves: what was synced, and a possible part of the rest."""
+"""The content of a disk after a power failure: what was synced, and a possible part of the rest."""
 
 from __future__ import annotations
 

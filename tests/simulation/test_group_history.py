@@ -1,4 +1,4 @@
-"""The judgement on what members of groups noted: planted lies, each named."""
+"""The verdict on the diaries of group members: planted errors, each reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judgement on what clients did and saw: planted lies, each named."""
+"""The verdict on the history of clients: planted errors, each reported."""
 
 from __future__ import annotations
 

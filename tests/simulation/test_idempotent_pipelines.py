@@ -1,10 +1,10 @@
-"""Batches of an idempotent producer under way together, while the ISR is too small and grows: what each is answered.
+"""Several batches of an idempotent producer in flight while the ISR is too small and grows, and the answer to each.
 
-As in Apache Kafka, each batch is judged by itself when it comes. One that is refused for want of replicas is not
-appended and leaves no trace in the producer's state, so the one behind it, if it comes when the ISR has grown, does not
-follow: OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that sends both again, in order, with their sequence numbers, has them
-once. One that takes the second answer for a lost history begins a new epoch instead, and what it sends again then, no
-broker can know (docs/check.md).
+As in Apache Kafka, each batch is judged by itself when it arrives. One that is refused with too few replicas is not
+appended and leaves no trace in the producer's state, so the next one, if it arrives when the ISR has grown, is out of
+sequence: OUT_OF_ORDER_SEQUENCE_NUMBER. A producer that sends both again, in order, with their sequence numbers, has
+them once. One that takes the second answer for a lost history begins a new epoch instead, and no broker can recognize
+what it then sends again (docs/check.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The journal of a simulated cluster has every change of a leader and an ISR once, whoever dies in between."""
+"""The journal of a simulated cluster has every change of a leader and an ISR once, whichever nodes fail in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a broker's log tells of a fault of 60 s: who leads the quorum, fenced and unfenced, who did not answer."""
+"""The log lines of a broker about a fault of 60 s: the quorum's leader, fenced and unfenced brokers, missing
+answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""asyncio on virtual time: clients and servers that know nothing of it."""
+"""asyncio on virtual time: clients and servers that do not notice it."""
 
 from __future__ import annotations
 

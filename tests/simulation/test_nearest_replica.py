@@ -1,5 +1,6 @@
-"""KIP-392 among three brokers in three racks: consumers read from the replica in theirs, up to what it knows to be
-committed (G15)."""
+"""KIP-392 with three brokers in three racks: consumers read from the replica in their rack, up to the HW that it knows
+(G15).
+"""
 
 from __future__ import annotations
 

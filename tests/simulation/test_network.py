@@ -1,4 +1,4 @@
-"""Connections: order, partitions, deaths, refusals, room."""
+"""Connections: order, partitions, failures, refusals, limits of buffers."""
 
 from __future__ import annotations
 

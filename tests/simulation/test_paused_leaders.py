@@ -1,4 +1,4 @@
-"""A leader that is paused keeps its connections: only its session tells, and that always within its time."""
+"""A paused leader keeps its connections: only the end of its session shows the pause, always within its time."""
 
 from __future__ import annotations
 

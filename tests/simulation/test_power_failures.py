@@ -1,8 +1,8 @@
-"""The power fails before any change that a broker makes on its disk: whatever the disk then kept, what was synced is
-there, nothing else but what was written, and all files agree with each other.
+"""The power fails before any change that a broker makes on its disk: for every possible state of the disk, what was
+synced exists, nothing exists that was not written, and all files agree with each other.
 
 One work is done by a log manager: appends, idempotent and transactional ones, rolls, truncations, DeleteRecords,
-retention, compaction, flushes, checkpoints, a topic deleted and made again, stops, kills and starts.
+retention, compaction, flushes, checkpoints, a topic deleted and created again, stops, kills and starts.
 """
 
 from __future__ import annotations

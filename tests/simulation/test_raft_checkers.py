@@ -1,4 +1,4 @@
-"""Planted breaches of Raft's promises, each seen by the checker; and a quorum that keeps them."""
+"""Planted breaches of Raft's promises, each found by the checker, and a quorum without breaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted breaches of replication's promises, each seen by its checker; and steps that are as they should be."""
+"""Planted breaches of replication's promises, each found by its checker, and correct steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of replication that need a cluster and no chance: each test names its own."""
+"""Guards of replication that need a cluster without random faults: each test names its own."""
 
 from __future__ import annotations
 

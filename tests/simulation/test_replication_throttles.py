@@ -1,4 +1,4 @@
-"""KIP-73 among three brokers: replicas that are named are copied no faster than the rate, and copied to the end."""
+"""KIP-73 with three brokers: throttled replicas are copied no faster than the rate, and completely."""
 
 from __future__ import annotations
 

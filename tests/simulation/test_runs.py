@@ -1,4 +1,4 @@
-"""Whole runs: seeds that must hold, sameness of runs, and mistakes that the simulator has to find."""
+"""Whole runs: seeds that must pass, runs that must be equal, and mistakes that the simulator must find."""
 
 from __future__ import annotations
 

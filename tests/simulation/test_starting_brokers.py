@@ -1,4 +1,4 @@
-"""A broker on its way up: who is let in when, and what becomes of logs that are not its own any more."""
+"""A broker that starts: which requests are accepted when, and what happens to logs that are no longer its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds of transactions under faults that must hold, and mistakes that they must find."""
+"""Seeds of transactions under faults that must pass, and mistakes that they must find."""
 
 from __future__ import annotations
 

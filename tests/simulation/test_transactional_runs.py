@@ -1,4 +1,4 @@
-"""Whole clusters with transactions and with groups at work: seeds that must hold, and mistakes that they must find."""
+"""Whole clusters with transactions and groups: seeds that must pass, and mistakes that they must find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transactions among three brokers: what readers see, what a failover keeps, and who is kept out (guards G20-G24)."""
+"""Transactions on three brokers: what readers see, what a failover keeps, and which producers are fenced (guards
+G20-G24).
+"""
 
 from __future__ import annotations
 

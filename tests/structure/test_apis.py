@@ -1,4 +1,4 @@
-"""One row of `protocol/api.py` and one handler module make an API; their headers agree with the table."""
+"""One row of `protocol/api.py` and one handler module are one API; their headers agree with the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """No callback of another object is set from outside: it is a constructor argument or a registration.
 
-other.on_closed = self._closed        control goes where nobody sees who reads the class of `other`
+other.on_closed = self._closed        the class of `other` does not show where control goes
 Other(on_closed=self._closed)         an argument
 other.when_closed(self._closed)       a registration, with a docstring that says when it is called
 """

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the tables of keys and the code that reads them say."""
+"""docs/configuration.md agrees with the tables of keys and the code that reads them."""
 
 from __future__ import annotations
 

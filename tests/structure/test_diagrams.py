@@ -1,4 +1,4 @@
-"""The pictures and the list of packages in the documentation are what the code's tables say."""
+"""The diagrams and the list of packages in the documentation agree with the code's tables."""
 
 from __future__ import annotations
 

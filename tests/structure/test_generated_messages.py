@@ -1,4 +1,4 @@
-"""The generated messages are what the generator makes now, and lose nothing of either release."""
+"""The generated messages are the generator's present output, and contain all of both releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of guards tells the truth: each test that it names exists, and its docstring has the guard's number."""
+"""The table of guards is correct: each test that it names exists, and its docstring has the guard's number."""
 
 from __future__ import annotations
 

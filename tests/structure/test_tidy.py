@@ -1,4 +1,4 @@
-"""The house rules hold, and the checker that says so does find what breaks them."""
+"""The repository follows the rules of tools/tidy.py, and that checker finds what breaks them."""
 
 from __future__ import annotations
 

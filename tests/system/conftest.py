@@ -1,7 +1,7 @@
 """Fixtures of the system tests: real processes, real sockets, unmodified clients.
 
 The server is Barnabas, or Apache Kafka with BARNABAS_TARGET=kafka. Programs outside Python (kcat, Java, Maven, Go,
-Node.js) are installed by tools/install_system_deps.sh; what is missing is named by the failure.
+Node.js) are installed by tools/install_system_deps.sh; a failure names those that are missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes that no client should send: they end their own connection, and nobody else notices."""
+"""Bytes that no client should send: they end their own connection, and no other client is affected."""
 
 from __future__ import annotations
 

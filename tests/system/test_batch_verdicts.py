@@ -1,6 +1,6 @@
-"""Batches as no client sends them: the broker's verdict on each, by wire, is Apache Kafka's.
+"""Batches that no client sends: the broker's verdict on each, over the wire, is Apache Kafka's.
 
-The table was made with Apache Kafka 4.1.0 and holds for it too (BARNABAS_TARGET=kafka).
+The table was recorded from Apache Kafka 4.1.0 and holds for it too (BARNABAS_TARGET=kafka).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests in every version to Barnabas and to Apache Kafka side by side: their answers say the same."""
+"""Requests in every version to Barnabas and to Apache Kafka side by side: their answers are equal."""
 
 from __future__ import annotations
 

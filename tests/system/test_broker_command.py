@@ -1,4 +1,4 @@
-"""`barnabas broker FILE` as a process: Kafka's own configuration starts unchanged, mistakes are named."""
+"""`barnabas broker FILE` as a process: Kafka's own configuration works unchanged, and mistakes in it are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are work to open, at full speed, beside a producer that has nothing to do with them."""
+"""Batches that are expensive to decompress, at full speed, next to an unrelated producer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Requests of many rows, at full speed on two connections, beside a producer that has nothing to do with them.
+"""Requests of many rows, at full speed on two connections, next to an unrelated producer.
 
-That no turn of the broker takes more than 50 ms of CPU is looked at in every test (`support/turn_watch.py`); times by
-the wall are those of a machine on which other tests run. What each request is stands in `support/hostile_requests.py`;
-the same in memory, each once, is `tests/unit/broker/test_hostile_requests.py`.
+Every test checks that no turn of the broker takes more than 50 ms of CPU (`support/turn_watch.py`); times by the wall
+clock are those of a machine on which other tests run. `support/hostile_requests.py` has the requests;
+`tests/unit/broker/test_hostile_requests.py` sends each once, in memory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Seven unmodified Kafka clients: what each writes, each reads back equal. Against one broker; in the full suite also
-against three, whose topics have one replica, or three."""
+"""Seven unmodified Kafka clients: each reads back what each other writes. Against one broker; in the full suite also
+against three, whose topics have one replica, or three.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three brokers that vote together, as processes: what clients see while one of them dies, sleeps, or comes back."""
+"""Three brokers that vote together, as processes: what clients see while one of them dies, is paused, or returns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Reading data that the page cache has not got, from a real process: the others do not notice, the bytes are right, and
-few files are open however many are read."""
+"""Reads of data outside the page cache, from a real process: other clients are not delayed, the bytes are right, and
+few files are open however many are read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings changed while the broker runs: they take effect, are told with where they come from, and outlive it."""
+"""Settings changed while the broker runs: they take effect, are described with their source, and survive a restart."""
 
 from __future__ import annotations
 

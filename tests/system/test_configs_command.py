@@ -1,4 +1,4 @@
-"""`barnabas configs` with two brokers: each answers for its own configs and loggers only."""
+"""`barnabas configs` with two brokers: each answers only for its own configs and loggers."""
 
 from __future__ import annotations
 

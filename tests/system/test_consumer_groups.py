@@ -1,5 +1,6 @@
-"""Groups of the consumer protocol (KIP-848) with unmodified clients: sharing, leaving, crashing, mixed with classic
-members, and the death of the coordinator."""
+"""Groups of the consumer protocol (KIP-848) with unmodified clients: assignment, leaving, crashes, a mix with classic
+members, and the failure of the coordinator.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contexts with real clusters: a dead broker on the first address, and many that start at once."""
+"""Contexts with real clusters: a dead broker on the first address, and many commands that start at the same time."""
 
 from __future__ import annotations
 

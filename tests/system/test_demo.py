@@ -1,4 +1,4 @@
-"""`barnabas demo` as a person calls it: it balances, its tables can be asked, and it leaves nothing running."""
+"""`barnabas demo` as a user runs it: its sums agree, its tables can be queried, and it leaves nothing running."""
 
 from __future__ import annotations
 

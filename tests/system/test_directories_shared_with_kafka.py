@@ -1,4 +1,4 @@
-"""Barnabas and Apache Kafka 4.1.0 take turns on one data directory, and each serves all that the other wrote."""
+"""Barnabas and Apache Kafka 4.1.0 use one data directory in turns, and each serves all that the other wrote."""
 
 from __future__ import annotations
 

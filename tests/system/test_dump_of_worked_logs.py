@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments finds no fault in a log that has been through everything, restarts and kills included."""
+"""Kafka's own DumpLogSegments finds no fault in a log after all kinds of work, restarts and kills."""
 
 from __future__ import annotations
 

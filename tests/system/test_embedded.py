@@ -1,4 +1,4 @@
-"""Embedded clusters as real processes: they start, tell the truth, survive crashes, and leave nothing behind."""
+"""Embedded clusters as real processes: they start, report correctly, survive crashes, and leave nothing behind."""
 
 from __future__ import annotations
 

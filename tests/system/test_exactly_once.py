@@ -1,5 +1,6 @@
-"""Exactly once from read to write: chains of unmodified clients on three brokers, whose coordinators and leaders are
-killed, and so are the links themselves (tests/support/chain_survival.py)."""
+"""Exactly once from read to write: chains of unmodified clients on three brokers, whose coordinators, leaders and links
+are killed (tests/support/chain_survival.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas explain` on three brokers: the leader is killed, comes back, and leads again."""
+"""`barnabas explain` on three brokers: the leader is killed, returns, and leads again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""With real processes: how soon survivors of a SIGKILL know the new leaders, and all is whole after a silent cut."""
+"""Failover times of real processes: until survivors of a SIGKILL know the new leaders, and until all is whole after a
+silent cut.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The orders pipeline's tables on a real file system that is full: nothing is lost, and it says what to do.
+"""The orders pipeline's tables on a real file system that is full: nothing is lost, and the message contains advice.
 
-The tasks run without Spark here, so that every amount of room can be tried; `spark/test_full_disk.py` has Spark's own
-files on the full disk too.
+The tasks run without Spark here, so that every amount of free space can be tried; `spark/test_full_disk.py` also has
+Spark's own files on the full disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Consumer groups with unmodified clients: shared partitions, commits, and members of different makes in one group."""
+"""Consumer groups with unmodified clients: shared partitions, commits, and members of different libraries in one
+group.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""`barnabas groups` as a person uses it: against the server under test, and in the full suite against Apache Kafka
-with groups of both protocols."""
+"""`barnabas groups` as a user runs it: against the server under test, and in the full suite against Apache Kafka with
+groups of both protocols.
+"""
 
 from __future__ import annotations
 

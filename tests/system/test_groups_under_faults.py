@@ -1,5 +1,6 @@
-"""Groups of unmodified clients on three brokers: members come, leave and are killed under load, and so is their
-coordinator. What they noted is judged (tests/support/group_verdict.py)."""
+"""Groups of unmodified clients on three brokers: members join, leave and are killed under load, and so is their
+coordinator. Their diaries are judged (tests/support/group_verdict.py).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Kafka 4.1.0's tools on controllers and brokers that are processes of their own: static voters become dynamic ones,
-one is removed and added again, by both kinds of listeners."""
+"""Kafka 4.1.0's tools on separate controllers and brokers: static voters become dynamic ones, and one is removed and
+added again, through both kinds of listeners.
+"""
 
 from __future__ import annotations
 

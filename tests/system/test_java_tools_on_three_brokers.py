@@ -1,4 +1,6 @@
-"""Kafka 4.1.0's own admin tools against a cluster of three brokers that vote together, by both kinds of listeners."""
+"""Kafka 4.1.0's own admin tools against a cluster of three brokers that vote together, through both kinds of
+listeners.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`barnabas log` beside Apache Kafka: the same words for damaged files, and a repaired directory that Kafka serves."""
+"""`barnabas log` compared with Apache Kafka: the same output for damaged files, and a repaired directory that Kafka
+serves.
+"""
 
 from __future__ import annotations
 

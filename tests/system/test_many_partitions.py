@@ -1,6 +1,6 @@
-"""Thousands of partitions: made through the API, seen on every broker, and led by others when a broker dies.
+"""Thousands of partitions: created through the API, listed by every broker, and led by others when a broker dies.
 
-How fast that is, is measured by bench/ on a quiet machine; here the bounds have room for a busy one.
+bench/ measures the speed on a quiet machine; the bounds here allow for a busy one.
 """
 
 from __future__ import annotations

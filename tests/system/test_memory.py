@@ -1,4 +1,4 @@
-"""Clients that want all memory: the process stays within its budget, others are served, and memory is given back."""
+"""Clients that use up memory: the process stays within its budget, others are served, and memory is released."""
 
 from __future__ import annotations
 

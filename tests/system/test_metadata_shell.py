@@ -1,4 +1,4 @@
-"""Kafka's metadata shell reads our metadata log and our snapshots, and finds in them what we find."""
+"""Kafka's metadata shell reads Barnabas's metadata log and snapshots, with the same content."""
 
 from __future__ import annotations
 

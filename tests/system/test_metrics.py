@@ -1,4 +1,6 @@
-"""/metrics of real brokers: what Prometheus reads of them, and what its promtool says of that and of the rules."""
+"""/metrics of real brokers: the values that Prometheus reads, and the verdict of its promtool on them and on the
+rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas monitor` on three brokers that are killed and come back, and on Apache Kafka."""
+"""`barnabas monitor` on three brokers that are killed and restarted, and on Apache Kafka."""
 
 from __future__ import annotations
 

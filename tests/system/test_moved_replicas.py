@@ -1,7 +1,7 @@
 """Topics moved between two directories of a real process while they are written and read, with kill -9 in the middle.
 
-The moves are asked for by kafka-python's admin client. With BARNABAS_TARGET=kafka the same runs against Apache Kafka,
-but for what is said of kill -9: a Kafka broker that is alone may lose the records of the last moment of a move.
+kafka-python's admin client requests the moves. With BARNABAS_TARGET=kafka the same runs against Apache Kafka, except
+for the checks after kill -9: a single Kafka broker can lose the last records of a move.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replicas moved and leaders elected on three brokers under load, by our commands and by Kafka's own tools."""
+"""Replicas moved and leaders elected on three brokers under load, by Barnabas's commands and by Kafka's own tools."""
 
 from __future__ import annotations
 

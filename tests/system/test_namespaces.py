@@ -1,4 +1,4 @@
-"""The helper that parts processes: a cut is silent, in one direction, and ends when it is healed."""
+"""The helper that partitions processes: a cut is silent, in one direction, and ends when it is healed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """KIP-392 with librdkafka and three broker processes in three racks: a consumer with `client.rack` reads from the
-replica in its rack, and goes on when that one dies."""
+replica in its rack, and continues when that one dies.
+"""
 
 from __future__ import annotations
 

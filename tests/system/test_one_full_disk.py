@@ -1,5 +1,6 @@
-"""One real disk of three is full, slow or hangs: every partition goes on with acknowledgements, and its broker comes
-back when the disk has been well for a while."""
+"""One real disk of three is full, slow or hangs: every partition continues to acknowledge, and the broker returns when
+its disk has worked for a while.
+"""
 
 from __future__ import annotations
 

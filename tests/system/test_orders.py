@@ -1,4 +1,4 @@
-"""Orders replayed into real brokers while those, or the producer, are killed; and input that cannot be served."""
+"""Orders replayed into real brokers while brokers or the producer are killed, and input that cannot be served."""
 
 from __future__ import annotations
 

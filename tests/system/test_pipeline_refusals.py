@@ -1,4 +1,4 @@
-"""What the pipeline and the demo cannot work with: each is told in a line with what to do, before Spark starts."""
+"""Inputs that the pipeline and the demo refuse: each gets one line with advice, before Spark starts."""
 
 from __future__ import annotations
 

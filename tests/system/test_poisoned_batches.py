@@ -1,6 +1,6 @@
-"""Batches with lying insides, by wire: what each is answered, and that whoever reads the topic goes on to its end.
+"""Batches with wrong contents, over the wire: the answer to each, and that every reader of the topic reaches its end.
 
-With BARNABAS_TARGET=kafka the same table is held against Apache Kafka, whose column it then tests.
+With BARNABAS_TARGET=kafka the same table is compared with Apache Kafka, which then tests Kafka's column.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A real Prometheus with the files of deploy/ on three brokers: it has the series, and its alerts fire and end.
 
-Only addresses and times are changed: scrapes every half second, and alerts that wait for a second at most.
+Only addresses and times are changed: scrapes every half second, and alerts that wait for at most a second.
 """
 
 from __future__ import annotations

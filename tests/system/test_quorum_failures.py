@@ -1,5 +1,6 @@
-"""Controllers as processes of their own that are killed, paused, parted and robbed of their disks: the quorum goes on
-while a majority of it lives, decides nothing while none does, and is one again afterwards."""
+"""Separate controllers that are killed, paused, partitioned and deprived of their disks: the quorum continues while a
+majority of it lives, decides nothing without one, and is whole again afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is on disk after a clean stop, after kill -9 and after a torn write: everything that was acknowledged."""
+"""The disk after a clean stop, after kill -9 and after a torn write: it contains everything that was acknowledged."""
 
 from __future__ import annotations
 

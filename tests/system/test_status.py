@@ -1,4 +1,4 @@
-"""`barnabas status` of three brokers: who leads, who is fenced, what each lacks."""
+"""`barnabas status` of three brokers: the leaders, the fenced brokers, and what each one lacks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Three brokers under load while faults strike: what was acknowledged is there, once, in order, for consumers, too.
+"""Three brokers under load while faults happen: what was acknowledged exists once and in order, for consumers too.
 
-Idempotent producers (acks=all), a consumer group and a lone consumer work all the time; all that they do and are told
-is judged by the history checker at the end. The longer list of faults is in test_survival_of_faults.py.
+Idempotent producers (acks=all), a consumer group and a consumer without a group work all the time; the history checker
+judges all their requests and answers at the end. The longer list of faults is in test_survival_of_faults.py.
 """
 
 from __future__ import annotations

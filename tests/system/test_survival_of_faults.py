@@ -1,6 +1,6 @@
 """The longer list of faults under load on three brokers, each judged by the history of all clients (test_survival.py).
 
-Also what is answered when too few replicas are in sync, and what happens to a topic that is changed meanwhile.
+There are also the answers with too few replicas in sync, and the changes of a topic meanwhile.
 """
 
 from __future__ import annotations

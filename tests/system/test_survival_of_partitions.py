@@ -1,7 +1,7 @@
-"""Three brokers in network namespaces of their own, under load, and a leader that is cut off: judged by the history.
+"""Three brokers in separate network namespaces, under load, and a leader that is cut off: judged by the history.
 
-Clients are on the bridge between them. A leader that others do not hear, but clients do, is the one that could
-acknowledge what is lost later.
+Clients are on the bridge between them. A leader that clients reach and other brokers do not is the one that could
+acknowledge records that are lost later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transactions of unmodified clients, and Kafka's tools on them. Chains under kills: test_exactly_once."""
+"""Transactions of unmodified clients, and Kafka's tools on them. test_exactly_once has chains under kills."""
 
 from __future__ import annotations
 

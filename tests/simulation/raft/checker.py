@@ -1,10 +1,10 @@
-"""What must hold after every step of a world, and what the world was promised (Raft, figure 3; KIP-595).
+"""The conditions after every step of a world, and the promises that the world got (Raft, figure 3; KIP-595).
 
-Election safety         one leader in an epoch; one vote of a replica in an epoch, whatever happens in between
+Election safety         one leader in an epoch; one vote of a replica in an epoch, also over restarts
 Log matching            a batch of one (epoch, offset) is the same in all logs, and so is the one before it
-Leader completeness     who is elected has everything that was ever committed
-State machine safety    at each offset all nodes are handed the same batch, each in order, none twice
-Monotony                no node's high watermark or epoch goes back while it runs, nor its epoch over a restart
+Leader completeness     an elected leader has everything that was ever committed
+State machine safety    at each offset all nodes get the same batch, each in order, none twice
+Monotony                no node's high watermark or epoch decreases while it runs, nor its epoch over a restart
 Promises                a proposal that was acknowledged is in the committed log
 """
 

@@ -1,6 +1,6 @@
 """Classic mistakes of quorums, made on purpose. Each is patched in for one test; the product has no switch for them.
 
-A mistake is a list of (owner, attribute, what to put there).
+A mistake is a list of (owner, attribute, replacement).
 """
 
 from __future__ import annotations

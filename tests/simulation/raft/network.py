@@ -1,4 +1,4 @@
-"""A seeded world's time and network: one event heap; messages are delayed, lost, doubled, and overtake each other."""
+"""A seeded world's time and network: one event heap; messages are delayed, lost, duplicated and reordered."""
 
 from __future__ import annotations
 

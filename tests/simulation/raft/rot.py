@@ -1,6 +1,6 @@
-"""Worlds in which disks forget: between two lives of a voter a byte of its metadata directory is flipped, a file is
-cut, zeroed or lost, or all of it is; at a minority of the voters. Whoever refuses to start stays out until its operator
-has followed the advice that the refusal gives.
+"""Worlds with damaged disks: between two runs of a voter, a byte of its metadata directory is flipped, a file is cut,
+zeroed or lost, or the whole directory is lost, at a minority of the voters. A voter that refuses to start stays down
+until its operator has followed the advice in the refusal.
 
     RottenWorld(rotten(seed)).run()
 """

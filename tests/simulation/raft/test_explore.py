@@ -1,6 +1,6 @@
-"""Worlds of all kinds, by seed: nothing that must hold is ever broken, and after the trouble the quorum works again.
+"""Worlds of all kinds, by seed: no condition is ever broken, and after the faults the quorum works again.
 
-A seed that fails is told with what happened; `World(Plan.of(seed)).run()` repeats it.
+The message of a failing seed contains its events; `World(Plan.of(seed)).run()` repeats it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Buggy on purpose: the explorer finds each classic mistake. One that it did not find would be one that it cannot find.
+"""Planted mistakes: the explorer finds each classic mistake, which shows that it can find them.
 
-The seed beside each mistake is the first that found it; should a change of the product shift the worlds, the next ones
-are tried.
+The seed of each mistake is the first that found it. If a change of the product shifts the worlds, the next seeds are
+tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pure nodes of a quorum in a seeded world: no broker, no sockets, the product's own `RaftNode` on disks in memory.
 
-    World(Plan.of(seed)).run()     some time of trouble, then everything heals and the quorum must be of use again
+    World(Plan.of(seed)).run()     a time of faults; then everything heals and the quorum must work again
 
-Every choice comes from the seed. A `Violation` or any other error that a node raises ends the run; `timeline` tells
+Every choice comes from the seed. A `Violation` or any other error that a node raises ends the run; `timeline` contains
 what happened before.
 """
 

@@ -1,4 +1,4 @@
-"""A full disk under tables and checkpoint, with Spark: the stream ends with what to do, and the next start goes on."""
+"""A full disk under tables and checkpoint, with Spark: the stream ends with advice, and the next start continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The source and the sink inside Spark: found by name, schema as Spark wants it, streams that go on where they were."""
+"""The source and the sink inside Spark: found by name, with the schema that Spark expects, and with streams that
+continue after a restart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream says when the log has lost records: which, why, and that it neither skips nor repeats others."""
+"""A stream whose log has lost records: it reports which and why, and neither skips nor repeats others."""
 
 from __future__ import annotations
 

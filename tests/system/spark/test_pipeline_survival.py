@@ -1,7 +1,7 @@
 """The orders pipeline as real processes that are killed: driver, Java, Python workers, a cluster's worker.
 
-Each test sends orders with copies and bad ones, lets a driver come to its end as often as it takes, and then counts:
-every order is one row, every record is in the books once.
+Each test sends orders with duplicates and invalid ones, restarts a driver until it ends, and then counts: every order
+is one row, every record is accounted for once.
 """
 
 from __future__ import annotations

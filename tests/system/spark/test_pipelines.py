@@ -1,4 +1,4 @@
-"""The pipelines inside Spark: what it judges natively is what Python would, and its streams fill the tables."""
+"""The pipelines inside Spark: native verdicts equal those of Python, and the streams fill the tables."""
 
 from __future__ import annotations
 

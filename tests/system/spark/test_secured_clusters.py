@@ -1,5 +1,4 @@
-"""Source and sink against a cluster that asks who they are, and by TLS: Apache Kafka, for the broker has no such
-listener."""
+"""Source and sink against a cluster with SASL and TLS: Apache Kafka, because the broker has no such listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`valueSchema` beside Spark's own `from_json`: the same rows of the same texts, awkward ones most of all."""
+"""`valueSchema` compared with Spark's own `from_json`: the same rows from the same texts, mainly from difficult
+ones.
+"""
 
 from __future__ import annotations
 
