@@ -92,7 +92,8 @@ CSS: Final = """/* Pages are wide, for tables of words. */
 .md-typeset table:not([class]) thead:not(:has(th:not(:empty))) { display: none; }
 @media (min-width: 60em) {
   /* Everything fits: long names break. */
-  .md-typeset table:not([class]) td { min-width: 5rem; overflow-wrap: anywhere; }
+  .md-typeset table:not([class]) td { min-width: 3.4rem; overflow-wrap: anywhere; }
+  .md-typeset table:not([class]) td:first-child { min-width: 5rem; }
 }
 @media (max-width: 59.9em) {
   /* Names stay whole, cells stay readable, and the table scrolls by itself. */
