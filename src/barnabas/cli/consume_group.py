@@ -22,7 +22,7 @@ class Reading(Protocol):
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the end of every partition has been reached."""
+        """Whether the reader has reached the end of every partition."""
 
     def printed(self, next_offsets: Mapping[int, int]) -> None:
         """Stores the next offset of each partition whose records were printed."""

@@ -55,7 +55,7 @@ class Node(NamedTuple):
 
 
 class _Cluster:
-    """The requests of these commands to the cluster."""
+    """The requests to the cluster of the commands of `barnabas reassign`."""
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.admin: AdminClient = admin_client(bootstrap, properties)
@@ -114,7 +114,7 @@ class _Cluster:
         }
 
     def configure(self, kind: ResourceType, name: str, values: Mapping[str, str | None]) -> None:
-        """Sets configs; removes those without a value."""
+        """Sets the configs of an entity; removes those without a value."""
         entries = [
             ConfigEntry(
                 key,

@@ -40,13 +40,13 @@ meter: Meter | None = None
 
 
 def add(work: Work, count: int) -> None:
-    """Counts this amount of work."""
+    """Counts this amount of work on the current meter."""
     if meter is not None:
         meter.add(work, count)
 
 
 def swap(new: Meter | None) -> Meter | None:
-    """Counts with `new` from now on; returns the previous meter."""
+    """Makes `new` the meter that counts work from now on; returns the previous meter."""
     global meter
     before, meter = meter, new
     return before

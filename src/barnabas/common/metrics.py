@@ -48,7 +48,7 @@ def labelled(name: str, kind: str, text: str, label: str, values: Iterable[tuple
 
 
 def lines_of(family: Family) -> Iterator[str]:
-    """Yields the lines of the text format, each with its line end."""
+    """Yields the lines of the exposition format, each with its line end."""
     name = family.name
     yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"
     for labels, value, suffix in family.samples:

@@ -46,7 +46,7 @@ class LimitedReports:
         self._write(cause, message, lambda text: self._faults.report(text, error))
 
     def inform(self, cause: Hashable, message: str) -> None:
-        """Writes an INFO line, limited in the same way."""
+        """Writes an INFO line, limited to one per cause and interval like those of `report`."""
         self._write(cause, message, self._faults.inform)
 
     def _write(self, cause: Hashable, message: str, write: Callable[[str], None]) -> None:
@@ -65,7 +65,7 @@ class LimitedReports:
             write(text)
 
     def over(self, cause: Hashable, message: str) -> bool:
-        """Writes an INFO line, limited to one per cause and interval like those of `report`."""
+        """Writes one INFO line if this cause was reported since its last end. Returns whether it was."""
         known = self._causes.pop(cause, None)
         if known is None:
             return False

@@ -41,7 +41,7 @@ def chain_of(disk: Disk, directory: str) -> Callable[[BatchHeader, memoryview], 
 
 @dataclass(slots=True)
 class _Found:
-    """The state on disk, as it is after the log was cut where it must be."""
+    """The state of the metadata log on disk, as it will be after the log is cut at its damage."""
 
     end: int = 0
     epoch: int = 0

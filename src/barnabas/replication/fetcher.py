@@ -220,7 +220,9 @@ class Fetcher:
         return max(min(wait_ms + overdue_ms, self._limits.timeout_ms_max), wait_ms + _OVERDUE_MS)
 
     def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
-        """Returns the partitions to name: all of them in a full fetch, else those whose position changed."""
+        """Returns the partitions that the next fetch must name: all of them in a full fetch, else those whose position
+        changed.
+        """
         topics: dict[bytes, list[_Asked]] = {}
         is_full = self._session_id == 0
         max_bytes = self._limits.partition_bytes_max

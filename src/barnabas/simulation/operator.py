@@ -101,7 +101,7 @@ class Operator:
         channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
 
     def _try(self, kind: Operation, what: str, request: Message) -> None:
-        """Sends a request and counts its response, whatever the result."""
+        """Sends an administrative request and counts its response, whatever the result."""
         self._note(what)
 
         def answered(response: Message | None) -> None:

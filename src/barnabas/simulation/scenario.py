@@ -216,7 +216,7 @@ class Run:
             self.cluster.allow_start(name)
 
     def _progress(self, since: str) -> None:
-        """Waits until every worker makes progress."""
+        """Waits until every worker has completed another operation."""
         goal = [(worker, worker.acked + _MORE_ACKS) for worker in self.work.must_make_progress]
 
         def waits() -> bool:
@@ -260,5 +260,5 @@ class Run:
 
 
 def run(settings: Settings) -> Outcome:
-    """Runs the settings from beginning to end."""
+    """Simulates a run with these settings from beginning to end."""
     return Run(settings).execute()

@@ -26,7 +26,7 @@ _BY_NAME: Final = 12
 
 
 class SteadyWriter:
-    """The writer of one partition."""
+    """The writer of one partition, which never gives up."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: str, index: int) -> None:
         self._cluster = cluster

@@ -17,15 +17,15 @@ class SourceFailed(Exception):
 
 
 class ClusterUnreachable(SourceFailed):
-    """No broker answers in time."""
+    """An exception: no broker answers in time."""
 
 
 class RequestRefused(SourceFailed):
-    """A broker refuses a request."""
+    """An exception: a broker refuses a request."""
 
 
 class DataLost(SourceFailed):
-    """Some records that the query was to read no longer exist."""
+    """An exception: some records that the query was to read no longer exist."""
 
     def __init__(self, ranges: Sequence[LostRange]) -> None:
         shown = "; ".join(map(str, ranges[:20])) + (f"; and {len(ranges) - 20} more" if len(ranges) > 20 else "")

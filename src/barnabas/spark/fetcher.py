@@ -44,7 +44,7 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """The reader of one range; `answers` can be iterated once."""
+    """The reader of one range of offsets; `answers` can be iterated once."""
 
     def __init__(
         self,

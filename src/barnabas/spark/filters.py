@@ -30,7 +30,7 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class RangeFilter:
-    """The filters that were pushed down."""
+    """The filters on topic, partition and offset that Spark pushed down."""
 
     def __init__(self) -> None:
         self._first_offset = 0

@@ -34,7 +34,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Malformed(Exception):
-    """The text is not a JSON object."""
+    """A text that is not a JSON object."""
 
 
 class Row(NamedTuple):

@@ -36,7 +36,7 @@ class Parsed(NamedTuple):
 
 
 class Parser(Protocol):
-    """The interface of both parsers."""
+    """The interface of the compiled parser and the one with numpy."""
 
     NAME: str
 

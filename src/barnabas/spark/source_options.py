@@ -81,7 +81,7 @@ class FetchSettings:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of a batch or a stream."""
+    """The options of a source for a batch or a stream."""
 
     client: ClientSettings
     subscription: Subscription

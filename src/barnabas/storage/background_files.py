@@ -24,7 +24,7 @@ _IDLE_MS = 5_000
 
 
 class BackgroundFile(Protocol):
-    """One small file of one log."""
+    """One small file of one log that is written in the background."""
 
     #: The log's directory.
     directory: str

@@ -46,7 +46,7 @@ def _below(entries: Sequence[EpochEntry], end_offset: int) -> list[EpochEntry]:
 
 
 class EpochFiles(Protocol):
-    """Writes the files in the background."""
+    """The writer of `leader-epoch-checkpoint` files in the background."""
 
     def changed(self, cache: LeaderEpochCache) -> None:
         """Called when the cache of epochs differs from its file."""
@@ -124,7 +124,7 @@ class LeaderEpochCache:
 
     @property
     def needs_write(self) -> bool:
-        """Whether there are records whose epoch is not in the file."""
+        """Whether the log has records whose epoch is not in the file."""
         return not self.is_saved_below(self._log_end_offset())
 
     def persist(self, end_offset: int | None = None) -> None:

@@ -141,7 +141,7 @@ class _Index:
         self._write(data)
 
     def write_out(self) -> None:
-        """Writes the entries that are only in memory."""
+        """Writes the index entries that are only in memory."""
         data = self._data
         if data is not None and self._written_bytes != len(data):
             self._write(data)
@@ -159,11 +159,11 @@ class _Index:
         self._unsynced = True
 
     def load(self) -> None:
-        """Loads the entries into memory. Raises OSError."""
+        """Loads the index entries into memory. Raises OSError."""
         self._load()
 
     def try_to_trim(self) -> None:
-        """Trims as `trim` does, as far as there is space."""
+        """Trims the index file as `trim` does; leaves it longer if the disk is full."""
         try:
             self.trim()
         except OSError as error:

@@ -18,7 +18,7 @@ class LogEvents:
         self._disk = disk
 
     def on_segments_deleted(self, log: Log, files: list[str]) -> None:
-        """Called after these files were renamed to `.deleted`."""
+        """Called after the files of deleted segments were renamed to `.deleted`."""
         for path in files:
             self._disk.remove(path)
 
@@ -51,7 +51,7 @@ class LogSignals:
         self._start_moved = moved
 
     def take_over_from(self, former: LogSignals) -> None:
-        """Takes over the callback of the log that this one replaces."""
+        """Takes over the callback from the log that this log replaces."""
         self._start_moved = former._start_moved
 
     def start_moved(self) -> None:

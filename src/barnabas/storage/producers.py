@@ -55,7 +55,7 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class AppendedBatch(NamedTuple):
-    """A batch in the log."""
+    """A producer's batch in the log, kept to detect a repeated one."""
 
     last_sequence: int
     last_offset: int

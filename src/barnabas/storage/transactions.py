@@ -110,7 +110,7 @@ class TransactionIndex:
                 raise
 
     def write_out(self) -> None:
-        """Writes the entries that are only in memory. Raises OSError."""
+        """Writes the index entries that are only in memory. Raises OSError."""
         entries = self._entries
         if entries is None or self._written == len(entries):
             return

@@ -226,7 +226,7 @@ class _PendingFetch:
         self._begin(self.read(may_wait=False))
 
     def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
-        """Runs one step of the fetch in the background, and sends the response if the step returns one."""
+        """Runs this work in steps, and sends the response if the work returns one."""
         run(self._request, self._services.steps.begin, work, self._reply, self._request)
 
     def _reply(self, chunks: Chunks | None) -> None:

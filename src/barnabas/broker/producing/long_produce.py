@@ -78,7 +78,7 @@ class _Appends:
         self._services.steps.start(self._append(), lambda _: None, request, lambda: not request.connection.is_closed)
 
     def _append(self) -> Work:
-        """Appends the next part, or sends the response."""
+        """Appends the next part of the request, or sends the response after the last one."""
         yield 1
         request, asked = self._request, self._asked
         part = next(self._parts, None)

@@ -73,7 +73,7 @@ class RequestContext(Protocol):
         """The monotonic time at which the request was read."""
 
     def reply(self, response: Message) -> None:
-        """Sends the response, exactly once, if `handle` returns None: later, or within it."""
+        """Sends the response, exactly once, if `handle` returns None: later, or during the call of `handle`."""
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         """Sets the function to call when the client's connection closes, in place of an earlier one. It is never called

@@ -123,7 +123,7 @@ class InnerRequest:
 
 
 class _Outer(RequestOrigin, continuations.Owner, Protocol):
-    """A request that is served in pieces."""
+    """The whole request whose pieces are served one after the other."""
 
     @property
     def api_key(self) -> int: ...

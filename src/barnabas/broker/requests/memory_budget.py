@@ -160,7 +160,7 @@ class MemoryBudget:
             self._wait(holder)
 
     def forget(self, holder: Holder) -> None:
-        """Removes a closed connection."""
+        """Removes a closed connection from the budget."""
         self._holders.pop(holder, None)
         self._waiting.pop(holder, None)
         self._granted.discard(holder)

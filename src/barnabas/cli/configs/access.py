@@ -176,7 +176,7 @@ class Access:
         raise Failure(f"{what}: {'; '.join(reasons)}")
 
     def _answering(self, entity: Entity) -> list[int]:
-        """Returns the brokers that can answer for an entity."""
+        """Returns the brokers that can answer requests about an entity."""
         if entity.kind is Kind.TOPICS or not entity.name:
             return sorted(self.brokers)
         broker = int(entity.name) if entity.name.isascii() and entity.name.isdigit() else -1

@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 
 class Choice(NamedTuple):
-    """A context in use."""
+    """A context in use, and the reason why it was chosen."""
 
     name: str
     context: Context

@@ -59,7 +59,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """The content of the file."""
+    """The content of the contexts file: the contexts by name, and the current one."""
 
     contexts: Mapping[str, Context] = field(default_factory=dict)
     current: str | None = None
@@ -86,7 +86,7 @@ class Contexts:
 
 
 class ContextFile:
-    """Reads and changes the file. A missing file holds no contexts."""
+    """The file of contexts, to be read and changed. A missing file holds no contexts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

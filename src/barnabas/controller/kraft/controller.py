@@ -259,7 +259,7 @@ class Controller:
     def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, reply: Callable[[int, int, ErrorCode], None]
     ) -> None:
-        """Calls `reply(first_id, length, error)`."""
+        """Allocates a block of producer ids to a broker; calls `reply(first_id, length, error)`."""
         try:
             self._require_active()
             result = producer_ids.allocate(self.view(), broker_id, broker_epoch)

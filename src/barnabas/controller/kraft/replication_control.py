@@ -58,7 +58,7 @@ class ReplicationControl:
             self._tasks.append(_Periodic(timers, period_ms, self.rebalance_leaders))
 
     def start(self) -> None:
-        """Begins the periodic work, when this controller becomes active."""
+        """Begins the periodic elections and rebalances, when this controller becomes active."""
         for task in self._tasks:
             task.start()
         self.elect_unclean_leaders()

@@ -91,7 +91,8 @@ class TxnImage(NamedTuple):
 
     @property
     def is_prepared(self) -> bool:
-        """Returns whether the outcome of the transaction is decided and some markers are not yet written."""
+        """Returns whether the outcome is decided and the transaction is not complete (PrepareCommit or
+        PrepareAbort)."""
         return self.state in PREPARED
 
     @property

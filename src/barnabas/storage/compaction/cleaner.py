@@ -165,7 +165,7 @@ class Pass:
 
 
 class PassAborted(Exception):
-    """The log has changed so that the pass cannot continue."""
+    """A pass ends because the log has changed so that it cannot continue."""
 
 
 class UnreadableBatches:

@@ -247,7 +247,7 @@ class Copy:
     def _keep(
         self, source: Source, retention: Retention, header: BatchHeader, buffer: bytes, place: int, *, is_intact: bool
     ) -> Kept | None:
-        """Returns what remains of a batch; all of an unreadable one."""
+        """Returns what compaction keeps of a batch; all of an unreadable one."""
         data = memoryview(buffer)[place : place + header.size_bytes]
         if not is_intact:
             self._rules.unreadable.add(source, header, "its checksum is wrong")

@@ -59,7 +59,7 @@ class KnownHoles(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """The losses of a log, as opening it found them."""
+    """The lost offsets of a log, as found when the log was opened."""
 
     #: Ranges without which this replica continues.
     accepted: tuple[Hole, ...] = ()

@@ -90,7 +90,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The knowledge about a log before it is opened."""
+    """The known facts about a log before it is opened."""
 
     directory: str
     topic_partition: TopicPartition
@@ -266,7 +266,7 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
 
 
 class _Recovery:
-    """The parts of a log while it is opened."""
+    """A log while it is opened: its parts, and what was found wrong."""
 
     __slots__ = (
         "_disk",
