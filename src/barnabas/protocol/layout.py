@@ -135,7 +135,7 @@ class Source:
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """Returns an unused variable."""
+        """Returns the name of a variable that the generated text does not use yet."""
         self._names += 1
         return f"{prefix}{self._names}"
 

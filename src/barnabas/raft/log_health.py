@@ -39,6 +39,6 @@ class LogHealth:
         self._health.refused(self._log_dir)
 
     def on_success(self) -> None:
-        """Records that an append succeeded."""
+        """Records that an append to the metadata log succeeded."""
         if self.reports.is_reported(_UNWRITABLE):
             self.reports.over(_UNWRITABLE, "the metadata log can be written again")

@@ -37,7 +37,7 @@ _VARLONG_MAX = (1 << 64) - 1
 
 
 class _Fault(Exception):
-    """Ends a walk; its argument is one of the fault numbers above."""
+    """Ends a walk over the records; its argument is the number of the fault, as in `walk.Survey`."""
 
 
 def _varint(data: Buffer, place: int, end: int, raw_max: int, fault: int) -> tuple[int, int]:

@@ -218,7 +218,7 @@ def _line_in(path: str | None) -> OnLong | None:
 
 
 def name_of(what: object) -> tuple[str, str]:
-    """Returns the kind of what was served, and its details. For a callback it is the function name."""
+    """Returns a name for what a turn served (the function of a callback, or the kind of request), and its details."""
     if isinstance(what, Named):
         return what.turn_name()
     what = plain(what)

@@ -66,8 +66,9 @@ class Descriptors:
 
 
 class BatchFile:
-    """A file of batches. Positions are bytes into it. Nothing is read beyond `size_bytes`, the end of the last complete
-    batch."""
+    """A file of record batches. Positions are bytes into it. Nothing is read beyond `size_bytes`, the end of the last
+    complete batch.
+    """
 
     __slots__ = ("_descriptors", "_disk", "_file", "log_path", "read_end", "recently_used", "size_bytes", "version")
 

@@ -52,8 +52,9 @@ class ReadRange(NamedTuple):
 
 
 class ColdRead:
-    """A read in the background: after loading, `data` from `position` on; None if the segment has nothing at or above
-    the offset."""
+    """A read in the background. After loading, `data` begins at `position` in the file; it is None if the segment has
+    nothing at or above the requested offset.
+    """
 
     __slots__ = (
         "_disk",

@@ -1,4 +1,4 @@
-"""All collectors, by the name that reports of their failures use."""
+"""All collectors of metrics, each with its name in the reports of failures."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _bytes(file: File, start: int, end: int) -> Iterator[bytes]:
 
 
 def filler(hole: Hole, epochs: Sequence[EpochEntry]) -> bytes:
-    """Returns empty batches for these offsets, each with the leader epoch in which its records were written."""
+    """Returns empty batches for lost offsets, each with the leader epoch in which its records were written."""
     starts = [entry.start_offset for entry in epochs if hole.start < entry.start_offset < hole.end]
     edges = [hole.start, *starts, hole.end]
     parts = []

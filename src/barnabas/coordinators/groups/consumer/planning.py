@@ -54,7 +54,9 @@ class Planner:
         return changed or resolved_anew
 
     def needs_refresh(self, group: ConsumerGroup) -> bool:
-        """Returns whether the group must be compared with newer topics, or has expressions to resolve again."""
+        """Returns whether a group must be compared with newer metadata of its topics, or has regular expressions to
+        resolve again.
+        """
         slot = self._context.writes.slots.get(group.group_id)
         if slot is None or slot.topics_version != self._context.topics.version:
             return True
