@@ -1,4 +1,4 @@
-"""The bench's clusters: how three nodes are set up, and what is read from acknowledgements and metadata."""
+"""The bench's clusters: the setup of three nodes, and the times from acknowledgements and metadata."""
 
 from __future__ import annotations
 

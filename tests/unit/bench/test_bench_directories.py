@@ -1,4 +1,4 @@
-"""The directories that the storage rows start on, and the questions that tell when a broker is ready."""
+"""The directories that the storage rows start on, and the requests that show when a broker is ready."""
 
 from __future__ import annotations
 

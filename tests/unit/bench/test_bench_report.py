@@ -1,4 +1,4 @@
-"""The bench's arithmetic: percentiles, ratios of medians, goals, and that every step and experiment is fit to run."""
+"""The bench's arithmetic: percentiles, ratios of medians, goals, and that every step and experiment can run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench's large cluster: what it measures adds up, and every metric gets its value."""
+"""The bench's large cluster: its figures agree, and every metric gets its value."""
 
 from __future__ import annotations
 

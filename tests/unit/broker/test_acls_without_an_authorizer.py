@@ -1,5 +1,6 @@
-"""DescribeAcls, CreateAcls and DeleteAcls where no authorizer is configured: Apache Kafka 4.1's answers to the recorded
-requests of real clients, on listeners of both kinds."""
+"""DescribeAcls, CreateAcls and DeleteAcls without an authorizer: Apache Kafka 4.1's answers to the recorded requests of
+real clients, on listeners of both kinds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker tells the controller of its directories: in one request, until it is decided, the newest word last."""
+"""A broker's AssignReplicasToDirs: one request, repeated until it is decided, with the newest directories last."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What may be done to a resource when nothing is forbidden: the bit sets that Apache Kafka 4.1.0 answers without an
-authorizer (KIP-430), which the tests beside Kafka compare."""
+"""The operations that are allowed on a resource without an authorizer (KIP-430): the bit sets of Apache Kafka 4.1.0,
+which the tests beside Kafka compare.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests for thousands of things hold the loop for some milliseconds at a time, and are answered as if at once.
+"""Requests of thousands of rows hold the loop for some milliseconds at a time, and get the answers of a single turn.
 
-That no turn takes more than 50 ms of CPU is looked at in every test (`support/turn_watch.py`).
+Every test checks that no turn takes more than 50 ms of CPU (`support/turn_watch.py`).
 """
 
 from __future__ import annotations

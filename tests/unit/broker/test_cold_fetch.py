@@ -1,4 +1,6 @@
-"""Fetches of what memory has not got: right answers whatever happens meanwhile, and nobody else waits for them."""
+"""Fetches of data outside the page cache: right answers whatever happens meanwhile, and no other request waits for
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration requests are answered as Apache Kafka 4.1.0 answered the same ones, change after change."""
+"""Configuration requests get the answers that Apache Kafka 4.1.0 gave to the same ones, change after change."""
 
 from __future__ import annotations
 

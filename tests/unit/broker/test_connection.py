@@ -1,4 +1,4 @@
-"""One connection: what it answers, in which order, how much it takes, and how it ends."""
+"""One connection: its answers, their order, its limits, and its end."""
 
 from __future__ import annotations
 

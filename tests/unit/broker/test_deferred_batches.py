@@ -1,4 +1,4 @@
-"""Batches that take the loop too long: opened beside it, with only their own connection waiting, in their order."""
+"""Batches that would hold the loop too long: opened in a thread, with only their own connection waiting, in order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Answers that say one error of everything: every API and version has one that can be encoded, with the longest names.
+"""Answers with one error for everything: every API and version has one that can be encoded, with the longest names.
 
-Answers whose texts do not fit are shortened, and nothing else of them."""
+Texts that do not fit are shortened, and nothing else in these answers.
+"""
 
 from __future__ import annotations
 

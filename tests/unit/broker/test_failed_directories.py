@@ -1,7 +1,7 @@
 """One of several log directories fails: its partitions answer KAFKA_STORAGE_ERROR, the others serve, nothing is lost.
 
 Every call to that directory's disk is the first to fail once, for errors of the device, a file system that has become
-read-only, and a tree that is gone.
+read-only, and a missing tree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A mistake in anything that continues a request costs that request, or its connection, and nothing else.
+"""An internal error in any continuation of a request costs that request, or its connection, and nothing else.
 
 Every continuation of every kind of request is made to fail in turn (`tests.support.sabotage`): each time the request is
-answered or its connection ends in bounded time, somebody else's requests are answered as ever, the controller goes on
-leading, and one line names the request.
+answered or its connection ends in bounded time, requests of other clients are answered as before, the controller
+continues to lead, and one line names the request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): ids, epochs, eviction, and what an incremental answer leaves out."""
+"""Incremental fetch sessions (KIP-227): ids, epochs, eviction, and the partitions that an incremental answer omits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What becomes of a request that only the controller can decide, while nobody leads the quorum, while who leads cannot
-commit, and when another one leads."""
+"""Requests for the controller while the quorum has no leader, while its leader cannot commit, and after a change of
+leader.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A disk that fills up under a broker: writes are refused, reads go on, nothing is torn, and room heals it.
+"""A disk that fills up under a broker: writes are refused, reads continue, nothing is torn, and free space ends the
+fault.
 
-Every call that needs room is the first to fail once: in appends, rolls, checkpoints, snapshots, compaction, topic
+Every call that needs space is the first to fail once: in appends, rolls, checkpoints, snapshots, compaction, topic
 creation, offset commits, retention and deletion, and in the metadata log.
 """
 

@@ -1,7 +1,7 @@
-"""No request of many rows holds the loop for long, in memory: each of the table once, and each is answered.
+"""Requests of many rows do not hold the loop for long, in memory: each of the table is sent once, and answered.
 
-That no turn takes more than 50 ms of CPU is looked at in every test (`support/turn_watch.py`). With real processes, and
-beside a producer, they run in `tests/system/test_bystanders_of_requests.py`.
+Every test checks that no turn takes more than 50 ms of CPU (`support/turn_watch.py`).
+`tests/system/test_bystanders_of_requests.py` runs them with real processes, next to a producer.
 """
 
 from __future__ import annotations

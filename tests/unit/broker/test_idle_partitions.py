@@ -1,4 +1,4 @@
-"""Partitions of a fetch session where nothing happens: they are not read, and whatever happens brings them back."""
+"""Idle partitions of a fetch session: they are not read, and every event in them makes them active again."""
 
 from __future__ import annotations
 

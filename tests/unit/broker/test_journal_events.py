@@ -1,4 +1,4 @@
-"""What the journal says of a change: decisions of a real controller, told as events."""
+"""The journal's events of changes that a real controller decided."""
 
 from __future__ import annotations
 

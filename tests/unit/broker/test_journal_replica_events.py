@@ -1,4 +1,4 @@
-"""What a broker tells of its own replicas: the exact range that an unclean election cost."""
+"""The journal's events of a broker's own replicas: the exact range that an unclean election lost."""
 
 from __future__ import annotations
 

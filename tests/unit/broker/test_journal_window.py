@@ -1,4 +1,4 @@
-"""Changes that wait for the journal: drawn in order, kept until they are written, bounded."""
+"""Changes that wait for the journal: in order, kept until they are written, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to Fetch are bounded, whatever a client asks for: each is read in one turn of the event loop."""
+"""Answers to Fetch are bounded, whatever the request's limits: each is read in one turn of the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node does when the metadata changes under it: it registers once more, and takes on its dynamic configs."""
+"""A node whose metadata changes: it registers again, and applies its dynamic configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce requests of thousands of rows are served a part at a time, and answered as the whole would be."""
+"""Produce requests of thousands of rows are served in parts, with the answer that the whole would get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The budget of memory: who waits, who goes on, who is hung up on, and that everything is given back."""
+"""The budget of memory: which requests wait, which continue, which connections are closed, and that all memory is
+released.
+"""
 
 from __future__ import annotations
 

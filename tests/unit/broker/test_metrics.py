@@ -1,4 +1,4 @@
-"""What a broker in memory says of itself on /metrics, after things have happened to it."""
+"""The metrics of a broker in memory on /metrics, after various events."""
 
 from __future__ import annotations
 

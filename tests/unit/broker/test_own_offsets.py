@@ -1,4 +1,4 @@
-"""ListOffsets with replica id -2: what this replica has, whatever its role, committed or not."""
+"""ListOffsets with replica id -2: the end of this replica's log, whatever its role, committed or not."""
 
 from __future__ import annotations
 

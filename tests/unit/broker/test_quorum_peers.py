@@ -1,4 +1,4 @@
-"""Channels to the other voters: what the last attempt told, and how often a paused peer is dialled."""
+"""Channels to the other voters: the result of the last attempt, and how often a paused peer is dialled."""
 
 from __future__ import annotations
 

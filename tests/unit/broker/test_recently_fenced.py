@@ -1,4 +1,4 @@
-"""Whom Metadata lists although the controller has fenced it: who went without a word, for three seconds."""
+"""Fenced brokers that Metadata still lists: those that were lost without a controlled shutdown, for three seconds."""
 
 from __future__ import annotations
 

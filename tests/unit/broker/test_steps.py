@@ -1,4 +1,4 @@
-"""Long work is done a slice at a time, one slice in a turn of the loop, whoever asked for it."""
+"""Long work is done in slices, one slice in a turn of the loop, for every kind of caller."""
 
 from __future__ import annotations
 

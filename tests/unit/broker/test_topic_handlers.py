@@ -1,4 +1,4 @@
-"""The topic handlers over a real controller: auto creation, pages, ids, and what is refused before the controller."""
+"""The topic handlers over a real controller: auto creation, pages, ids, and refusals before the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every request that is passed on to the controller has an answer for the case that there is none, in every version."""
+"""Every request that is forwarded to the controller has a response for the case without an answer, in every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetches that wait, and what they leave behind: their sessions, their watchers, their place in the purgatory."""
+"""Fetches that wait, and the cleanup after them: sessions, watchers, entries of the purgatory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line without a broker: what is wrong is said in one line, at once, and nothing is started."""
+"""The command line without a broker: mistakes are reported in one line, immediately, and nothing is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas configs` without a broker: what the command line says, and what is refused before the cluster is asked."""
+"""`barnabas configs` without a broker: its output, and refusals before any request to the cluster."""
 
 from __future__ import annotations
 

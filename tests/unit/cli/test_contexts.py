@@ -1,4 +1,4 @@
-"""Contexts: which one a command uses, what the file keeps, and what the commands say."""
+"""Contexts: which one a command uses, the content of the file, and the output of the commands."""
 
 from __future__ import annotations
 

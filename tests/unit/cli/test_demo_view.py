@@ -1,4 +1,4 @@
-"""The demo's live view: lines stay above, and bars and partitions fit, however narrow the terminal."""
+"""The demo's live view: lines stay at the top, and bars and partitions fit, however narrow the terminal."""
 
 from __future__ import annotations
 

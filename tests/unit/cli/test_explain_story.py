@@ -1,4 +1,4 @@
-"""The story of a partition, told from given events."""
+"""The history of a partition, as text from given events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text about a whole topic: what its partitions have in common is said once."""
+"""The text about a whole topic: facts that its partitions have in common appear once."""
 
 from __future__ import annotations
 

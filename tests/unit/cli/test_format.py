@@ -1,4 +1,4 @@
-"""`barnabas format`, `info` and `random-uuid`: files as Kafka's tool makes them, mistakes that change nothing."""
+"""`barnabas format`, `info` and `random-uuid`: files as Kafka's tool writes them, and mistakes that change nothing."""
 
 from __future__ import annotations
 

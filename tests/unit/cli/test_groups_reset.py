@@ -1,4 +1,4 @@
-"""Where a group goes on from: every way to say it, against logs that are a dictionary."""
+"""The offsets that a reset gives a group: every option, with logs that are a dictionary."""
 
 from __future__ import annotations
 

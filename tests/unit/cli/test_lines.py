@@ -1,4 +1,4 @@
-"""Records as lines: what is printed can be read back, and wrong lines say what is wrong."""
+"""Records as lines: printed lines can be read back, and the errors of wrong lines name the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`barnabas log dump|verify|repair` as commands: what they print, how they end, and that they touch what they may."""
+"""`barnabas log dump|verify|repair` as commands: their output, their exit codes, and the files that they change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view: all of it within the screen, the worst on top."""
+"""The live view: it fits on the screen, with the worst problems first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress bars leave room for the figures beside them."""
+"""Progress bars leave space for the figures next to them."""
 
 from __future__ import annotations
 

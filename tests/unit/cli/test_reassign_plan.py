@@ -1,4 +1,4 @@
-"""Plans for moving replicas: Kafka's JSON in and out, and proposals that spread leaders, replicas and racks."""
+"""Plans of reassignments: Kafka's JSON in and out, and proposals that spread leaders, replicas and racks."""
 
 from __future__ import annotations
 

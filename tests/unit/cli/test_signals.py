@@ -1,4 +1,4 @@
-"""Signals that wait until what was started is written down; and an embedded cluster whose start is broken off."""
+"""Signals that wait until a started process is recorded, and an embedded cluster whose start is interrupted."""
 
 from __future__ import annotations
 

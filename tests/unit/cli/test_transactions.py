@@ -1,4 +1,4 @@
-"""Which open transactions hang: those that no coordinator knows of in that partition (KIP-664)."""
+"""Hanging transactions: open ones that no coordinator has in that partition (KIP-664)."""
 
 from __future__ import annotations
 

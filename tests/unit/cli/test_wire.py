@@ -1,4 +1,4 @@
-"""Connections of our own: to a broker that is there, whichever it is."""
+"""Connections of the command line: to any broker that is reachable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong use of the command line: one line that says what is wrong, exit code 1 or 2, never a traceback."""
+"""Wrong use of the command line: one line with the mistake, exit code 1 or 2, never a traceback."""
 
 from __future__ import annotations
 

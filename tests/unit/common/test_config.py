@@ -1,4 +1,4 @@
-"""A node's configuration: layers, precedence, listeners, and what is refused with which words."""
+"""A node's configuration: layers, precedence, listeners, and refusals with their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that continues later: it has the owner of the work that registered it, and its mistakes end with that owner."""
+"""Continuations: work has the owner of the work that registered it, and its errors end with that owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error codes as they come by the wire."""
+"""Error codes as they are sent on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads, and durations in buckets."""
+"""The text format of Prometheus, and durations in buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Repeated log lines: the first at once, then one in ten seconds for each cause, with a count, and one for the end."""
+"""Repeated log lines: the first immediately, then one in ten seconds for each cause, with a count, and one at the
+end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of more records than one batch holds (KIP-868)."""
+"""Decisions with more records than fit into one batch (KIP-868)."""
 
 from __future__ import annotations
 

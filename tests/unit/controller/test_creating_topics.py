@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics as Kafka's controller decides and words them."""
+"""CreateTopics, CreatePartitions and DeleteTopics with the decisions and texts of Kafka's controller."""
 
 from __future__ import annotations
 

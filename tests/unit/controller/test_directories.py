@@ -1,4 +1,4 @@
-"""What the controller makes of a broker's word on where its replicas lie (KIP-858)."""
+"""The controller's decisions on a broker's report of its replicas' directories (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections asked for and held by the controller itself: what moves, what is refused, what is told of a loss."""
+"""Elections on request and by the controller itself: the moves, the refusals, and the reports of lost records."""
 
 from __future__ import annotations
 

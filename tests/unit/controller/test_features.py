@@ -1,4 +1,4 @@
-"""UpdateFeatures as the controller decides it: the texts are those of Kafka's own controller."""
+"""UpdateFeatures as the controller decides it, with the texts of Kafka's own controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller makes of a broker's word that a log directory of it takes no writes (decision 0012)."""
+"""The controller's decisions on a broker's report that one of its log directories accepts no writes (decision 0012)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request with thousands of keys of one resource is refused before anything is made of them."""
+"""A request with thousands of keys of one resource is refused before any record is built."""
 
 from __future__ import annotations
 

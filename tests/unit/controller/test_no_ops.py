@@ -1,4 +1,4 @@
-"""The active controller's NoOp records, on the nodes of a quorum of its own and on one that is alone."""
+"""The active controller's NoOp records, in a separate quorum and on a single node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments as decisions: begun, changed, ended by an ISR change, cancelled, listed; and what is refused."""
+"""Reassignments as decisions: begun, changed, completed by an ISR change, cancelled, listed, and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats of the consumer protocol, one rule at a time: joining, fencing, giving back, leaving, committing."""
+"""Heartbeats of the consumer protocol, one rule at a time: joining, fencing, revoking, leaving, committing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: the leader of the group's partition, by the listener that was asked."""
+"""FindCoordinator: the leader of the group's partition, with its address on the listener of the request."""
 
 from __future__ import annotations
 

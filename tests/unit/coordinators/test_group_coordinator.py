@@ -1,4 +1,4 @@
-"""Which shard serves a group, when it does, and what happens when leadership comes and goes."""
+"""The shard that serves a group, the time from which it does, and changes of its leadership."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup, and members that are not heard of any longer."""
+"""SyncGroup, Heartbeat, LeaveGroup, and members whose sessions expire."""
 
 from __future__ import annotations
 

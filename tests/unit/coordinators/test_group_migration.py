@@ -1,4 +1,4 @@
-"""Classic groups that become consumer groups while their members go on, and the way back (KIP-848)."""
+"""Classic groups that become consumer groups while their members continue, and the way back (KIP-848)."""
 
 from __future__ import annotations
 

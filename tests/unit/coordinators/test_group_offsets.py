@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is read, what is deleted, and what expires."""
+"""Committed offsets: which commits are accepted, what is read, what is deleted, and what expires."""
 
 from __future__ import annotations
 

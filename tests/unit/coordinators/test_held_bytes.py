@@ -1,4 +1,4 @@
-"""What members of classic groups bring along is counted as they come and go, and bounded."""
+"""Bytes of the metadata of classic group members: counted as members join and leave, and bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many members do at once does not hold the loop, in groups of both protocols."""
+"""Simultaneous requests of many members do not hold the loop, in groups of both protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups with more offsets than the tombstones of one batch hold are deleted and expire, in slices."""
+"""Groups with more offsets than the tombstones in one batch are deleted and expire, in slices."""
 
 from __future__ import annotations
 

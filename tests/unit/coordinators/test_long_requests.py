@@ -1,6 +1,6 @@
-"""No request of a group holds the loop for long, whatever a client sends: CPU of each turn, by request and size.
+"""Requests of groups do not hold the loop for long, whatever a client sends: CPU of each turn, by request and size.
 
-Rows are far beyond what a client has use for. What is left beside the handlers, decoding of the request and encoding of
+The numbers of rows are far beyond the use of any client. The rest of the work, decoding of the request and encoding of
 the answer, belongs to the connection (tests/unit/broker).
 """
 

@@ -1,4 +1,4 @@
-"""Patterns of topics and of transactional ids are RE2's, as Kafka's are RE2/J's."""
+"""Patterns of topics and of transactional ids are those of RE2, as Kafka's are those of RE2/J."""
 
 from __future__ import annotations
 

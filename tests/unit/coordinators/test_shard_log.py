@@ -1,4 +1,6 @@
-"""Writes of a coordinator: what a barrier behind them is told, and that nothing is noted of what cannot be encoded."""
+"""Writes of a coordinator: the result of a barrier after them, and that a record that cannot be encoded changes
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator over a log in memory: what is durable when, who waits, and what a failover resumes."""
+"""The transaction coordinator over a log in memory: what is durable when, what waits, and what a failover resumes."""
 
 from __future__ import annotations
 

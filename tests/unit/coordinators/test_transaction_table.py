@@ -1,5 +1,5 @@
-"""What every request is answered in every state of a transaction, beside Kafka 4.1: each state of the automaton, with
-and without a record on its way, by producers with an older, the last, the present and the next epoch, and by another
+"""The answer to every request in every state of a transaction, compared with Kafka 4.1: each state of the automaton,
+with and without a pending record, by producers with an older, the last, the present and the next epoch, and by another
 id, with both versions of the protocol (KIP-98, KIP-360, KIP-890, KAFKA-18464, KAFKA-18575).
 
 AddOffsetsToTxn and TxnOffsetCommit 5 add the group's partition ("add"), TxnOffsetCommit 0-4 verifies it ("verify").

@@ -1,4 +1,6 @@
-"""Offsets that transactions write: when they count, who may write them, and which of two counts."""
+"""Offsets written in transactions: when they take effect, which producers can write them, and which of two takes
+effect.
+"""
 
 from __future__ import annotations
 

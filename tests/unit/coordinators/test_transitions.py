@@ -1,4 +1,4 @@
-"""What each request may do in each state of a transaction: the whole table, by version of the protocol."""
+"""The effect of each request in each state of a transaction: the whole table, by version of the protocol."""
 
 from __future__ import annotations
 

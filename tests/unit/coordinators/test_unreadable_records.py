@@ -1,4 +1,4 @@
-"""Records of internal topics that cannot be read: each costs itself, never the coordinator."""
+"""Records of internal topics that cannot be decoded: each is skipped, and the coordinator still loads."""
 
 from __future__ import annotations
 

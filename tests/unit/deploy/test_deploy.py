@@ -1,4 +1,4 @@
-"""The files of deploy/: they parse, their expressions are PromQL, and brokers serve every metric in them."""
+"""The files of deploy/: they can be parsed, their expressions are PromQL, and brokers serve every metric in them."""
 
 from __future__ import annotations
 

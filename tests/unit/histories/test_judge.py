@@ -1,4 +1,4 @@
-"""Single rules, on histories of a few lines."""
+"""Single rules of the verdict, on histories of a few lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of the monitor to a broker that says what the test wants, over a real socket."""
+"""Connections of the monitor to a scripted broker, over a real socket."""
 
 from __future__ import annotations
 

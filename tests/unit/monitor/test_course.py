@@ -1,4 +1,4 @@
-"""What a watch says, look after look, with the journal's causes and without."""
+"""The output of a watch, snapshot after snapshot, with and without the journal's causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a partition, and how far its replicas are behind."""
+"""The problems of a partition, and the lag of its replicas."""
 
 from __future__ import annotations
 

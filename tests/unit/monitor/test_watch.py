@@ -1,4 +1,4 @@
-"""The watch itself: what it yields when a cluster answers, stops answering, and tells of causes late."""
+"""The watch itself: its events when a cluster answers, stops answering, and reports causes late."""
 
 from __future__ import annotations
 

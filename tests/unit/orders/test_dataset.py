@@ -1,4 +1,4 @@
-"""The orders of the published data set: whole baskets, exact money, the sums the data set is known by."""
+"""The orders of the published data set: whole baskets, exact money, the known sums of the data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of an order: each has events that break it, and the first that breaks gives the reason."""
+"""The rules of an order: each has events that break it, and the first broken rule is the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what was entered is read back, a cut line is dropped, one writer at a time, other files are refused."""
+"""The ledger: its entries are read back, a cut line is dropped, one writer at a time, other files are refused."""
 
 from __future__ import annotations
 

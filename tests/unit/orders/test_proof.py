@@ -1,4 +1,4 @@
-"""The proof must notice each way in which an order can go wrong between producer, log and tables."""
+"""The proof finds each way in which an order can go wrong between producer, log and tables."""
 
 from __future__ import annotations
 

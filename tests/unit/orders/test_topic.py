@@ -1,4 +1,4 @@
-"""A topic is described though some brokers have not heard of it yet."""
+"""A topic is described although some brokers do not know it yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orders pipeline's tables are the same however often its driver dies, and wherever."""
+"""The orders pipeline's tables are the same however often, and at whichever step, its driver dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said of those that will not do."""
+"""The choice of a Java, and the messages about unsuitable ones."""
 
 from __future__ import annotations
 

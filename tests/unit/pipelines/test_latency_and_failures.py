@@ -1,4 +1,4 @@
-"""How long records took, by sampled ends of the log; and what is said when a stream fails."""
+"""The latency of records, by sampled ends of the log, and the message when a stream fails."""
 
 from __future__ import annotations
 

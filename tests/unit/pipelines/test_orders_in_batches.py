@@ -1,4 +1,4 @@
-"""Which of several copies is the order, what is too late, and what the commit says of it."""
+"""Several copies of an order: which one counts, what is too late, and the numbers in the commit."""
 
 from __future__ import annotations
 

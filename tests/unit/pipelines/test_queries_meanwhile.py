@@ -1,4 +1,4 @@
-"""Queries while a batch is being published see it whole or not at all."""
+"""Queries while a batch is being published see it completely or not at all."""
 
 from __future__ import annotations
 

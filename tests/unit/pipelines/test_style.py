@@ -1,4 +1,4 @@
-"""The style of pictures: colours that can be told apart, texts that can be read, marks with their texts."""
+"""The style of charts: distinguishable colours, readable texts, marks with their texts."""
 
 from __future__ import annotations
 

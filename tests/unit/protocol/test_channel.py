@@ -1,4 +1,4 @@
-"""A channel against a scripted peer: what it asks, in which version, and what whoever asks is told."""
+"""A channel against a scripted peer: its requests, their versions, and the results for its callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client comes in: the names of Java's clients and of librdkafka, and what is said of wrong ones."""
+"""The security settings of a client: the names of Java's clients and of librdkafka, and the errors for wrong ones."""
 
 from __future__ import annotations
 

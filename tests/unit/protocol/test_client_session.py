@@ -1,4 +1,4 @@
-"""A client's connection without I/O: the handshake frame by frame, versions, log-ins, answers that are none."""
+"""A client's connection without I/O: the handshake frame by frame, versions, logins, malformed answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the codec does beside the plain round trip."""
+"""Behaviour of the codec that the round trips do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which header goes with which request, and what is refused in one."""
+"""Request and response headers: which version belongs to which request, and what is refused in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON text as Jackson prints Kafka's messages; the numbers are what Java's Double.toString gives."""
+"""JSON text as Jackson prints Kafka's messages; the numbers are those of Java's Double.toString."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Power failure before each single change of the disk, from the first start on: no acknowledged decision is lost.
 
-A life: formatting, first start, registration, topics, snapshots and the removal of what they cover, stop, second start,
-another topic.
+One run: formatting, first start, registration, topics, snapshots and the removal of what they cover, stop, second
+start, another topic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every file of a metadata directory, damaged in every kind of way: all that was committed is served, or the start is
-refused and the file is named. Nothing is ever missing in silence.
+"""Every file of a metadata directory, damaged in every way: all that was committed is served, or the start is refused
+with the name of the file. Nothing is ever missing without a message.
 
-A directory of several segments, with snapshots or without, and three epochs; left by a stop in order, by a kill, and by
-a power failure after which the mark is some seconds old.
+A directory has several segments, with snapshots or without, and three epochs; it is left by a clean stop, by a kill,
+and by a power failure after which the mark is some seconds old.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formatted directories hold, byte for byte, what `kafka-storage format` of Apache Kafka 4.1.0 writes, but for random
+"""Formatted directories are, byte for byte, those of `kafka-storage format` of Apache Kafka 4.1.0, except for random
 ids, times and the checksums over them.
 """
 

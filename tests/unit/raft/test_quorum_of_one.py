@@ -1,4 +1,4 @@
-"""A quorum of one over the project's log: what is written, when it counts, and what a restart finds."""
+"""A quorum of one over the project's log: its writes, their commits, and the state after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the nodes of a calm quorum: codes, texts, who waits for what, and what the leader tells of all."""
+"""Requests to the nodes of a calm quorum: codes, texts, requests that wait, and the leader's description of all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gatekeeper of roles and the leader's book, without disk or log."""
+"""The state of roles and the leader's view of its followers, without disk or log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of durability, read from the values that events of the quorum end with."""
+"""The order of durability, read from the results of the quorum's events."""
 
 from __future__ import annotations
 

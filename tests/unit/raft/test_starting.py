@@ -1,4 +1,4 @@
-"""What a node refuses to start with, each in one line that says what to do."""
+"""Reasons for which a node refuses to start, each in one line with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message formats 0 and 1, made here by hand: wrappers, old LZ4 frames, broken bytes."""
+"""Message formats 0 and 1, built here by hand: wrappers, old LZ4 frames, broken bytes."""
 
 from __future__ import annotations
 

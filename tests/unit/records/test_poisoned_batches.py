@@ -1,4 +1,4 @@
-"""Batches with a right checksum and lying insides: one table of what each is answered, by each of the walks."""
+"""Batches with a right checksum and wrong contents: one table of the answers, by each of the walks."""
 
 from __future__ import annotations
 

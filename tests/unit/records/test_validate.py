@@ -1,4 +1,4 @@
-"""The leader's checks: what is taken, what is refused with which code, what is written into the batch."""
+"""The leader's checks: what is accepted, what is refused with which code, what is written into the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for the HW: the order in which they are told, and what is left of those who gave up."""
+"""Operations that wait for the HW: the order of their completion, and the cleanup of those that timed out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two histories part: the cases of KIP-279 and random ones, cut back to what they have in common (G1, G2)."""
+"""Diverging logs: the cases of KIP-279 and random ones, truncated to their common prefix (G1, G2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower's fetcher: its session, and what each answer means."""
+"""A follower's fetcher: its session, and its reaction to each answer."""
 
 from __future__ import annotations
 

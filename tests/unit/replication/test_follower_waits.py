@@ -1,4 +1,4 @@
-"""How long a leader lets its followers wait for records."""
+"""The time for which a leader lets its followers wait for records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition as leaders ask it: what goes together, and what each answer means (guards G9, G10)."""
+"""AlterPartition requests of leaders: what is batched, and the effect of each answer (guards G9, G10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader knows of its followers, and the ISR and HW that follow from it (guards G7, G8, KIP-903, KIP-966)."""
+"""A leader's state of its followers, and the ISR and HW that follow from it (guards G7, G8, KIP-903, KIP-966)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delayed operations complete exactly once: by what they wait for, or at their deadline, all on one host timer."""
+"""Delayed operations complete exactly once: by their event, or at their deadline, all on one host timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A broker that is given thousands of partitions at once follows them a few at a time, in order, and to the end."""
+"""A broker that gets thousands of partitions at the same time follows them a few at a time, in order, and all of
+them.
+"""
 
 from __future__ import annotations
 

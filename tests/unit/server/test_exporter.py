@@ -1,4 +1,4 @@
-"""/metrics on a real socket: what is answered, to whom, and what happens when something fails."""
+"""/metrics on a real socket: its answers, its clients, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system, and the system is not asked for nothing."""
+"""Freed memory is returned to the system, with no system calls when there is none."""
 
 from __future__ import annotations
 

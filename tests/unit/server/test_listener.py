@@ -1,4 +1,4 @@
-"""Real sockets on a broker in memory: peers that ask for much and read late, or never."""
+"""Real sockets on a broker in memory: peers that request much and read late, or never."""
 
 from __future__ import annotations
 

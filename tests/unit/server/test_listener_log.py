@@ -1,4 +1,4 @@
-"""What the log says of connections: who, what and how often, never a line for each bad frame."""
+"""Log lines about connections: peer, cause and count, never a line for each bad frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -O` removes assertions, which are part of the broker's safety: no process of ours runs with it."""
+"""`python -O` removes assertions, which are part of the broker's safety: no process of Barnabas runs with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A broker on its real loop and pool, with a disk that takes as long as the test wants for what is not in memory."""
+"""A broker on its real loop and pool, with a disk whose reads from outside the page cache take as long as the test
+sets.
+"""
 
 from __future__ import annotations
 

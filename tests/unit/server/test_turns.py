@@ -1,4 +1,4 @@
-"""The broker measures how long it holds its loop, says who did, and says it once."""
+"""The broker measures how long a turn holds its loop, and logs the cause once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets as Spark keeps them: the way there and back, an order that never changes, and foreign ones refused."""
+"""Offsets as Spark keeps them: a round trip, an order that never changes, and refusals of foreign ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection against servers that are none, or speak TLS."""
+"""A connection to peers that are no Kafka servers, or that use TLS."""
 
 from __future__ import annotations
 

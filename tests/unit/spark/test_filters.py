@@ -1,4 +1,4 @@
-"""Filters that are pushed down choose ranges; what they cannot say exactly stays with Spark."""
+"""Pushed-down filters choose ranges; conditions that they cannot express exactly stay with Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of offsets: cut into tasks, and limited by what a micro-batch may hold."""
+"""Ranges of offsets: cut into tasks, and limited by the size of a micro-batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays of the sink: each record passes once, wherever the ranges are cut; nothing else is dropped."""
+"""Replays of the sink: each record passes once, wherever the ranges are cut; no other record is dropped."""
 
 from __future__ import annotations
 

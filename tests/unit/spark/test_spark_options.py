@@ -1,4 +1,4 @@
-"""Options of the source and the sink: what they mean, and what is said of wrong ones."""
+"""Options of the source and the sink: their meaning, and the errors for wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a worker has loaded when it reads is left out of the search for garbage; other processes are left alone."""
+"""Objects that a worker has loaded when it reads are exempt from garbage collection; other processes are not
+changed.
+"""
 
 from __future__ import annotations
 

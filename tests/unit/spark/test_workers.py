@@ -1,4 +1,4 @@
-"""The workers' Python: the same interpreter, with everything in its path but Spark's zip."""
+"""The workers' Python: the same interpreter, with everything in its path except Spark's zip."""
 
 from __future__ import annotations
 

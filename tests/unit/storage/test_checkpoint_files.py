@@ -1,4 +1,6 @@
-"""Offset checkpoints written beside the loop, what makes a draft void, and the stop of a broker with many logs."""
+"""Offset checkpoints written in the background, events that make a draft void, and the stop of a broker with many
+logs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cleaner among all the logs of a broker: what outlives restarts, deletions and damaged checkpoints."""
+"""The cleaner among all the logs of a broker: what survives restarts, deletions and damaged checkpoints."""
 
 from __future__ import annotations
 

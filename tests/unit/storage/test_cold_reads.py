@@ -1,4 +1,4 @@
-"""What is read beside the loop while the log changes: never the wrong bytes, never a closed file."""
+"""Reads in the background while the log changes: never the wrong bytes, never a closed file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction keeps, what it takes away, and when."""
+"""Compaction: what it keeps, what it removes, and when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The power fails between any two changes that a pass makes on disk: then the log is the old or the new, never a mix.
 
-A pass replaces its groups of segments one after the other, so "the new" is a number of whole groups. What a crash may
-leave beside that is told by the disk's fates (tests/support/crashing_disk.py).
+A pass replaces its groups of segments one after the other, so "the new" is a number of whole groups. The fates of the
+disk are the other possible states after a crash (tests/support/crashing_disk.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the records of a batch lie and what compaction asks of them, without decoding them."""
+"""The positions of the records of a batch, and the facts that compaction needs, without decoding them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader epochs written beside the loop: what is on disk when, and that the recovery point never overtakes it."""
+"""Leader epochs written in the background: what is on disk when, and that the recovery point never overtakes it."""
 
 from __future__ import annotations
 

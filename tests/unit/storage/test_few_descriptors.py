@@ -1,4 +1,4 @@
-"""A log with many segments is read to its end, however few files may be open."""
+"""A log with many segments is read to its end, however small the limit of open files."""
 
 from __future__ import annotations
 

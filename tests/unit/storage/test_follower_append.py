@@ -1,4 +1,4 @@
-"""Many batches in one call: the log is, byte for byte, what it would be had they come one by one."""
+"""Many batches in one call: the log is, byte for byte, that of the same batches appended one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`partition.metadata` and the files of a log without a record: both come with the first record at the latest."""
+"""`partition.metadata` and the files of a log without a record: both are created with the first record at the
+latest.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Finding 3: a log that ends before its recovery point, lacks a segment or has one that ends inside a batch says so
-with numbers, never gives an offset out again, and answers readers of what it lost."""
+"""Finding 3: a log that ends before its recovery point, lacks a segment or has one that ends inside a batch reports
+this with offsets, never assigns an offset again, and answers readers of the lost range.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding 14: whatever is wrong with the files of one partition costs that partition, not its directory."""
+"""Finding 14: damage to the files of one partition costs that partition, not its directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer state: sequences, epochs, repeated batches, transactions, snapshots."""
+"""Producer state: sequences, epochs, duplicated batches, transactions, snapshots."""
 
 from __future__ import annotations
 

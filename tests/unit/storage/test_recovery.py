@@ -1,4 +1,4 @@
-"""Opening a log after all that may have happened to its directory."""
+"""The opening of a log after all possible changes to its directory."""
 
 from __future__ import annotations
 

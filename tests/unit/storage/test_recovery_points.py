@@ -1,5 +1,6 @@
-"""F3: recovery points follow the ends of logs while the broker runs, by time and by bytes, one sync at a time beside
-the loop; a start after a kill scans what came since."""
+"""F3: recovery points follow the ends of logs while the broker runs, by time and by bytes, one sync at a time in the
+background; a start after a kill scans only later records.
+"""
 
 from __future__ import annotations
 

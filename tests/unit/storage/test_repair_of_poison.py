@@ -1,5 +1,6 @@
-"""Finding 8: a batch with a right checksum whose records cannot be read is found by `log verify` and taken out by
-`log repair`; all other records keep their offsets, and the batch is kept aside."""
+"""Finding 8: `log verify` finds a batch with a right checksum whose records cannot be decoded, and `log repair` removes
+it; all other records keep their offsets, and the batch is set aside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where recovery begins inside the segment that holds the recovery point, and when it does not trust its indexes."""
+"""The offset from which recovery scans the segment with the recovery point, and when it does not trust the indexes."""
 
 from __future__ import annotations
 

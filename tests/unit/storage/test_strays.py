@@ -1,4 +1,4 @@
-"""What a start set aside is kept for a day, whatever restarts come between, and then removed with one line."""
+"""Directories that a start set aside are kept for a day, over restarts, and then removed with one log line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Finding 5: a search by time over batches whose records cannot be read ends, and finds what is behind them.
+"""Finding 5: a search by time over batches whose records cannot be decoded ends, and finds later records.
 
-What refuses them at produce is tested elsewhere; here they are in the log already, from before or from Apache Kafka.
+Other tests cover their refusal at produce; here they are in the log already, from before or from Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: cut back, and believed only as far as a log could have made it."""
+"""The index of aborted transactions: truncated with the log, and trusted only as far as a log could have written it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a log directory counts as one that takes no writes, and when as well again."""
+"""A log directory that accepts no writes: when it counts as one, and when as healthy again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on chains finds what it is there for, over the histories of several processes."""
+"""The verdict on chains finds the faults that it is for, over the histories of several processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict on groups finds what it is there for: each test is a history with one thing wrong in it."""
+"""The verdict on groups finds the faults that it is for: each test is a history with one fault."""
 
 from __future__ import annotations
 
