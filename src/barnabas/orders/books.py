@@ -25,7 +25,7 @@ class Order:
 
 @dataclass(slots=True)
 class Books:
-    """The totals of one side. Two sides agree if their books are equal."""
+    """The totals of one side: the ledger, the log or the tables. Two sides agree if their totals are equal."""
 
     orders: int = 0
     lines: int = 0

@@ -230,7 +230,9 @@ def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: Orde
 
 
 def watermark_of(progress: Mapping[int, Progress], delay_ms: int) -> int | None:
-    """Returns the watermark. The slowest partition counts, so that one that had no leader for a while is not late."""
+    """Returns the watermark of event time. The slowest partition counts, so that one that had no leader for a while is
+    not late.
+    """
     times = [each.event_time_ms for each in progress.values() if each.event_time_ms is not None]
     return min(times) - delay_ms if times else None
 

@@ -135,7 +135,7 @@ def _view(connection: DuckDBPyConnection, tables: Path, table: Table, sink: str)
 
 
 def _batches(tables: Path) -> pa.Table:
-    """Returns one row for each commit."""
+    """Returns the table of batches: one row for each commit of the orders pipeline."""
     commits = CommitLog(tables).all()
     time = pa.timestamp("ms", tz="UTC")
     return pa.table(

@@ -184,7 +184,7 @@ class MetadataRepair:
     # Execution
 
     def apply(self, kept_name: str) -> None:
-        """Carries out the steps, after the log was cut."""
+        """Carries out the steps of the repair, after the log was cut."""
         disk, files = self._disk, SnapshotFiles(self._disk, self._directory)
         disk.make_dirs(self._directory)
         kept = RepairFolder(disk, self._directory, kept_name)

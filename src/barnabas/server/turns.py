@@ -95,13 +95,13 @@ class Turns:
         self.buckets = [0] * (len(_BOUNDS_NS) + 1)
 
     def begin_serving(self) -> None:
-        """Starts to count: startup is complete."""
+        """Starts to count turns: startup is complete."""
         self._serving = True
         self._reset()
         self.look_at_cpu(perf_counter_ns())
 
     def end_serving(self) -> None:
-        """Stops counting: shutdown begins."""
+        """Stops counting turns: shutdown begins."""
         self._serving = False
 
     # -- around every turn

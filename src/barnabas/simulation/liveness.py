@@ -35,7 +35,9 @@ def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, Partit
 
 
 def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozenset[str]:
-    """Returns the names of the chosen nodes; all nodes if no smaller part must make progress alone."""
+    """Returns the names of the nodes that must make progress alone while the rest is down; all nodes if no smaller part
+    must.
+    """
     image = newest_image(cluster)
     everybody = frozenset(cluster.nodes)
     if image is None:

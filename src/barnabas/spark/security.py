@@ -12,7 +12,7 @@ from barnabas.tls.contexts import client_context
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Returns the context. Raises ConfigError for files that are missing or have other contents."""
+    """Returns the TLS context. Raises ConfigError for files that are missing or have other contents."""
     try:
         return client_context(tls)
     except (OSError, ValueError) as error:
