@@ -197,7 +197,9 @@ class Leadership:
         return self.isr if self.proposed is None else (*self.isr, *(r for r in self.proposed if r not in self.isr))
 
     def high_watermark(self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: MayJoin) -> int:
-        """Returns the lowest LEO to wait for; UNKNOWN while a member has not fetched in this epoch."""
+        """Returns the high watermark that follows from the LEOs: the lowest one of the replicas to wait for. UNKNOWN
+        while a member has not fetched in this epoch.
+        """
         lowest = leader_leo
         members = self.maximal_isr
         for replica, follower in self.followers.items():

@@ -154,7 +154,7 @@ class Segment(IndexedFile):
         return None if self._largest_timestamp == _UNREAD else (self._largest_timestamp, self._largest_offset)
 
     def set_largest_timestamp(self, timestamp: int, offset: int) -> None:
-        """Sets the result of `largest_timestamp`."""
+        """Sets the segment's largest timestamp and its offset, which another reader has determined."""
         self._largest_timestamp, self._largest_offset = timestamp, offset
 
     def first_timestamp(self) -> int:

@@ -183,7 +183,9 @@ def _marker_kind(buffer: bytes, place: int, header: BatchHeader) -> int | None:
 
 
 class Copy:
-    """The copy of one group into `.cleaned` files; at the end `end_offset` is the one of its last batch."""
+    """The copy of neighbouring segments into one compacted segment in `.cleaned` files; at the end `end_offset` is that
+    of its last batch.
+    """
 
     def __init__(
         self,
