@@ -30,7 +30,8 @@ from barnabas.storage.checkpoints import (
     offset_of,
     parse_dir_name,
 )
-from barnabas.storage.producers import ProducerEntry, decode_snapshot, encode_snapshot
+from barnabas.storage.producer_entries import ProducerEntry
+from barnabas.storage.producer_snapshots import decode_snapshot, encode_snapshot
 
 FILES = golden.files()
 _ENDINGS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

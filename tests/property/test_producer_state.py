@@ -9,7 +9,8 @@ from barnabas.common.errors import RecordsRejected
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, EndTxnMarker
 from barnabas.simulation.disk import MemoryDisk
-from barnabas.storage.producers import ProducerStateManager, encode_snapshot
+from barnabas.storage.producer_snapshots import encode_snapshot
+from barnabas.storage.producers import ProducerStateManager
 
 NOW_MS = 1_800_000_000_000
 PARTITION = TopicPartition("t", 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.raft.world import CLUSTER_ID, Place, Plan, World
+from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.world import CLUSTER_ID, Place, World
 
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest

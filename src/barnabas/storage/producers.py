@@ -1,4 +1,4 @@
-"""The state of the idempotent and transactional producers of one log (KIP-98), and its `.snapshot` files.
+"""The state of the idempotent and transactional producers of one log (KIP-98), as of an offset.
 
 It contains for each producer its epoch, its last five batches (a repeated batch is answered with its first offset,
 guard G20), and where its open transaction begins. An append consists of
@@ -10,21 +10,14 @@ guard G20), and where its open transaction begins. An append consists of
 A follower, or a log in recovery, calls only the last two. The first unstable offset is the smallest first offset of the
 transactions that are open, or ended above the high watermark; read_committed consumers read only below it.
 
-    snapshot   version 2 (1) | crc 4, CRC-32C of the rest | count 4 | per producer: producerId 8, epoch 2,
-               lastSequence 4, lastOffset 8, offsetDelta 4, timestamp 8, coordinatorEpoch 4, txnFirstOffset 8 (-1: none)
-
-`N.snapshot` is the state before offset N. It contains one batch per producer, so that after a restart only the last
-batch of each is recognised, as in Apache Kafka.
+Files contain snapshots of this state (`producer_snapshots.py`).
 """
 
 from __future__ import annotations
 
-import struct
-from bisect import bisect_right, insort
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
-
-from crc32c import crc32c
 
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Disk
@@ -33,107 +26,18 @@ from barnabas.records.batch import BatchHeader, EndTxnMarker
 from barnabas.records.header import (
     CONTROL_FLAG,
     NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
     advance_sequence,
 )
-from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of, remove_quietly
+from barnabas.storage.checkpoints import CheckpointError
+from barnabas.storage.producer_entries import AppendedBatch, ProducerEntry
+from barnabas.storage.producer_snapshots import SnapshotFiles
 
-#: The batches of each producer that are recognised when repeated; clients have at most this many in flight.
-BATCHES_KEPT = 5
-NO_COORDINATOR_EPOCH = -1
 #: A transaction is late when it stays open this long after the longest timeout that a producer can request.
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 
-_SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
-_CRC_END = 6
 _MAX_SEQUENCE = 0x7FFFFFFF
-
-
-class AppendedBatch(NamedTuple):
-    """A producer's batch in the log, kept to detect a repeated one."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-    @property
-    def first_sequence(self) -> int:
-        if self.last_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
-
-
-class ProducerEntry:
-    """The state of one producer. `last_sequence` is that of the newest batch in `epoch`, -1 before the first."""
-
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "last_sequence",
-        "last_timestamp",
-        "markers",
-        "producer_id",
-        "txn_first_offset",
-    )
-
-    def __init__(
-        self,
-        producer_id: int,
-        epoch: int = NO_PRODUCER_EPOCH,
-        *,
-        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
-        last_timestamp: int = NO_TIMESTAMP,
-        txn_first_offset: int | None = None,
-        batch: AppendedBatch | None = None,
-    ) -> None:
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.coordinator_epoch = coordinator_epoch
-        self.last_timestamp = last_timestamp
-        self.txn_first_offset = txn_first_offset
-        #: The number of markers since the entry was created, by which a caller can detect a new one.
-        self.markers = 0
-        self.batches: list[AppendedBatch] = [] if batch is None else [batch]
-        self.last_sequence = NO_SEQUENCE if batch is None else batch.last_sequence
-
-    def move_to_epoch(self, epoch: int) -> None:
-        """Changes the epoch. Sequences restart with every epoch, so earlier batches cannot be repeated in it (guard
-        G21)."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-            self.last_sequence = NO_SEQUENCE
-
-    def add(self, batch: AppendedBatch) -> None:
-        if len(self.batches) == BATCHES_KEPT:
-            del self.batches[0]
-        self.batches.append(batch)
-        self.last_sequence = batch.last_sequence
-        self.last_timestamp = batch.timestamp
-
-    def find_repeated(self, header: BatchHeader) -> AppendedBatch | None:
-        """Returns the batch in the log that this one repeats, or None."""
-        if header.producer_epoch != self.epoch:
-            return None
-        first, last = header.base_sequence, header.last_sequence
-        for batch in self.batches:
-            if batch.last_sequence == last and batch.first_sequence == first:
-                return batch
-        return None
-
-    def is_expired(self, wall_ms: int, expiration_ms: int) -> bool:
-        return self.txn_first_offset is None and wall_ms - self.last_timestamp >= expiration_ms
 
 
 class CompletedTxn(NamedTuple):
@@ -144,108 +48,6 @@ class CompletedTxn(NamedTuple):
     last_offset: int
     is_aborted: bool
     last_stable_offset: int
-
-
-def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    body = bytearray()
-    count = 0
-    for entry in entries:
-        batch = entry.batches[-1] if entry.batches else None
-        body += _SNAPSHOT_ENTRY.pack(
-            entry.producer_id,
-            entry.epoch,
-            entry.last_sequence,
-            -1 if batch is None else batch.last_offset,
-            0 if batch is None else batch.offset_delta,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            -1 if entry.txn_first_offset is None else entry.txn_first_offset,
-        )
-        count += 1
-    out = bytearray(_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, 0, count))
-    out += body
-    struct.pack_into(">I", out, _CRC_END - 4, crc32c(memoryview(out)[_CRC_END:]))
-    return bytes(out)
-
-
-def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
-    """Decodes a snapshot. Raises CheckpointError if it is damaged."""
-    if len(data) < _SNAPSHOT_HEAD.size:
-        raise CheckpointError(path, f"a producer snapshot of {len(data)} bytes")
-    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != _SNAPSHOT_VERSION:
-        raise CheckpointError(path, f"version {version}, expected {_SNAPSHOT_VERSION}")
-    if crc32c(memoryview(data)[_CRC_END:]) != crc:
-        raise CheckpointError(path, "the checksum does not match")
-    if count < 0 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
-        raise CheckpointError(path, f"{count} producers in {len(data)} bytes")
-    entries = []
-    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :]):
-        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
-        entries.append(
-            ProducerEntry(
-                producer_id,
-                epoch,
-                coordinator_epoch=coordinator_epoch,
-                last_timestamp=timestamp,
-                txn_first_offset=txn_first_offset if txn_first_offset >= 0 else None,
-                batch=AppendedBatch(sequence, offset, delta, timestamp) if offset >= 0 else None,
-            )
-        )
-    return entries
-
-
-class SnapshotFiles:
-    """The `.snapshot` files of one log, identified by their offsets. `directory` changes when the log's is renamed."""
-
-    __slots__ = ("_offsets", "directory", "disk")
-
-    def __init__(self, disk: Disk, directory: str, names: Iterable[str] | None = None) -> None:
-        self.disk = disk
-        self.directory = directory
-        found = disk.list_dir(directory) if names is None else names
-        offsets = [offset_of(name) for name in found if name.endswith(SNAPSHOT_SUFFIX)]
-        self._offsets = sorted(offset for offset in offsets if offset is not None)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(tuple(self._offsets))
-
-    def path(self, offset: int) -> str:
-        return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
-
-    @property
-    def latest(self) -> int | None:
-        return self._offsets[-1] if self._offsets else None
-
-    @property
-    def oldest(self) -> int | None:
-        return self._offsets[0] if self._offsets else None
-
-    def read(self, offset: int) -> list[ProducerEntry]:
-        path = self.path(offset)
-        return decode_snapshot(path, self.disk.read(path))
-
-    def write(self, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
-        path = self.path(offset)
-        try:
-            self.disk.write(path, encode_snapshot(entries), sync=sync)
-        except OSError:
-            remove_quietly(self.disk, path)
-            raise
-        if offset not in self._offsets:
-            insort(self._offsets, offset)
-
-    def delete(self, offset: int) -> None:
-        if offset in self._offsets:
-            self._offsets.remove(offset)
-            path = self.path(offset)
-            if self.disk.exists(path):
-                self.disk.remove(path)
-
-    def forget(self, offset: int) -> None:
-        """Removes an offset from the list; the caller renames or removes the file, together with its segment."""
-        if offset in self._offsets:
-            self._offsets.remove(offset)
 
 
 class ProducerStateManager:

@@ -11,7 +11,8 @@ import random
 from dataclasses import replace
 
 from tests.simulation.raft.checker import Violation
-from tests.simulation.raft.world import Place, Plan, World
+from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.world import Place, World
 from tests.support.crashing_disk import Fate
 from tests.support.damage import files_in
 

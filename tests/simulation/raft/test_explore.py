@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.simulation.raft.world import Plan, World
+from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.world import World
 
 _CHUNK = 25
 

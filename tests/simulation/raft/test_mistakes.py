@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 from tests.property import test_raft_state as models
 from tests.simulation.raft import mistakes
-from tests.simulation.raft.world import Plan, World
+from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.world import World
 
 from barnabas.common.errors import FatalFault
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tests.simulation.raft.checker import Checker, Violation, name_of
 from tests.simulation.raft.network import Heap, Network
+from tests.simulation.raft.plan import Plan
 from tests.support.crashing_disk import CrashingDisk, Fate
 
 from barnabas.common.config import BrokerConfig
@@ -45,57 +45,6 @@ _BASE = {
     "controller.quorum.request.timeout.ms": "700",
     "metadata.log.max.snapshot.interval.ms": "0",
 }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a seed makes of the world; a random subset of all faults (a swarm)."""
-
-    seed: int
-    voters: int = 3
-    observers: int = 0
-    dynamic: bool = False
-    snapshots: bool = False
-    losses: bool = False
-    cuts: bool = False
-    crashes: bool = False
-    power: bool = False
-    pauses: bool = False
-    skew: bool = False
-    wipes: bool = False
-    changes: bool = False
-    #: From static voters to dynamic ones.
-    upgrades: bool = False
-    on_wire: bool = False
-    #: One batch in each answer to a fetch.
-    small_fetches: bool = False
-
-    @staticmethod
-    def of(seed: int) -> Plan:
-        chance = random.Random(seed)
-
-        def some(share: float = 0.5) -> bool:
-            return chance.random() < share
-
-        dynamic = some()
-        return Plan(
-            seed,
-            voters=chance.choice([1, 2, 3, 3, 3, 3, 5]),
-            observers=chance.choice([0, 0, 1]),
-            dynamic=dynamic,
-            snapshots=some(),
-            losses=some(),
-            cuts=some(0.7),
-            crashes=some(0.7),
-            power=some(),
-            pauses=some(),
-            skew=some(),
-            wipes=dynamic and some(0.3),
-            changes=dynamic and some(),
-            on_wire=some(0.05),
-            small_fetches=seed % 5 == 3,
-            upgrades=not dynamic and some(0.3),
-        )
 
 
 class NodeTimer:

@@ -11,13 +11,8 @@ from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, EndTxnMarker
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.checkpoints import CheckpointError
-from barnabas.storage.producers import (
-    LATE_TRANSACTION_BUFFER_MS,
-    CompletedTxn,
-    ProducerStateManager,
-    decode_snapshot,
-    encode_snapshot,
-)
+from barnabas.storage.producer_snapshots import decode_snapshot, encode_snapshot
+from barnabas.storage.producers import LATE_TRANSACTION_BUFFER_MS, CompletedTxn, ProducerStateManager
 
 PARTITION = TopicPartition("orders", 0)
 NOW_MS = 1_800_000_000_000

@@ -26,7 +26,7 @@ from barnabas.storage.offline.dump_log import (
     java_order,
     open_existing,
 )
-from barnabas.storage.producers import decode_snapshot
+from barnabas.storage.producer_snapshots import decode_snapshot
 from barnabas.storage.window import Window
 
 _OFFSET_ENTRY = struct.Struct(">ii")

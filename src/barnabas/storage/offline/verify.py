@@ -57,7 +57,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.faults import Fault, FaultKind
 from barnabas.storage.offline.scan import Follows, SegmentScan, scan_segment
 from barnabas.storage.offline.verify_indexes import Transactions, check_epochs, check_index, check_time_index
-from barnabas.storage.producers import decode_snapshot
+from barnabas.storage.producer_snapshots import decode_snapshot
 from barnabas.storage.transactions import AbortedTxn
 
 OFFSET_CHECKPOINTS = (
