@@ -14,7 +14,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageExhausted, StorageFault
 from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import EVENTS_TOPIC, INTERNAL_TOPICS, TopicPartition
+from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import Subscriber
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
@@ -168,6 +168,10 @@ class ReplicaManager:
         """The number of replicas that belong here but whose logs cannot be opened."""
         return len(self._unopened)
 
+    def has(self, topic: str) -> bool:
+        """Returns whether this broker has replicas of a topic."""
+        return topic in self._topics
+
     def find(self, topic: str, index: int) -> Partition | None:
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(index)
@@ -198,29 +202,6 @@ class ReplicaManager:
 
     # -- appends
 
-    def append(
-        self,
-        topic: str,
-        index: int,
-        batches: Buffer,
-        *,
-        acks: int,
-        wall_ms: int,
-        to_journal: bool = False,
-        transactional: bool = False,
-        validated: DeferredValidation | None = None,
-    ) -> Appended:
-        """Appends a client's batches. With `acks` -1, as in Produce, the caller then waits for the HW. `to_journal`
-        allows the journal, an internal topic. `transactional` allows batches of a transaction, which the caller has
-        verified. `validated` is the completed validation of an earlier `deferred` result."""
-        if topic in INTERNAL_TOPICS and not (to_journal and topic == EVENTS_TOPIC) and topic in self._topics:
-            return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
-        try:
-            partition = self.leader(topic, index)
-        except RequestFailed as failure:
-            return Appended(failure.code, message=failure.message)
-        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT, transactional, validated)
-
     def append_to(
         self,
         partition: Partition,
@@ -231,7 +212,9 @@ class ReplicaManager:
         transactional: bool = False,
         validated: DeferredValidation | None = None,
     ) -> Appended:
-        """Appends to a partition that is led here; returns errors as values."""
+        """Appends to a partition that is led here; returns errors as values. With `acks` -1, as in Produce, the caller
+        then waits for the HW. `transactional` allows batches of a transaction, which the caller has verified.
+        `validated` is the completed validation of an earlier `deferred` result."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         may_be_in_transaction = transactional or origin is not Origin.CLIENT or len(batches) <= _ATTRIBUTES_AT

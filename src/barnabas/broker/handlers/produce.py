@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
+from functools import partial
+from itertools import islice
 
 from barnabas.broker.producing import long_produce
+from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, name_of, refuse_all
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
-from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
-from barnabas.broker.producing.transactional_produce import name_of
+from barnabas.broker.producing.produce_writes import ACKS, Writes
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.steps import Work, run_to_end
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, ManyRows, ProduceData, ProduceFrame, parse_produce
+from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, ManyRows, ProduceData, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
-from barnabas.replication.manager import Appended, ReplicaManager
-from barnabas.replication.partition import Partition
+from barnabas.replication.commit_waiters import CommitWaiter
 from barnabas.replication.purgatory import DelayedOperation
 
 _INT16 = struct.Struct(">h")
@@ -46,36 +47,38 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
     except ManyRows:
         return _handle_long(request, bytearray(frame), position, services)
-    asked = _last_of_each(asked)
+    topics = _last_of_each(asked)
+
+    def answer() -> Chunks | None:
+        return _answer(request, topics, acks, timeout_ms, services)
+
     if acks not in ACKS:
-        return _answer(request, refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS), acks, timeout_ms, services)
-    writes = Writes(
-        request, services, transactional_id, acks, lambda done: _answer(request, done, acks, timeout_ms, services)
-    )
-    chunks = writes.append(asked)
+        refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
+        return answer()
+    chunks = Writes(request, services, transactional_id, acks, topics, answer).begin()
     if chunks and transactional_id is None and len(asked) == 1 and len(asked[0][1]) == 1:
-        request.connection.shortcut = _shortcut(request, frame, acks, asked, writes.answered, chunks, services)
+        request.connection.shortcut = _shortcut(request, frame, acks, asked, topics, chunks, services)
     return chunks
 
 
 def _handle_long(request: InFlight, frame: bytearray, position: int, services: Services) -> Work:
-    def answer(asked: ProduceFrame, answered: Answered) -> Chunks | None:
-        return _answer(request, answered, asked.acks, asked.timeout_ms, services)
+    def answer(topics: TopicAppends, acks: int, timeout_ms: int) -> Chunks | None:
+        return _answer(request, topics, acks, timeout_ms, services)
 
     return long_produce.serve(request, frame, position, services, answer)
 
 
-def _answer(request: InFlight, answered: Answered, acks: int, timeout_ms: int, services: Services) -> Chunks | None:
+def _answer(request: InFlight, topics: TopicAppends, acks: int, timeout_ms: int, services: Services) -> Chunks | None:
     """Returns the response; None if it has to wait for the HW."""
     if acks == 0:
-        return _without_answer(answered)
+        return _without_answer(topics)
     if acks == -1:
-        waiting = _uncommitted(services.replicas, answered)
+        waiting = _uncommitted(topics)
         if waiting:
-            delayed = DelayedProduce(request, answered, services, waiting)
+            delayed = DelayedProduce(request, topics, services, waiting)
             services.replicas.purgatory.expire_at(request.now_ms + max(0, timeout_ms), delayed)
             return None
-    return _encode(request, answered, services)
+    return _encode(request, topics, services)
 
 
 def _shortcut(
@@ -83,57 +86,56 @@ def _shortcut(
     frame: memoryview,
     acks: int,
     asked: ProduceData,
-    answered: Answered,
+    topics: TopicAppends,
     chunks: Chunks,
     services: Services,
 ) -> ProduceShortcut | None:
     """Returns a shortcut after a successful request for one partition, because the next request is likely to be
     similar."""
-    topic, ((index, appended),) = answered[0]
-    partition = services.replicas.find(name_of(services.replicas, topic), index)
-    if partition is None or appended.info is None:
+    ((_, (append,)),) = topics
+    if append.partition is None or append.result.info is None:
         return None
     records_bytes = len(asked[0][1][0][1])
     return ProduceShortcut.of(
-        request, services, partition, frame, records_bytes=records_bytes, acks=acks, answer=bytes(chunks[0])
+        request, services, append.partition, frame, records_bytes=records_bytes, acks=acks, answer=bytes(chunks[0])
     )
 
 
 # -- appending
 
 
-def _last_of_each(asked: ProduceData) -> ProduceData:
+def _last_of_each(asked: ProduceData) -> TopicAppends:
     """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
     if len(asked) == 1 and len(asked[0][1]) == 1:
-        return asked
-    last = {(topic, index): data for topic, batches in asked for index, data in batches}
-    if len(last) == sum(len(batches) for _, batches in asked):
-        return asked
-    merged: dict[str | bytes, list[tuple[int, memoryview]]] = {}
-    for (topic, index), data in last.items():
-        merged.setdefault(topic, []).append((index, data))
+        ((topic, ((index, data),)),) = asked
+        return [(topic, [PartitionAppend(topic, index, data)])]
+    last = {(topic, index): PartitionAppend(topic, index, data) for topic, rows in asked for index, data in rows}
+    if len(last) == sum(len(rows) for _, rows in asked):
+        appends = iter(last.values())
+        return [(topic, list(islice(appends, len(rows)))) for topic, rows in asked]
+    merged: dict[str | bytes, list[PartitionAppend]] = {}
+    for append in last.values():
+        merged.setdefault(append.topic, []).append(append)
     return list(merged.items())
 
 
-def _without_answer(answered: Answered) -> Chunks:
-    for topic, partitions in answered:
-        for index, appended in partitions:
-            if appended.error is not ErrorCode.NONE:
-                raise DecodeError(f"acks=0 and {appended.error.name} for partition {index} of {topic!r}")
+def _without_answer(topics: TopicAppends) -> Chunks:
+    for topic, appends in topics:
+        for append in appends:
+            error = append.result.error
+            if error is not ErrorCode.NONE:
+                raise DecodeError(f"acks=0 and {error.name} for partition {append.index} of {topic!r}")
     return []
 
 
-def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Partition, int, int, int]]:
-    """Returns what acks=all still waits for: (partition, offset that the HW must reach, place and slot in
-    `answered`)."""
+def _uncommitted(topics: TopicAppends) -> list[PartitionAppend]:
+    """Returns the appends that acks=all still waits for."""
     waiting = []
-    for place, (topic, partitions) in enumerate(answered):
-        for slot, (index, appended) in enumerate(partitions):
-            info = appended.info
-            if info is not None:
-                partition = replicas.find(name_of(replicas, topic), index)
-                if partition is not None and partition.high_watermark <= info.last_offset:
-                    waiting.append((partition, info.last_offset + 1, place, slot))
+    for _, appends in topics:
+        for append in appends:
+            partition, info = append.partition, append.result.info
+            if partition is not None and info is not None and partition.high_watermark <= info.last_offset:
+                waiting.append(append)
     return waiting
 
 
@@ -141,124 +143,119 @@ class DelayedProduce(DelayedOperation):
     """An acks=all request that waits for the HW; partitions that are not committed at the deadline get
     REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_answered", "_missing", "_request", "_services", "_waiters")
+    __slots__ = ("_missing", "_request", "_services", "_topics", "_waiters")
 
     def __init__(
-        self,
-        request: InFlight,
-        answered: Answered,
-        services: Services,
-        waiting: list[tuple[Partition, int, int, int]],
+        self, request: InFlight, topics: TopicAppends, services: Services, waiting: list[PartitionAppend]
     ) -> None:
         super().__init__()
         self._request = request
         self._services = services
-        self._answered = answered
-        self._missing = {(place, slot) for _, _, place, slot in waiting}
-        self._waiters = [
-            partition.await_commit(offset, lambda code, at=(place, slot): self._settle(at, code))  # type: ignore[misc]
-            for partition, offset, place, slot in waiting
-        ]
+        self._topics = topics
+        self._missing = set(waiting)
+        self._waiters = [self._await(append) for append in waiting]
 
-    def _settle(self, at: tuple[int, int], code: ErrorCode) -> None:
-        if self.completed or at not in self._missing:
+    def _await(self, append: PartitionAppend) -> CommitWaiter | None:
+        partition, info = append.partition, append.result.info
+        assert partition is not None, "it is led here"
+        assert info is not None, "it was appended"
+        return partition.await_commit(info.last_offset + 1, partial(self._settle, append))
+
+    def _settle(self, append: PartitionAppend, code: ErrorCode) -> None:
+        if self.completed or append not in self._missing:
             return
-        self._missing.discard(at)
+        self._missing.discard(append)
         if code is not ErrorCode.NONE:
-            self._fail(at, code)
+            append.fail(code)
         if not self._missing:
             self.complete()
-
-    def _fail(self, at: tuple[int, int], code: ErrorCode) -> None:
-        place, slot = at
-        partitions = self._answered[place][1]
-        index, appended = partitions[slot]
-        partitions[slot] = (index, appended._replace(error=code))
 
     def on_complete(self, expired: bool) -> None:
         if expired:
             for waiter in self._waiters:
                 if waiter is not None:
                     waiter.cancel()
-        for at in sorted(self._missing):
-            self._fail(at, ErrorCode.REQUEST_TIMED_OUT)
-        self._request.reply_with(lambda: _encode(self._request, self._answered, self._services))
+        for append in self._missing:
+            append.fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._request.reply_with(lambda: _encode(self._request, self._topics, self._services))
 
 
 # -- answering
 
 
-def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks | None:
+def _encode(request: InFlight, topics: TopicAppends, services: Services) -> Chunks | None:
     """Encodes the response; None if that takes more than one turn."""
     version = request.api_version
-    is_one = len(answered) == 1 and len(answered[0][1]) == 1
-    if not is_one and sum(len(partitions) for _, partitions in answered) > ROWS_MAX:
-        services.steps.start(_reply(answered, request, services), lambda _: None, request)
+    is_one = len(topics) == 1 and len(topics[0][1]) == 1
+    if not is_one and sum(len(appends) for _, appends in topics) > ROWS_MAX:
+        services.steps.start(_reply(topics, request, services), lambda _: None, request)
         return None
-    for _, partitions in answered:
-        for _, appended in partitions:
-            if appended.error is not ErrorCode.NONE:
-                return request.encode(run_to_end(_as_message(answered, request, services)))
+    for _, appends in topics:
+        for append in appends:
+            if append.result.error is not ErrorCode.NONE:
+                return request.encode(run_to_end(_as_message(topics, request, services)))
     head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
     if version >= FLEXIBLE_SINCE:
-        _write_flexible(head, answered, version)
+        _write_flexible(head, topics, version)
     else:
-        _write(head, answered, version)
+        _write(head, topics, version)
     finish_response(head)
     return [head]
 
 
-def _write(head: bytearray, answered: Answered, version: int) -> None:
-    head += _INT32.pack(len(answered))
-    for topic, partitions in answered:
+def _write(head: bytearray, topics: TopicAppends, version: int) -> None:
+    head += _INT32.pack(len(topics))
+    for topic, appends in topics:
         assert isinstance(topic, str)
         name = topic.encode()
-        head += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
-        for index, appended in partitions:
-            info = appended.info
+        head += _INT16.pack(len(name)) + name + _INT32.pack(len(appends))
+        for append in appends:
+            info = append.result.info
             assert info is not None
             if version >= 5:
-                head += _PARTITION.pack(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+                head += _PARTITION.pack(
+                    append.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                )
                 if version >= 8:
                     head += b"\0\0\0\0\xff\xff"  # no record errors, no message
             else:
-                head += _PARTITION_V3.pack(index, 0, info.first_offset, info.log_append_time_ms)
+                head += _PARTITION_V3.pack(append.index, 0, info.first_offset, info.log_append_time_ms)
     head += b"\0\0\0\0"  # not throttled
 
 
-def _write_flexible(head: bytearray, answered: Answered, version: int) -> None:
-    write_unsigned_varint(head, len(answered) + 1)
-    for topic, partitions in answered:
+def _write_flexible(head: bytearray, topics: TopicAppends, version: int) -> None:
+    write_unsigned_varint(head, len(topics) + 1)
+    for topic, appends in topics:
         if isinstance(topic, str):
             name = topic.encode()
             write_unsigned_varint(head, len(name) + 1)
             head += name
         else:
             head += topic
-        write_unsigned_varint(head, len(partitions) + 1)
-        for index, appended in partitions:
-            info = appended.info
+        write_unsigned_varint(head, len(appends) + 1)
+        for append in appends:
+            info = append.result.info
             assert info is not None
-            head += _PARTITION.pack(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+            head += _PARTITION.pack(append.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
             head += b"\x01\0\0"  # no record errors, no message, no tagged fields
         head.append(0)
     head += b"\0\0\0\0\0"  # not throttled, no tagged fields
 
 
-def _reply(answered: Answered, request: InFlight, services: Services) -> Work:
-    response = yield from _as_message(answered, request, services)
+def _reply(topics: TopicAppends, request: InFlight, services: Services) -> Work:
+    response = yield from _as_message(topics, request, services)
     yield from request.replied_in_steps(response)
 
 
-def _as_message(answered: Answered, request: InFlight, services: Services) -> Generator[int, None, ProduceResponse]:
+def _as_message(topics: TopicAppends, request: InFlight, services: Services) -> Generator[int, None, ProduceResponse]:
     """Builds the response as a message, for errors and for long responses."""
     response = ProduceResponse()
     tells_leader = request.api_version >= _LEADER_SINCE
     leaders: set[int] = set()
-    for topic, partitions in answered:
+    for topic, appends in topics:
         rows = []
-        for index, appended in partitions:
-            row = _partition_response(index, appended)
+        for append in appends:
+            row = _partition_response(append)
             rows.append(row)
             if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
@@ -284,9 +281,10 @@ def _as_message(answered: Answered, request: InFlight, services: Services) -> Ge
     return response
 
 
-def _partition_response(index: int, appended: Appended) -> ProduceResponse.PartitionProduceResponse:
+def _partition_response(append: PartitionAppend) -> ProduceResponse.PartitionProduceResponse:
+    appended = append.result
     row = ProduceResponse.PartitionProduceResponse(
-        index=index, error_code=appended.error, base_offset=-1, log_start_offset=appended.log_start_offset
+        index=append.index, error_code=appended.error, base_offset=-1, log_start_offset=appended.log_start_offset
     )
     info = appended.info
     if info is not None:

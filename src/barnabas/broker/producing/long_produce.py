@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
-from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
+from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, refuse_all
+from barnabas.broker.producing.produce_writes import ACKS, Writes
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, ProduceData, ProduceFrame
+from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE
 
 #: Rows that are appended in one part.
 _ROWS_PER_PART: Final = 100
 #: Rows that are read per step.
 _ROWS_PER_STEP: Final = 200
 
-#: Builds the response from the results of all rows; returns None if the response is sent later.
-Answer = Callable[[ProduceFrame, Answered], Chunks | None]
+#: Builds the response from the results of all rows, `acks` and the timeout in ms; returns None if it is sent later.
+Answer = Callable[[TopicAppends, int, int], Chunks | None]
 
 
 def serve(request: InFlight, frame: bytearray, position: int, services: Services, answer: Answer) -> Work:
@@ -35,39 +36,53 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
     if end != len(frame):
         raise DecodeError(f"ProduceRequest v{version}: {len(frame) - end} bytes behind its end")
     topics = yield from _last_of_each(message, by_id=version >= BY_TOPIC_ID_SINCE)
-    asked = ProduceFrame(message.transactional_id, message.acks, message.timeout_ms, topics)
-    if asked.acks in ACKS:
-        _Appends(request, services, asked, answer).begin()
+    acks, timeout_ms = message.acks, message.timeout_ms
+
+    def answered() -> Chunks | None:
+        return answer(topics, acks, timeout_ms)
+
+    if acks in ACKS:
+        _Appends(request, services, message.transactional_id, acks, topics, answered).begin()
     else:
-        refused = refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
-        request.reply_with(lambda: answer(asked, refused))
+        refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
+        request.reply_with(answered)
 
 
-def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, ProduceData]:
+def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, TopicAppends]:
     """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
-    found: dict[str | bytes, dict[int, memoryview]] = {}
+    found: dict[str | bytes, dict[int, PartitionAppend]] = {}
     seen = 0
     for topic in message.topic_data:
-        rows = found.setdefault(topic.topic_id if by_id else topic.name, {})
+        key = topic.topic_id if by_id else topic.name
+        appends = found.setdefault(key, {})
         for row in topic.partition_data:
-            rows[row.index] = memoryview(b"" if row.records is None else row.records)
+            data = memoryview(b"" if row.records is None else row.records)
+            appends[row.index] = PartitionAppend(key, row.index, data)
             seen += 1
             if seen % _ROWS_PER_STEP == 0:
                 yield 1
-    return [(topic, list(rows.items())) for topic, rows in found.items()]
+    return [(topic_key, list(appends.values())) for topic_key, appends in found.items()]
 
 
 class _Appends:
     """The appends of one request, one part after the other. The next part begins when the previous one is done, which
     can wait for its coordinator or for a thread that decompresses its batches."""
 
-    def __init__(self, request: InFlight, services: Services, asked: ProduceFrame, answer: Answer) -> None:
+    def __init__(
+        self,
+        request: InFlight,
+        services: Services,
+        transactional_id: str | None,
+        acks: int,
+        topics: TopicAppends,
+        answer: Callable[[], Chunks | None],
+    ) -> None:
         self._request = request
         self._services = services
-        self._asked = asked
+        self._transactional_id = transactional_id
+        self._acks = acks
         self._answer = answer
-        self._answered: Answered = []
-        self._parts = _parts(asked.topics)
+        self._parts = _parts(topics)
 
     def begin(self) -> None:
         self._request.connection.begin_exclusive()
@@ -80,30 +95,22 @@ class _Appends:
     def _append(self) -> Work:
         """Appends the next part of the request, or sends the response after the last one."""
         yield 1
-        request, asked = self._request, self._asked
+        request = self._request
         part = next(self._parts, None)
         if part is not None:
-            Writes(request, self._services, asked.transactional_id, asked.acks, self._take).append(part)
+            Writes(request, self._services, self._transactional_id, self._acks, part, self._append_next).begin()
             return
         request.connection.end_exclusive()
-        request.reply_with(lambda: self._answer(asked, self._answered))
-
-    def _take(self, answered: Answered) -> None:
-        for topic, rows in answered:
-            if self._answered and self._answered[-1][0] == topic:
-                self._answered[-1][1].extend(rows)
-            else:
-                self._answered.append((topic, rows))
-        self._append_next()
+        request.reply_with(self._answer)
 
 
-def _parts(asked: ProduceData) -> Generator[ProduceData, None, None]:
-    part: ProduceData = []
+def _parts(topics: TopicAppends) -> Generator[TopicAppends, None, None]:
+    part: TopicAppends = []
     room = _ROWS_PER_PART
-    for topic, rows in asked:
+    for topic, appends in topics:
         begin = 0
-        while begin < len(rows):
-            taken = rows[begin : begin + room]
+        while begin < len(appends):
+            taken = appends[begin : begin + room]
             part.append((topic, taken))
             begin += len(taken)
             room -= len(taken)

@@ -13,33 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.producing.transactional_produce import Refused, name_of, produce
+from barnabas.broker.producing.partition_append import NO_DATA, UNDECIDED, PartitionAppend, TopicAppends, name_of
+from barnabas.broker.producing.transactional_produce import verify
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
-from barnabas.common.errors import ErrorCode
-from barnabas.common.types import ADMIN_CLIENT_ID
-from barnabas.protocol.produce_frame import ProduceData
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import ADMIN_CLIENT_ID, EVENTS_TOPIC, INTERNAL_TOPICS
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.manager import Appended
-
-#: For each topic as the request names it, the results of its partitions.
-Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
+from barnabas.storage.log import Origin
 
 #: The values of `acks` that Kafka accepts.
 ACKS = (-1, 0, 1)
 
-_Key = tuple[str | bytes, int]
-
-
-def refuse_all(asked: ProduceData, code: ErrorCode) -> Answered:
-    """Returns the same error for every batch of a request."""
-    return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
+_UNKNOWN_ID = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Writes:
-    """The appends of one request."""
+    """The appends of one request, or of one part of a long request."""
 
-    __slots__ = ("_acks", "_answer", "_request", "_services", "_transactional_id", "_validated", "answered")
+    __slots__ = ("_acks", "_answer", "_request", "_services", "_topics", "_transactional_id")
 
     def __init__(
         self,
@@ -47,104 +40,89 @@ class Writes:
         services: Services,
         transactional_id: str | None,
         acks: int,
-        answer: Callable[[Answered], Chunks | None],
+        topics: TopicAppends,
+        answer: Callable[[], Chunks | None],
     ) -> None:
-        """`answer` receives the results of all batches and returns the response, or None if it is sent later."""
+        """`answer` is called when all batches have results, and returns the response, or None if it is sent later."""
         self._request = request
         self._services = services
         self._transactional_id = transactional_id
         self._acks = acks
+        self._topics = topics
         self._answer = answer
-        self._validated: dict[_Key, DeferredValidation] = {}
-        self.answered: Answered = []
 
-    def append(self, asked: ProduceData) -> Chunks | None:
-        """Appends these batches and returns the response; None if it is sent later. The views need to be valid only
+    def begin(self) -> Chunks | None:
+        """Appends the batches and returns the response; None if it is sent later. The views need to be valid only
         during this call."""
         if self._transactional_id is not None:
-            return produce(self._request, self._services, self._transactional_id, asked, self._append)
-        return self._append(asked, {})
+            return verify(self._request, self._services, self._transactional_id, self._topics, self._append)
+        return self._append()
 
-    def _append(self, asked: ProduceData, refused: Refused) -> Chunks | None:
-        answered = self._append_all(asked, refused)
-        if self.answered:
-            self._fill_in(answered)
-        else:
-            self.answered = answered
-        for _, rows in answered:
-            for _, appended in rows:
-                if appended.deferred is not None:
-                    self._open(asked, answered)
-                    return None
-        return self._answer(self.answered)
-
-    def _append_all(self, asked: ProduceData, refused: Refused) -> Answered:
-        services, acks, validated = self._services, self._acks, self._validated
+    def _append(self) -> Chunks | None:
+        """Appends the batches that have no result yet."""
+        services, acks = self._services, self._acks
         replicas = services.replicas
-        append = replicas.append
         wall_ms = services.host.clock.wall_ms()
         transactional = self._transactional_id is not None
-        to_journal = not transactional and self._request.client_id == ADMIN_CLIENT_ID
-        answered: Answered = []
-        for topic, batches in asked:
+        deferred = []
+        for topic, appends in self._topics:
             name = topic if isinstance(topic, str) else name_of(replicas, topic)
-            rows = []
-            for index, data in batches:
-                appended = refused.get((topic, index)) if refused else None
-                if appended is None and not name and not isinstance(topic, str):
-                    appended = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
-                if appended is None:
-                    appended = append(
-                        name,
-                        index,
-                        data,
-                        acks=acks,
-                        wall_ms=wall_ms,
-                        to_journal=to_journal,
-                        transactional=transactional,
-                        validated=validated.get((topic, index)) if validated else None,
-                    )
-                rows.append((index, appended))
-            answered.append((topic, rows))
-        return answered
+            refusal = None
+            if not name and not isinstance(topic, str):
+                refusal = _UNKNOWN_ID
+            elif name in INTERNAL_TOPICS:
+                refusal = self._internal(name)
+            for append in appends:
+                if append.result is not UNDECIDED:
+                    continue
+                if refusal is not None:
+                    append.finish(refusal)
+                    continue
+                try:
+                    append.partition = partition = replicas.leader(name, append.index)
+                except RequestFailed as failure:
+                    append.finish(Appended(failure.code, message=failure.message))
+                    continue
+                result = replicas.append_to(
+                    partition, append.data, acks, wall_ms, Origin.CLIENT, transactional, append.validated
+                )
+                if result.deferred is None:
+                    # `finish` without a call, on the hot path.
+                    append.result = result
+                    append.data = NO_DATA
+                    append.validated = None
+                else:
+                    append.validated = DeferredValidation(result.deferred, append.data, wall_ms)
+                    append.data = append.validated.batch
+                    deferred.append(append)
+        if deferred:
+            self._request.connection.begin_exclusive()
+            self._validate(deferred)
+            return None
+        return self._answer()
 
-    def _fill_in(self, answered: Answered) -> None:
-        """Fills in the results of the batches whose append was deferred."""
-        found = {(topic, index): appended for topic, rows in answered for index, appended in rows}
-        for topic, rows in self.answered:
-            rows[:] = [(index, found.get((topic, index), appended)) for index, appended in rows]
+    def _internal(self, topic: str) -> Appended | None:
+        """Returns the refusal of appends to an internal topic. Administrators may append to the journal."""
+        if topic == EVENTS_TOPIC and self._transactional_id is None and self._request.client_id == ADMIN_CLIENT_ID:
+            return None
+        if not self._services.replicas.has(topic):
+            return None
+        return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
 
-    # -- in the background
-
-    def _open(self, asked: ProduceData, answered: Answered) -> None:
-        """Validates the deferred batches in the background, then appends them."""
-        wall_ms = self._services.host.clock.wall_ms()
-        self._validated = {}
-        late: ProduceData = []
-        for (topic, batches), (_, rows) in zip(asked, answered, strict=True):
-            kept = []
-            for (index, data), (_, appended) in zip(batches, rows, strict=True):
-                if appended.deferred is not None:
-                    validation = DeferredValidation(appended.deferred, data, wall_ms)
-                    self._validated[topic, index] = validation
-                    kept.append((index, validation.batch))
-            if kept:
-                late.append((topic, kept))
-        self._request.connection.begin_exclusive()
-        self._load(list(self._validated.values()), late)
-
-    def _load(self, validations: list[DeferredValidation], late: ProduceData) -> None:
-        """Validates one batch at a time, so that a request with many takes turns with others."""
+    def _validate(self, deferred: list[PartitionAppend]) -> None:
+        """Validates these batches in the background, then begins again with them: one batch at a time, so that a
+        request with many takes turns with others."""
 
         def loaded(error: BaseException | None) -> None:
             request.when_abandoned(None)
             if error is not None:
                 request.connection.fail("cannot validate a batch", error)
-            elif len(validations) > 1:
-                self._load(validations[1:], late)
+            elif len(deferred) > 1:
+                self._validate(deferred[1:])
             else:
-                request.reply_with(lambda: self.append(late))
+                request.reply_with(self.begin)
                 request.connection.end_exclusive()
 
-        request = self._request
-        request.when_abandoned(self._services.replicas.openings.load(validations[0], loaded).cancel)
+        request, validation = self._request, deferred[0].validated
+        assert validation is not None, "it was deferred"
+        request.when_abandoned(self._services.replicas.openings.load(validation, loaded).cancel)

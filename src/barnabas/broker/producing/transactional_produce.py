@@ -11,18 +11,18 @@ higher epoch than its records, which are then refused; a marker that arrives mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from barnabas.broker.peers.verification import Codes, Verification
+from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, name_of
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
-from barnabas.protocol.produce_frame import ProduceData
 from barnabas.records.header import HEADER, HEADER_BYTES, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader
-from barnabas.replication.manager import Appended, ReplicaManager
+from barnabas.replication.manager import Appended
 from barnabas.storage.verification import MarkerGuard, has_ongoing
 
 #: The versions of Produce from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds
@@ -30,86 +30,72 @@ from barnabas.storage.verification import MarkerGuard, has_ongoing
 _ABORTABLE_SINCE: Final = 11
 _ADDS_SINCE: Final = 12
 
-#: By topic as the request names it and partition: the batches that are refused, with the error.
-Refused = Mapping[tuple[str | bytes, int], Appended]
-#: Appends the batches that are not refused, and returns the response.
-Proceed = Callable[[ProduceData, Refused], Chunks | None]
-
-_TOPIC = str | bytes
+#: Appends the batches without a result, and returns the response.
+Proceed = Callable[[], Chunks | None]
 
 
-class _Batch(NamedTuple):
+class _Opening(NamedTuple):
     """A batch that opens a transaction in its partition."""
 
-    topic: _TOPIC
+    append: PartitionAppend
     partition: TopicPartition
     producer: ProducerIdentity
     guard: MarkerGuard
 
 
-def produce(
-    request: InFlight, services: Services, transactional_id: str, asked: ProduceData, proceed: Proceed
+def verify(
+    request: InFlight, services: Services, transactional_id: str, topics: TopicAppends, proceed: Proceed
 ) -> Chunks | None:
-    """Verifies the batches of a transaction with its coordinator if needed, then calls `proceed` with all batches.
-    Returns the response, or None if it is sent later."""
+    """Verifies the batches of a transaction with its coordinator if needed, refuses those that are not part of it, then
+    calls `proceed`. Returns the response, or None if it is sent later."""
     adds = request.api_version >= _ADDS_SINCE
-    opening = []
+    openings = []
     if adds or services.verifier.is_enabled:
-        opening = [
-            batch for topic, rows in asked for index, data in rows if (batch := _opens(services, topic, index, data))
-        ]
-    if not opening:
-        return proceed(asked, {})
-    producer = opening[0].producer
-    if any(batch.producer != producer for batch in opening):
-        mixed = Appended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        return proceed(asked, {(batch.topic, batch.partition.partition): mixed for batch in opening})
+        openings = [opening for _, appends in topics for append in appends if (opening := _opening(services, append))]
+    if not openings:
+        return proceed()
+    producer = openings[0].producer
+    if any(opening.producer != producer for opening in openings):
+        for opening in openings:
+            opening.append.finish(Appended(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return proceed()
     # The views are valid only during this call.
-    kept: ProduceData = [
-        (topic, [(index, memoryview(bytearray(data))) for index, data in rows]) for topic, rows in asked
-    ]
+    for _, appends in topics:
+        for append in appends:
+            append.data = memoryview(bytearray(append.data))
 
     def answered(codes: Codes) -> None:
-        refused: dict[tuple[_TOPIC, int], Appended] = {}
-        for batch in opening:
-            code = codes[batch.partition]
-            if code is ErrorCode.NONE and not adds and not batch.guard.holds:
+        for opening in openings:
+            code = codes[opening.partition]
+            if code is ErrorCode.NONE and not adds and not opening.guard.holds:
                 code = ErrorCode.INVALID_TXN_STATE
             if code is not ErrorCode.NONE:
-                refused[batch.topic, batch.partition.partition] = _refusal(code, request.api_version)
-        request.reply_with(lambda: proceed(kept, refused))
+                opening.append.finish(_refusal(code, request.api_version))
+        request.reply_with(proceed)
         request.connection.end_exclusive()
 
     request.connection.begin_exclusive()
-    verification = Verification(transactional_id, producer, [batch.partition for batch in opening], adds)
+    verification = Verification(transactional_id, producer, [opening.partition for opening in openings], adds)
     services.verifier.verify(verification, answered)
     return None
 
 
-def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _Batch | None:
+def _opening(services: Services, append: PartitionAppend) -> _Opening | None:
     """Returns what to verify for a batch; None if it can be passed to the log, which does all other checks."""
-    if len(data) < HEADER_BYTES:
+    if len(append.data) < HEADER_BYTES:
         return None
-    header = BatchHeader._make(HEADER.unpack_from(data))
+    header = BatchHeader._make(HEADER.unpack_from(append.data))
     if header.magic != MAGIC_V2 or not header.attributes & TRANSACTIONAL_FLAG:
         return None
-    name = name_of(services.replicas, topic)
+    name = name_of(services.replicas, append.topic)
     try:
-        producers = services.replicas.leader(name, index).log.producers
+        producers = services.replicas.leader(name, append.index).log.producers
     except RequestFailed:
         return None
     if has_ongoing(producers, header.producer_id, header.producer_epoch):
         return None
     producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-    return _Batch(topic, TopicPartition(name, index), producer, MarkerGuard(producers, header.producer_id))
-
-
-def name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
-    """Returns the name of a topic that a request names; empty for an unknown id."""
-    if isinstance(topic, str):
-        return topic
-    image = replicas.topic_of(topic)
-    return "" if image is None else image.name
+    return _Opening(append, TopicPartition(name, append.index), producer, MarkerGuard(producers, header.producer_id))
 
 
 def _refusal(code: ErrorCode, api_version: int) -> Appended:

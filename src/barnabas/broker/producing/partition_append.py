@@ -1,0 +1,62 @@
+"""The parts of one produce request: its batches by topic and partition, and what became of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Buffer
+from barnabas.records.deferred import DeferredValidation
+from barnabas.replication.manager import Appended, ReplicaManager
+from barnabas.replication.partition import Partition
+
+#: The result of batches that are not appended yet.
+UNDECIDED: Final = Appended(ErrorCode.UNKNOWN_SERVER_ERROR)
+NO_DATA: Final = memoryview(b"")
+
+
+class PartitionAppend:
+    """The batches of a request for one partition, then the result of their append."""
+
+    __slots__ = ("data", "index", "partition", "result", "topic", "validated")
+
+    def __init__(self, topic: str | bytes, index: int, data: Buffer) -> None:
+        #: A name, or from version 13 of Produce an id.
+        self.topic = topic
+        self.index = index
+        #: Empty once there is a result: it can be a view into the receive buffer.
+        self.data = data
+        #: Found by the append; None before, and if the partition is not led here.
+        self.partition: Partition | None = None
+        self.result = UNDECIDED
+        #: The completed validation of batches that take long to decompress.
+        self.validated: DeferredValidation | None = None
+
+    def finish(self, result: Appended) -> None:
+        self.result = result
+        self.data = NO_DATA
+        self.validated = None
+
+    def fail(self, code: ErrorCode) -> None:
+        """Replaces the error of the result."""
+        self.result = self.result._replace(error=code)
+
+
+#: The appends of a request by topic, in its order.
+TopicAppends = list[tuple[str | bytes, list[PartitionAppend]]]
+
+
+def refuse_all(topics: TopicAppends, code: ErrorCode) -> None:
+    """Refuses every batch of a request with the same error."""
+    refusal = Appended(code)
+    for _, appends in topics:
+        for append in appends:
+            append.finish(refusal)
+
+
+def name_of(replicas: ReplicaManager, topic: str | bytes) -> str:
+    """Returns the name of a topic that a request names; empty for an unknown id."""
+    if isinstance(topic, str):
+        return topic
+    image = replicas.topic_of(topic)
+    return "" if image is None else image.name
