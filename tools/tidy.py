@@ -84,7 +84,7 @@ PLAIN_PACKAGES = frozenset(
     }
 )
 #: The other folders of which the same is true.
-PLAIN_FOLDERS = ("bench/", "tests/clients/", "tests/support/", "tools/")
+PLAIN_FOLDERS = ("bench/", "tests/", "tools/")
 #: Words that leave the subject of a docstring open if they begin it: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(
     r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"

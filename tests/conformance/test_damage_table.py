@@ -72,7 +72,7 @@ class Found(NamedTuple):
 
 
 def read_all(log: Log) -> Found:
-    """What a consumer finds that goes on one offset further wherever it is refused."""
+    """Returns what a consumer finds that continues at the next offset after each refusal."""
     found = Found({}, set())
     offset = log.log_start_offset
     while offset < log.log_end_offset:

@@ -46,7 +46,7 @@ def recorded_root(path: str) -> str:
 
 
 def disk_with(root: str) -> MemoryDisk:
-    """Its files by their names there, as the tool was run inside it."""
+    """Returns a disk with the directory's files under their own names, as if the tool ran inside it."""
     disk = MemoryDisk()
     for path, data in golden.files().items():
         if path.startswith(root + "/"):
@@ -62,7 +62,7 @@ def disk_with(root: str) -> MemoryDisk:
 
 
 def run(disk: MemoryDisk, command: str) -> str:
-    """What a run of the tool printed to stdout and stderr, in the recordings' form."""
+    """Returns the output of a run of the tool, stdout and stderr, in the recordings' form."""
     options, files = command.split("--files ")
     decoder = next((DECODERS[word] for word in options.split() if word in DECODERS), decode_as_text)
     chosen = DumpOptions(

@@ -35,7 +35,7 @@ _BATCHES_MAX = 2000
 
 
 class Answers(NamedTuple):
-    """What a log says to its readers."""
+    """The answers of a log to its readers."""
 
     start: int
     end: int
@@ -180,7 +180,9 @@ def is_unchecked(path: str, data: bytes, place: int) -> bool:
 
 
 def is_shorter(found: Started, expected: Started) -> bool:
-    """After a kill the tail is scanned, and cut where the first wrong batch is: each log has a part of its records."""
+    """Returns whether each log has a prefix of its records: after a kill the end of the log is scanned, and truncated
+    at the first damaged batch.
+    """
     for topic_partition, answers in found.answers.items():
         before = expected.answers[topic_partition]
         if (

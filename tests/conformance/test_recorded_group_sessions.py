@@ -44,7 +44,7 @@ def group_of(request: Any) -> str:
 
 
 class Names:
-    """Their member ids for ours: the n-th that they gave is the n-th that we gave."""
+    """A map from the recorded member ids to those of this run: the n-th recorded one is the n-th of this run."""
 
     def __init__(self) -> None:
         self.theirs: dict[str, str] = {}

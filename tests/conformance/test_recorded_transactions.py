@@ -56,7 +56,7 @@ def client() -> WiredClient:
 
 
 def replaced(message: Message, version: int, ids: dict[int, int], encode_as: type[Message]) -> Any:
-    """With our producer ids for theirs."""
+    """Returns the message with this run's producer ids instead of the recorded ones."""
     again = codec.decode(encode_as, version, bytes(codec.encode(message, version)))[0]
     for name in ("producer_id", "v3_and_below_producer_id"):
         if hasattr(again, name):

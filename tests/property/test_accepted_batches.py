@@ -54,7 +54,7 @@ def read_by_another(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | 
 
 
 def appended(batch: bytes, config: dict[str, Any]) -> bytes | None:
-    """As the log has it; None if it is refused."""
+    """Returns the batch as the log has it; None if it is refused."""
     rules = AppendRules(LogConfig(**config), PARTITION)
     try:
         valid = validate_for_append(memoryview(bytearray(batch)), rules, wall_ms=NOW_MS)

@@ -39,7 +39,7 @@ def test_everything_is_given_once_to_somebody_who_wants_it(
     before: dict[bytes, int],
     last: dict[str, frozenset[bytes]],
 ) -> None:
-    """Whatever the last target was, of other members and other numbers of partitions."""
+    """The last target does not matter, even one of other members and other numbers of partitions."""
     for assign in ASSIGNORS.values():
         targets = assign(subscribers(wanted, assign(subscribers(last), before)), sizes)
         assert set(targets) == set(wanted)

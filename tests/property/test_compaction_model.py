@@ -134,7 +134,7 @@ class CompactionMachine(RuleBasedStateMachine):
         assert self.world.failed == []
 
     def teardown(self) -> None:
-        """In the end all is decided and waited for: one record of each key that has a value is left."""
+        """Ends all transactions and waits for all cleaning: one record of each key that has a value is left."""
         if not hasattr(self, "world"):
             return
         for producer_id in list(self.open):

@@ -26,7 +26,9 @@ KEYS: list[ConfigKey] = [*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEY
 
 
 def escaped(text: str) -> str:
-    """As java.util.Properties.store writes it, but for leaving more to the parser: every odd character as \\uXXXX."""
+    """Returns text in the form of java.util.Properties.store, but with every special character as \\uXXXX, which tests
+    the parser more.
+    """
     return "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else f"\\u{ord(c):04x}" for c in text)
 
 

@@ -166,7 +166,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(TOPICS), count=st.sampled_from((0, 1, 4, 7)))
     def change_topic(self, name: str, count: int) -> None:
-        """It grows, goes, or comes."""
+        """Extends, deletes or creates a topic."""
         if count == 0:
             self.world.topics.pop(name, None)
             for consumer in self.alive:
@@ -205,7 +205,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_owns_what_another_owns(self) -> None:
-        """Whom the group has thrown out may not know it yet; it cannot commit any more."""
+        """Checks the owners. A member that the group has removed is exempt: it can be unaware of that, and cannot
+        commit any more.
+        """
         group = self._shard().consumers.find("g")
         seen: dict[tuple[str, int], str] = {}
         for consumer in self.alive:

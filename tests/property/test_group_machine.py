@@ -60,7 +60,7 @@ class GroupMachine(RuleBasedStateMachine):
         self._run(seconds, data.draw(st.sampled_from(self.clients)))
 
     def _run(self, seconds: int, paused: Client | None) -> None:
-        """Everybody does what it should, for a while."""
+        """Lets all clients do what they should, for a while."""
         for _ in range(seconds):
             for client in list(self.clients):
                 if client is not paused:
@@ -283,7 +283,7 @@ class GroupMachine(RuleBasedStateMachine):
         )
 
     def reload_equals(self) -> None:
-        """What another coordinator reads in the log is what this one knows."""
+        """Another coordinator reads in the log the state that this one has."""
         group, offsets = self.world.find(GROUP), dict(self.world.offsets(GROUP))
         if group is None or not group.is_in(GroupState.STABLE, GroupState.EMPTY):
             return

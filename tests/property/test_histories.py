@@ -39,7 +39,7 @@ def polls(lines: list[Line], process: str = "") -> Iterator[tuple[int, str, list
 
 
 def acks(lines: list[Line], process: str = "") -> list[Line]:
-    """Those whose offset was told."""
+    """Returns the sends whose offset was answered."""
     return [
         line
         for line in lines
@@ -48,7 +48,7 @@ def acks(lines: list[Line], process: str = "") -> list[Line]:
 
 
 def forget(lines: list[Line], value: str) -> None:
-    """Nobody read it."""
+    """Removes a value from all reads."""
     for _, _, records in polls(lines):
         records[:] = [record for record in records if record[1] != value]
 
@@ -137,7 +137,7 @@ def write_it_twice(lines: list[Line], random: Random) -> Line | None:
 
 
 def swap_two_sends(lines: list[Line], random: Random) -> Line | None:
-    """They stand in the other order, for everyone."""
+    """Swaps two acknowledged records for all readers."""
     for process in ("p1", "p2"):
         for partition in range(2):
             mine = [ack for ack in acks(lines, process) if ack["partition"] == partition]
@@ -213,7 +213,7 @@ PLANTS: list[tuple[Plant, Kind]] = [
 
 @pytest.mark.parametrize(("plant", "kind"), PLANTS, ids=lambda each: getattr(each, "__name__", None))
 def test_planted_faults_are_found(plant: Plant, kind: Kind) -> None:
-    """In nearly all histories there is a place for it."""
+    """Nearly all histories have a place for each fault."""
     planted = 0
     for seed in range(40):
         random = Random(seed)

@@ -61,7 +61,7 @@ class Transactions:
                 self.sequences[producer_id] = self.sequences.get(producer_id, 0) + 1
 
     def stable_offset(self) -> int:
-        """As the batches say it."""
+        """Returns the LSO according to the batches."""
         open_since: dict[int, int] = {}
         unstable = [self.high_watermark]
         for offset, producer_id, is_marker in self.batches:

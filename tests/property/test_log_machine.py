@@ -24,7 +24,7 @@ _PRODUCER = 7
 
 @dataclass
 class Batch:
-    """What the model knows of a batch in the log."""
+    """The model's data about a batch in the log."""
 
     first: int
     last: int
@@ -277,7 +277,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def indexes_are_sound(self) -> None:
-        """After a stop in order, each entry names a batch, and the last time entry the largest timestamp."""
+        """After a clean shutdown, each entry names a batch, and the last time entry the largest timestamp."""
         self.world.restart()
         for name in self.world.files(".log"):
             base = offset_of(name)

@@ -64,7 +64,7 @@ def test_every_version_decodes_what_it_encodes(variants: list[Variant], data: by
 
 
 def stepped(work: Generator[int, None, Any]) -> tuple[Any, int]:
-    """What it returns, and how often it let others have their turn."""
+    """Returns the result of the work, and the number of its steps."""
     steps = 0
     while True:
         try:

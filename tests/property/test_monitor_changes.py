@@ -59,7 +59,7 @@ def test_every_change_can_be_shown(before: Snapshot, after: Snapshot) -> None:
 
 @given(st.lists(states("t-0", b"1"), min_size=2, max_size=6), st.data())
 def test_no_change_is_lost_or_told_twice(course_of_one: list[PartitionState], data: st.DataObject) -> None:
-    """Whatever the journal tells, and when: each difference between two looks comes out once, in order."""
+    """Each difference between two snapshots is reported once, in order, whatever the journal contains, and when."""
     course = Course(wait_ms=100)
     came = []
     expected = []

@@ -67,7 +67,7 @@ def test_a_flipped_or_cut_record_is_read_as_the_schema_reads_it_or_refused(
 
 
 def _check_plain(key: bytes, value: bytes) -> None:
-    """What is read by hand is what the schema says; not all that the schema can read is read by hand."""
+    """Decoding by hand equals decoding by the schema; it can refuse some input that the schema accepts."""
     plain = parse_plain_offset(key, value)
     assert plain is None or plain == (_by_schema(key, True), _by_schema(value, False))
 

@@ -58,7 +58,7 @@ def test_without_racks_leaders_and_replicas_are_even(size: int, rounds: int, fac
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 4), st.integers(0, 5))
 def test_equal_racks_share_leaders_evenly(rack_count: int, size: int, rounds: int, seed: int) -> None:
-    """In each round of as many partitions as there are brokers every rack leads as often as the others."""
+    """Each round has as many partitions as there are brokers, and in it every rack leads as often as the others."""
     brokers = [UsableBroker(rack * 10 + i, f"r{rack}", False) for rack in range(rack_count) for i in range(size)]
     placements = place_replicas(brokers, len(brokers) * rounds, 1, SeededChance(seed))
     leaders = Counter(replicas[0] // 10 for replicas in placements)

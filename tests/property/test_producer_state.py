@@ -103,7 +103,7 @@ class World:
         state.map_end_offset = header.next_offset
 
     def restart(self) -> None:
-        """From the newest snapshot, then what the log has behind it: the same producers as before."""
+        """Reloads the newest snapshot and the later part of the log: the same producers as before."""
         fresh = ProducerStateManager(self.disk, "/log", PARTITION)
         fresh.reload(0, self.end, NOW_MS)
         for header, marker in self.log:

@@ -116,8 +116,9 @@ def test_shares_are_what_was_asked_for(seed: int) -> None:
 def test_a_replay_killed_anywhere_goes_on_without_loss_or_doubling(
     orders: list[Order], chosen: Faults, kills: list[tuple[int, int, int]]
 ) -> None:
-    """A kill: after so many polls, with so many more records written by a broker that nobody heard of, and so many
-    bytes of the ledger's last line missing."""
+    """A kill is (number of polls, number of records that the broker wrote without an acknowledgement, number of bytes
+    that are missing from the ledger's last line).
+    """
     with MemoryCluster(orders, max_message_bytes=_SIZE - 1) as cluster:
         for polls, unheard, cut_bytes in kills:
             cluster.run_and_kill(chosen, polls, unheard, cut_bytes)

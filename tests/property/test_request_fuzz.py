@@ -58,7 +58,7 @@ def recorded() -> dict[Pair, list[bytes]]:
 
 
 def new_broker() -> WiredBroker:
-    """With `orders`, which requests may hit, and `canary`, which none can name but ours."""
+    """Returns a broker with `orders`, which requests can reach, and `canary`, whose name only the test uses."""
     wired = WiredBroker(max_incremental_fetch_session_cache_slots="5")
     wired.create_topic("orders", 2)
     wired.create_topic("canary")
@@ -76,7 +76,9 @@ def send(client: WiredClient, data: bytes, cuts: Sequence[int] = ()) -> None:
 
 
 def check_still_well(wired: WiredBroker) -> None:
-    """After everything else has ended: no mistake of ours was met, nothing is left, others are served."""
+    """Checks the broker after all connections have ended: no internal error happened, nothing is left, others are
+    served.
+    """
     wired.host.time.run_for(50)
     assert wired.closes.errors == []
     assert [error for _, error in wired.host.faults.reported if error is not None] == []
@@ -132,7 +134,7 @@ COUNTS = [0x7FFFFFFF, 0x7FFFFFFE, 0x80000000, 0xFFFFFFFE, 0x00FFFFFF, 0x0000FFFF
 
 
 def mutate(body: bytes, mutations: Sequence[tuple[str, int, int, int]]) -> bytes:
-    """Beyond api key and version, so that it still means that API."""
+    """Mutates the body after API key and version, so that it still belongs to that API."""
     out = bytearray(body)
     for kind, place, byte, size in mutations:
         at = 4 + place % max(1, len(out) - 4)
@@ -295,7 +297,9 @@ class LogModel:
         self.end_offset = 0
 
     def acknowledged(self, sent: bytes, base_offset: int) -> None:
-        """At the end it is appended; before it, it repeats what an idempotent producer sent."""
+        """Checks an acknowledged batch: it is appended at the end, or it repeats an earlier one of an idempotent
+        producer.
+        """
         size = 12 + int.from_bytes(sent[8:12], "big")
         if base_offset < self.end_offset:
             assert int.from_bytes(sent[43:51], "big", signed=True) >= 0, "appended twice"

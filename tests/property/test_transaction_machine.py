@@ -170,7 +170,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 client.producer = answered.producer
 
     def _forget(self, client: Client) -> None:
-        """It was fenced: it is over with it."""
+        """Removes a client that was fenced."""
         self.clients.remove(client)
 
     # -- what else happens
@@ -178,7 +178,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.late)
     @rule(data=st.data())
     def an_end_comes_late(self, data: st.DataObject) -> None:
-        """Of version 2 of the protocol: version 1 cannot tell it from the next one."""
+        """Delivers a late end of version 2 of the protocol: version 1 cannot distinguish it from the next one."""
         transactional_id, producer, commit = data.draw(st.sampled_from(self.late))
         self.world.end(producer, commit, transactional_id=transactional_id)
 

@@ -30,8 +30,9 @@ def test_every_request_is_answered_in_time(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_paused_controller_is_not_waited_for(seed: int) -> None:
-    """It keeps its connections. The broker is told of its successor by those that answer, and asks that one: within the
-    fetch timeout of the voters or its own request timeout (2 s each), and an election."""
+    """The paused controller keeps its connections. The broker learns of its successor from the others, and sends
+    requests to that one: within the fetch timeout of the voters or its own request timeout (2 s each), and an election.
+    """
     world = AdminWorld(seed, Layout(2, 3, {"auto.create.topics.enable": "false"}))
     world.begin()
     world.world.run_for((3_000 + world.chance.randrange(1_000)) * MILLISECOND_US)

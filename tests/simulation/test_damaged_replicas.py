@@ -86,7 +86,7 @@ def test_the_last_leader_whose_log_is_damaged_does_not_lead_again_at_once(place:
 
 
 def sync(rig: Replicated, number: int) -> None:
-    """What its log has is below the recovery point, as after a minute."""
+    """Moves the recovery point to the end of the log, as after a minute."""
     rig.partition(number).log.flush()
     rig.broker(number).logs._upkeep.write_checkpoints()
 
@@ -100,7 +100,7 @@ def test_damaged_after_a_kill() -> None:
 
 
 def test_a_damaged_member_of_the_elr_is_not_elected() -> None:
-    """It was in the ELR by its clean stop, lost records since, and is the first to come back."""
+    """The broker was in the ELR after its clean shutdown, lost records since, and is the first to return."""
     rig, values = cluster(min_isr=2)
     end(rig, 2, clean=True)
     end(rig, 3, clean=True)

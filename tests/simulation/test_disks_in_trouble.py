@@ -81,7 +81,7 @@ class Combined:
         return all(sorted(isr) == [1, 2, 3] for number in _NUMBERS for _, isr in self.partitions_at(number))
 
     def lines_of(self, number: int) -> list[str]:
-        """What this node has reported as faults."""
+        """Returns the faults that this node has reported."""
         host = self.cluster.nodes[f"broker{number}"].host
         assert host is not None
         return [text for text, _ in host.faults.reported]
@@ -147,7 +147,7 @@ def strike(world: Combined, kind: Kind, who: str) -> tuple[int, Callable[[], Non
 
 
 def has_left(world: Combined, victim: int) -> bool:
-    """Out of every ISR, as all nodes know it: the victim follows the metadata, too."""
+    """Returns whether the victim is out of every ISR in the metadata of all nodes, including its own."""
     return all(
         leader != victim and victim not in isr for number in _NUMBERS for leader, isr in world.partitions_at(number)
     )
@@ -222,7 +222,7 @@ def test_with_all_disks_full_it_is_as_before_and_goes_on_with_room(seed: int) ->
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_a_second_broker_dies_while_one_is_full(seed: int) -> None:
-    """With a quorum of its own, which both of them leave alone: the third broker leads everything."""
+    """The quorum has separate nodes, which both faults spare: the third broker leads everything."""
     world = Combined(seed, controllers=3)
     victim = world.chance.choice(_NUMBERS)
     refuse(world.disk(victim))

@@ -45,7 +45,7 @@ def test_who_was_heard_of_keeps_what_it_has() -> None:
 
 
 def test_who_was_not_heard_of_for_a_session_has_nothing() -> None:
-    """Not even if it learns of that later, and is heard of again afterwards."""
+    """The member owns nothing even if it learns of that later, and contacts the coordinator again afterwards."""
     told = Told()
     told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)

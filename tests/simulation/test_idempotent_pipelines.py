@@ -23,7 +23,7 @@ def send(world: Replicated, sequence: int, *, epoch: int = 0) -> tuple[int, int]
 
 
 def await_isr(world: Replicated, *members: int) -> None:
-    """As the leader knows it."""
+    """Waits until the leader's ISR has these members."""
 
     def known() -> bool:
         leadership = world.partition(1).leadership
@@ -75,7 +75,7 @@ def test_a_batch_that_was_appended_is_known_when_it_comes_again(world: Replicate
 
 
 def test_a_new_epoch_begins_at_0_and_what_it_repeats_is_not_known(world: Replicated) -> None:
-    """What librdkafka does: the second copy is the client's, not the broker's."""
+    """Clients like librdkafka do this: the second copy is the client's, not the broker's."""
     assert send(world, 1)[0] == ErrorCode.NOT_ENOUGH_REPLICAS
     come_back(world)
     assert send(world, 2)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

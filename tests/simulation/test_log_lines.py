@@ -29,7 +29,7 @@ class Lines(StallWorld):
 
 
 def places(lines: list[str], *parts: str) -> list[int]:
-    """Where a line has each of these parts, in this order."""
+    """Returns the indexes of lines with each of these parts, in this order."""
     found, begin = [], 0
     for part in parts:
         place = next((index for index in range(begin, len(lines)) if part in lines[index]), None)

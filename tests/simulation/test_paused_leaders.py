@@ -14,7 +14,7 @@ from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 _NUMBERS = (1, 2, 3)
-#: From the end of a session to what a survivor tells of it.
+#: The time from the end of a session until a survivor reports it.
 _SPREAD_MS = 200
 
 

@@ -219,7 +219,7 @@ def test_a_follower_that_restarts_keeps_what_is_committed_beyond_its_hw() -> Non
 
 
 def test_a_leader_of_the_past_cuts_off_what_it_alone_had() -> None:
-    """The isolated leader goes on with acks=1; nothing of it was committed."""
+    """The isolated leader still accepts acks=1; none of these records was committed."""
     world = rig()
     world.produce(b"common")
     pairs = cut(world, 1, 2, 3, controller=True)
@@ -310,7 +310,7 @@ def test_who_lost_its_disk_does_not_lead_before_it_has_all_again(number: int) ->
 
 
 def test_a_leader_that_loses_its_end_with_the_power_is_not_the_leader_it_was() -> None:
-    """It starts again before anybody has noticed. Its image still has it as the leader."""
+    """The broker starts again before its failure is noticed. Its image still has it as the leader."""
     world = rig()
     for count in range(5):
         world.produce(b"%d" % count)

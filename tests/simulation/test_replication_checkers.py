@@ -121,7 +121,7 @@ def world_of(
 
 
 def step(now: PartitionImage, before: PartitionImage | None = None, **options: Any) -> None:
-    """From a partition where all is well, or from `before`."""
+    """Takes a step from a healthy partition, or from `before`."""
     earlier = world_of(before or partition(), **{key: value for key, value in options.items() if "_" in key})
     Decisions({"min.insync.replicas": "2"}).on_image(earlier, world_of(now, offset=11, **options))
 
@@ -199,7 +199,7 @@ def follower_of(one: Run) -> tuple[Node, Partition]:
 
 
 def stir(one: Run, owner: Node) -> None:
-    """What was planted is looked at like any event of the node."""
+    """Lets the checkers see the planted state, as after an event of the node."""
     process = owner.machine.process
     assert process is not None
     process.enter(lambda: None)

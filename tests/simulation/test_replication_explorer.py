@@ -55,7 +55,9 @@ def test_every_mistake_is_tried() -> None:
 
 @pytest.mark.parametrize("mutation", FOUND_BY, ids=lambda m: m.__name__)
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the seed that found it first, which is fine without it; by one that follows, where something has shifted."""
+    """The seed that found the mistake first passes without it, and fails with it; a later one is tried where the runs
+    have shifted.
+    """
     seed, _, kinds = FOUND_BY[mutation]
     whole = explore(seed, kinds=kinds)
     assert whole.problem is None, whole

@@ -97,7 +97,7 @@ def test_who_is_in_sync_is_not_held_back_and_others_are_not() -> None:
 
 
 def test_the_end_of_the_throttle_is_felt_at_once() -> None:
-    """As `verify` of a reassignment ends it."""
+    """The configuration is changed as by `verify` of a reassignment."""
     world = behind(1_000_000)
     configure(world, _TOPIC, "orders", leader_replication_throttled_replicas="*")
     configure(world, _BROKER, "", leader_replication_throttled_rate="1000")

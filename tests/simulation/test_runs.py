@@ -94,7 +94,7 @@ def test_three_brokers_keep_every_promise() -> None:
 
 
 def test_controllers_of_their_own_fail_over() -> None:
-    """Whoever is active at the time dies; brokers have no controller in them."""
+    """Each kill hits the active controller; brokers have no controller in them."""
     kills = tuple(
         Fault(at_ms, FaultKind.KILL, f"controller{number}", duration_ms=2_500)
         for at_ms, number in ((5_000, 1), (8_000, 2), (11_000, 3))
@@ -161,7 +161,7 @@ def test_a_follower_with_a_full_disk_does_not_ask_without_end() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_voter_without_room_keeps_still_and_lives(seed: int) -> None:
-    """It cannot save a vote, so it gives none; the answer says so, and no connection or process ends for it."""
+    """The voter cannot save a vote, so it grants none; the answer contains that, and no connection or process ends."""
     full = Fault(4_000, FaultKind.FULL_DISK, "broker3", duration_ms=10_000)
     kills = (
         Fault(6_000, FaultKind.KILL, "broker1", duration_ms=1_000),
@@ -183,7 +183,7 @@ def first_failure(settings: Settings, seeds: Sequence[int]) -> Outcome:
 
 
 def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the topic that was promised them; the metadata log keeps its own."""
+    """Removes the syncs of the topic's files; the metadata log keeps its own."""
     real = FaultyFile.sync
     monkeypatch.setattr(FaultyFile, "sync", lambda file: None if "/orders-" in file._path else real(file))
 

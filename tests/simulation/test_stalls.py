@@ -44,7 +44,9 @@ def test_a_fault_stalls_no_partition_for_longer_than_its_bound(kind: str, contro
 
 @pytest.mark.parametrize("duration_ms", [8_000, 20_000, 60_000])
 def test_after_a_silent_cut_all_are_in_sync_soon_whatever_its_length(duration_ms: int) -> None:
-    """Nobody waits for connections from before it: the system would send again on them after as long a time."""
+    """Connections from before the cut are not used again: the system would send on them again only after as long a
+    time.
+    """
     check("island", 2, duration_ms, controller=False)
 
 

@@ -66,8 +66,9 @@ QUESTIONS: dict[str, Callable[[Replicated], Message]] = {
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> None:
-    """It would say that topics are not there. Clients that hear so forget their partitions, and librdkafka's
-    idempotent producers never come back from that."""
+    """An early answer would be that topics do not exist. Clients then forget their partitions, and librdkafka's
+    idempotent producers never recover from that.
+    """
     world = rig()
     cut_off(world, 3)
     world.cluster.allow_start("broker3")
@@ -87,7 +88,7 @@ def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> No
 
 
 def test_whoever_hears_of_a_broker_finds_it_open() -> None:
-    """It opens before it is unfenced: else the first that follow it would be refused, and pause."""
+    """The broker opens before it is unfenced: otherwise the first clients that connect would be refused, and pause."""
     world = rig()
     world.cluster.allow_start("broker3")
     world.run_until(lambda: is_open(world, 3), "it is open")
@@ -114,7 +115,7 @@ def test_a_broker_that_never_got_in_can_be_stopped() -> None:
 
 
 def directories(world: Replicated, number: int) -> list[str]:
-    """Those of `orders`, without what makes their names unique."""
+    """Returns the directories of `orders`, without the unique part of their names."""
     names = [name for name in world.node(number).disk.list_dir("/data") if name.startswith("orders")]
     return sorted(name.partition(".")[0] + ("-" + name.rpartition("-")[2] if "." in name else "") for name in names)
 
@@ -131,7 +132,7 @@ def come_back(world: Replicated) -> None:
 
 
 def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside() -> None:
-    """As Kafka: renamed `-stray`, and kept for whoever looks after it."""
+    """The directory is renamed to `-stray` and kept for the operator, as with Kafka."""
     world = rig()
     delete(world)
     come_back(world)

@@ -78,7 +78,7 @@ def test_every_mistake_is_tried() -> None:
 
 @pytest.mark.parametrize("mutation", FOUND_BY, ids=lambda m: m.__name__)
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the seed that found it first; by one that follows, where something has shifted."""
+    """The seed that found the mistake first finds it, or a later one where the runs have shifted."""
     settings, says = FOUND_BY[mutation]
     mutation(monkeypatch)
     seeds = range(settings.seed, settings.seed + _MORE_SEEDS)

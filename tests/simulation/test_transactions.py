@@ -342,8 +342,9 @@ def test_offsets_of_an_open_transaction_outlive_their_coordinator(commit: bool) 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_marker_that_comes_while_a_record_waits_to_be_verified(version: int) -> None:
-    """With version 1 it may be this transaction's end, and the record would open one that nobody ends. With version 2
-    it is the last transaction's."""
+    """A marker of version 1 can be this transaction's end, and the record would open one that never ends. One of
+    version 2 is the last transaction's.
+    """
     world = rig()
     writer = producer(world, version)
     writer.send(b"a", partition=0)

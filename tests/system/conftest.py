@@ -45,7 +45,9 @@ def server(shared_server: Server) -> Server:
 
 @pytest.fixture(scope="session")
 def left_directories(request: pytest.FixtureRequest) -> Iterator[list[Path] | None]:
-    """In the full suite: what the tests' servers left behind; Kafka's dump tool finds no fault in it in the end."""
+    """Yields, in the full suite, a list for the directories of the tests' servers; at the end Kafka's dump tool finds
+    no fault in them.
+    """
     if "not full" in request.config.getoption("-m") or target() == "kafka":
         yield None
         return

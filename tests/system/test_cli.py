@@ -121,7 +121,7 @@ def test_refused_changes_are_told_in_one_line(run: Run, topic: str) -> None:
 
 
 def test_lines_become_records_and_lines_again(run_process: Run, topic: str) -> None:
-    """As processes: what they read and write are pipes."""
+    """The commands are processes that read from pipes and write to them."""
     done = run_process(
         *("produce", topic, "--key-separator", ":", "--null", "NULL", "--header", "source=till"),
         *("--timestamp", "2017-01-01T11:53:26"),

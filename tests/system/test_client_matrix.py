@@ -31,7 +31,7 @@ OTHERS = dict.fromkeys(("gzip", "snappy", "lz4"), pytest.mark.full)
     ],
 )
 def replicas(request: pytest.FixtureRequest) -> int | None:
-    """Of each topic, on a cluster of three; None for the one broker that other tests use too."""
+    """The replicas of each topic on a cluster of three; None for the one broker that other tests use too."""
     found: int | None = request.param
     return found
 
@@ -72,7 +72,7 @@ def create(server: Server, replicas: int | None) -> Create:
 
 
 def codecs_of(server: Server, topic: str, partition: int) -> set[str]:
-    """Of the batches of a partition, asked for where its leader is."""
+    """Returns the codecs of a partition's batches, fetched from its leader."""
     metadata = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=60)
     leader = metadata.topics[topic].partitions[partition].leader
     return codecs_on_the_wire(metadata.brokers[leader].port, topic, partition)

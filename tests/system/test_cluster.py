@@ -48,8 +48,9 @@ def create(
     factor: int = 3,
     timeout_s: float = WAIT_S,
 ) -> None:
-    """Until it is there. A request that was under way when its broker died is asked again, by a client that does not
-    remember a controller of before."""
+    """Creates a topic. A request whose broker died is repeated by a new client, which does not remember an earlier
+    controller.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         client = admin(cluster, *broker_ids)
@@ -67,8 +68,9 @@ def create(
 
 
 def partitions_of(cluster: Cluster, broker_ids: tuple[int, ...], topic: str) -> Mapping[int, Any]:
-    """As these brokers see them; none if they say nothing. A client that knows of a broker which does not answer may go
-    on asking that one, so each look is a new client's."""
+    """Returns the partitions as these brokers report them; none without an answer. Each call uses a new client, because
+    a client that knows a broker without answers can stay with that one.
+    """
     try:
         return admin(cluster, *broker_ids).list_topics(topic, timeout=10).topics[topic].partitions
     except KafkaException as error:
@@ -158,7 +160,7 @@ def read_all(cluster: Cluster, topic: str) -> dict[tuple[int, int], str]:
 
 
 def check(cluster: Cluster, topic: str, writer: Writer) -> None:
-    """What was acked is there, where it was said to be, and nothing is there twice."""
+    """Checks that every acknowledged record exists, at its acknowledged offset, and none twice."""
     writer.flush()
     assert not writer.failed
     found = read_all(cluster, topic)
@@ -179,7 +181,7 @@ def test_every_broker_takes_admin_requests(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("controller", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_killed_broker_costs_no_acked_record(patient_cluster: Cluster, controller: bool) -> None:
-    """Nobody waits for the end of its session: whoever had a connection to it says that it is gone."""
+    """The end of the broker's session is not waited for: its closed connections report the failure."""
     cluster = patient_cluster
     active = controller_of(cluster)
     victim = active if controller else active % 3 + 1
@@ -226,7 +228,7 @@ def test_all_killed_and_started_again(cluster: Cluster) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("controller", [True, False])
 def test_a_paused_broker_comes_back_deposed(cluster: Cluster, controller: bool) -> None:
-    """With the default session timeout of 9 s: nobody sees that it is gone but by its silence."""
+    """The session timeout is the default, 9 s: only the broker's silence shows that it is paused."""
     active = controller_of(cluster)
     sleeper = active if controller else active % 3 + 1
     survivors = tuple(broker_id for broker_id in (1, 2, 3) if broker_id != sleeper)

@@ -82,7 +82,7 @@ def create(server: Server, topic: str, **settings: str) -> None:
 
 
 def size_of(folder: Path) -> int | None:
-    """Of the segments that are part of the log; None while one of them is being replaced."""
+    """Returns the size of the log's segments; None while one of them is being replaced."""
     paths = list(folder.glob("*.log"))
     try:
         size = sum(path.stat().st_size for path in paths)

@@ -42,7 +42,7 @@ def change(admin: AdminClient, kind: ResourceType, name: str, **values: str | No
 
 
 def configure_all_brokers(server: Server, *arguments: str) -> str:
-    """By Kafka's own tool: librdkafka has no name for all brokers together."""
+    """Configures all brokers with Kafka's own tool: librdkafka has no name for all brokers together."""
     place = ("--bootstrap-server", server.bootstrap, "--entity-type", "brokers", "--entity-default")
     done = programs.java(server.bootstrap).tool("kafka.admin.ConfigCommand", *place, *arguments)
     assert done.code == 0, done.text
@@ -56,7 +56,7 @@ def describe(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Con
 
 
 def produced(server: Server, topic: str, size_bytes: int) -> KafkaError | None:
-    """What becomes of one record of this size."""
+    """Returns the result of producing one record of this size."""
     outcome: list[KafkaError | None] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:

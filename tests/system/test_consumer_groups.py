@@ -33,7 +33,7 @@ CLASSIC = {
 
 @dataclass
 class Log:
-    """What all members of a group have seen, in the order in which it happened."""
+    """The records and assignments of all members of a group, in order."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: list[tuple[str, int, int]] = field(default_factory=list)

@@ -112,7 +112,7 @@ def test_the_books_balance_in_delta_tables(tmp_path: Path, kill: str) -> None:
 
 @pytest.mark.full
 def test_the_books_balance_with_the_java_that_pip_installed(tmp_path: Path) -> None:
-    """As on a machine that has Python only."""
+    """The machine has Python only."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):

@@ -52,7 +52,7 @@ def differences(now: Any, before: Any, path: str = "") -> Iterator[str]:
 
 
 def must_hold(found: dict[str, Any], written: dict[str, list[Record]]) -> None:
-    """What a broker serves is what was sent to it."""
+    """Checks that a broker serves what was sent to it."""
     for topic, records in written.items():
         partitions = found["topics"][topic][1]
         got = {number: [each[2:] for each in found["read_uncommitted"][topic, number]] for number in range(partitions)}
@@ -76,7 +76,7 @@ def must_pass_on(found: dict[str, Any], left: dict[str, Any]) -> None:
 
 
 def comparable(found: dict[str, Any]) -> dict[str, Any]:
-    """By kind of answer, then by topic, or by (topic, partition)."""
+    """Returns the answers by kind, and then by topic, or by (topic, partition)."""
     return {
         kind: {
             at: each
@@ -99,7 +99,7 @@ def must_find_by_time(found: dict[str, Any]) -> None:
 
 
 class Life:
-    """What goes on whichever broker is there: producers, groups, topics of its own at every turn."""
+    """The work that continues on either broker: producers, groups, additional topics at every turn."""
 
     def __init__(self, server: Server) -> None:
         self.written = varied_topics.write(server)

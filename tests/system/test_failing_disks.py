@@ -141,7 +141,7 @@ def verify(directory: Path) -> None:
 
 
 def kinds_of_faults(directory: Path) -> set[str]:
-    """Of a directory whose broker was killed: epochs and checkpoints may wait to be written."""
+    """Returns the kinds of faults in the directory of a killed broker: epochs and checkpoints can be unwritten."""
     done = log_verify(directory)
     return {line.partition(":")[0] for line in done.stdout.splitlines()}
 

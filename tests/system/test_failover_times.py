@@ -122,7 +122,7 @@ class CutNodes:
         return until("the topic", made)
 
     def is_whole(self) -> bool:
-        """As all three tell it."""
+        """Returns whether all three nodes report the cluster as whole."""
         for number in _NUMBERS:
             told = ask(self.nodes[number].address, _metadata(), 12, MetadataResponse, timeout_s=2)
             if len(told.brokers) < len(_NUMBERS) or len(told.topics[0].partitions) < len(_NUMBERS):

@@ -54,7 +54,7 @@ class Asker:
         self.ids = {topic.name: topic.topic_id for topic in self.ask(MetadataRequest(topics=None), 12).topics}
 
     def produce(self, version: int, *rows: tuple[str, int, bytes | None], acks: int = 1) -> Any:
-        """What was answered for each row: (partition, error, base offset, log start offset)."""
+        """Returns the answer for each row: (partition, error, base offset, log start offset)."""
         topics = []
         for name, index, data in rows:
             topic = ProduceRequest.TopicProduceData(

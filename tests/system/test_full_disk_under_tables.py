@@ -40,7 +40,7 @@ def contents(made: OrdersPipeline) -> dict[str, Any]:
 
 
 def _failure_of(stream: Stream) -> PipelineError | None:
-    """As the command tells it; None if all is in the tables."""
+    """Returns the error that the command would report; None if everything is in the tables."""
     try:
         stream.run()
     except causes() as error:

@@ -138,7 +138,7 @@ def check_a_group_from_its_first_member_to_its_end(server: Server, run: Run, top
 
 
 def check_resets(run: Run, topic: str, tmp_path: Path) -> None:
-    """Of a group that does not exist before."""
+    """Checks resets of a group that does not exist before."""
     group = f"{topic}-reset"
 
     def reset(*arguments: str) -> list[int]:

@@ -115,8 +115,9 @@ def test_members_of_all_makes_survive(cluster: Cluster, new_group: NewGroup, cli
 @pytest.mark.full
 @pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range", "confluent-consumer"])
 def test_a_static_member_that_comes_back_in_time_finds_its_partitions(new_group: NewGroup, client: str) -> None:
-    """Nobody else is asked to rebalance (KIP-345). In the consumer protocol it goes in order: the place of one that was
-    killed is nobody's until its session is over (UNRELEASED_INSTANCE_ID)."""
+    """The other members do not rebalance (KIP-345). In the consumer protocol the member leaves first: the instance id
+    of a killed one is blocked until its session ends (UNRELEASED_INSTANCE_ID).
+    """
     with new_group() as group:
         others = [group.start(client, instance) for instance in ("one", "two")]
         third = group.start(client, "three")

@@ -79,7 +79,7 @@ def refused(cluster: Cluster, jvm: ProcessClient) -> Tool:
 
 @pytest.fixture
 def topic(cluster: Cluster) -> str:
-    """With RECORDS in each of its PARTITIONS; their timestamps are 1000, 2000 ..."""
+    """Returns a new topic with RECORDS in each of its PARTITIONS; their timestamps are 1000, 2000 ..."""
     name = next(_names)
     create_topic(cluster, name, PARTITIONS)
     producer = confluent_kafka.Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
@@ -92,7 +92,7 @@ def topic(cluster: Cluster) -> str:
 
 @contextmanager
 def member(cluster: Cluster, topic: str, protocol: str) -> Iterator[confluent_kafka.Consumer]:
-    """Of the group with the topic's name; it has read and committed everything."""
+    """Yields a member of the group with the topic's name, which has read and committed everything."""
     settings = {**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": topic, "group.protocol": protocol}
     settings |= {"client.id": "the-member", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer(settings)
@@ -197,7 +197,7 @@ def test_a_group_and_its_offsets_are_deleted(
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(cluster: Cluster, jvm: ProcessClient, topic: str) -> None:
-    """Written by a producer that no coordinator ever heard of."""
+    """The transaction was written by a producer that no coordinator knows."""
 
     def transactions(*args: str) -> str:
         found = jvm.tool(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", cluster.bootstrap, *args)

@@ -194,7 +194,7 @@ def test_config_command_shows_and_changes_topic_configs(run: Run, filled_topic: 
 
 
 def test_groups_and_client_metrics_are_listed_by_what_is_set_for_them(run: Run, new_topic_name: Names) -> None:
-    """Without a name the tools ask for all of a kind (ListConfigResources)."""
+    """Tools without a name request all resources of a kind (ListConfigResources)."""
     configs, metrics = "kafka.admin.ConfigCommand", f"{TOOLS}.ClientMetricsCommand"
     group, subscription = new_topic_name("group"), new_topic_name("subscription")
     named = ("--entity-type", "groups", "--entity-name", group)

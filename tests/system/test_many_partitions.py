@@ -33,7 +33,7 @@ def addresses(cluster: Cluster) -> dict[int, Address]:
 
 
 def create(address: Address, name: str, partitions: int, replicas: Sequence[int] = ()) -> None:
-    """With these replicas for each partition, or wherever the controller puts them."""
+    """Creates a topic with these replicas for each partition, or with replicas of the controller's choice."""
     assignments = [
         CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
         for index in range(partitions if replicas else 0)
@@ -51,7 +51,7 @@ def create(address: Address, name: str, partitions: int, replicas: Sequence[int]
 
 
 def leaders(address: Address, names: Collection[str]) -> list[int]:
-    """Of all partitions of these topics, as this broker tells it."""
+    """Returns the leaders of all partitions of these topics, as this broker reports them."""
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = ask(address, MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, MetadataResponse)
     return [partition.leader_id for topic in answer.topics for partition in topic.partitions]

@@ -43,7 +43,9 @@ def shell(file: Path, folder: Path) -> Tree:
 
 
 def nested(lines: list[tuple[int, str]]) -> Tree:
-    """What is indented more belongs to the line before it; a leaf has one line of text below its name."""
+    """Returns the lines as a tree: a line with a larger indent belongs to the line before it, and a leaf has one line
+    of text below its name.
+    """
     root: Tree = {}
     path: list[tuple[int, Tree]] = [(-1, root)]
     for at, (depth, text) in enumerate(lines):

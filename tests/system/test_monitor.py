@@ -32,7 +32,7 @@ def create(bootstrap: str, name: str, assignments: list[list[int]], min_isr: int
 
 
 def topics_known_by(broker: str) -> set[str]:
-    """By a client that has not heard of the others yet."""
+    """Returns the topics that this broker reports to a client that does not know the others yet."""
     return set(AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(timeout=60).topics)
 
 

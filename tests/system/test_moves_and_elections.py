@@ -256,7 +256,7 @@ def test_throttles_and_directories(
 
 
 def configs(cluster: Cluster, topic: str) -> set[str]:
-    """Those that are set on the topic itself."""
+    """Returns the configs that are set on the topic itself."""
     admin = client(cluster)
     (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     found = future.result(120).values()

@@ -64,7 +64,7 @@ class RackConsumer:
             self.poll()
 
     def linger(self, broker_id: int, fetches: int, timeout_s: float = 120) -> None:
-        """Until so many fetches have gone to this broker in all."""
+        """Waits until this broker has served this many fetches in all."""
         deadline = time.monotonic() + timeout_s
         while self.fetches.get(broker_id, 0) < fetches:
             assert time.monotonic() < deadline, f"fetches {self.fetches}, and not {fetches} to {broker_id}"

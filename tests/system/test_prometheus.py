@@ -33,7 +33,7 @@ VARIABLES = {"$__rate_interval": "10s", "$job": "barnabas", "$topic": "orders"}
 
 
 class Prometheus:
-    """Its HTTP API."""
+    """The HTTP API of Prometheus."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/api/v1/"

@@ -75,7 +75,7 @@ def test_another_controller_decides_after_kill_9(nodes: Nodes) -> None:
 
 
 def test_a_paused_controller_comes_back_deposed(nodes: Nodes) -> None:
-    """What it was asked while it slept, and still took itself for the leader, is not decided."""
+    """Requests that the paused controller got before it noticed its successor are not decided."""
     leader = nodes.leader()
     paused = nodes[leader]
     epoch = nodes.quorum().leader_epoch
@@ -141,7 +141,9 @@ def test_nothing_is_decided_without_a_majority(nodes: Nodes) -> None:
 
 
 def test_a_static_voter_that_lost_its_directory(nodes: Nodes) -> None:
-    """It does not begin anew by itself: the operator says of which cluster it is, and then it gets everything."""
+    """The voter does not start empty by itself: the operator formats it for the cluster, and then it gets
+    everything.
+    """
     lost = nodes[next(node_id for node_id in CONTROLLERS if node_id != nodes.leader())]
     assert lost.stop() == 0
     shutil.rmtree(lost.data)
@@ -304,7 +306,7 @@ def named(*node_ids: int) -> list[str]:
 
 @in_namespaces
 def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Namespaces) -> None:
-    """It is told so by nobody; the test still reaches it, as a client of the wrong side would."""
+    """The leader gets no message about that; the test still reaches it, as a client on the wrong side would."""
     leader = apart.leader()
     epoch = apart.quorum().leader_epoch
     others = [node_id for node_id in CONTROLLERS if node_id != leader]

@@ -196,6 +196,6 @@ def test_a_quorum_that_cannot_be_reached(cluster: Cluster, tmp_path: Path) -> No
 
 
 def test_the_third_comes_back_when_it_is_itself(cluster: Cluster) -> None:
-    """After all that: nothing of it stays."""
+    """The third broker starts normally after all refusals."""
     cluster.start_broker(3)
     await_seen(cluster, {1, 2, 3})

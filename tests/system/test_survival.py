@@ -27,7 +27,7 @@ def all_in_sync(cluster: Cluster, topic: str = "orders") -> None:
 
 
 def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Cluster, tmp_path: Path) -> None:
-    """Whatever the victim was: one that leads, one that follows, the one that decides."""
+    """The victim's role does not matter: a leader, a follower, the active controller."""
     create_topic(cluster, "orders")
     with Load(cluster, tmp_path, {"orders": 3}, aio=True) as load:
         for find in (controller_of, lambda cluster: known_leader_of(cluster, "orders")):
@@ -41,8 +41,9 @@ def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Clu
 
 
 def test_a_paused_leader_comes_back_deposed(cluster: Cluster, tmp_path: Path) -> None:
-    """Nobody sees that it sleeps but by its silence (9 s by default). When it wakes up it still believes that it leads;
-    what it acknowledges then must have been written by the ISR."""
+    """Only its silence (9 s by default) shows that the leader is paused. Afterwards it still regards itself as the
+    leader; what it acknowledges then must have been written by the ISR.
+    """
     create_topic(cluster, "orders")
     with Load(cluster, tmp_path, {"orders": 3}) as load:
         leader = known_leader_of(cluster, "orders")

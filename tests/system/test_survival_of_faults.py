@@ -148,7 +148,7 @@ def directory_id(directory: Path) -> str:
 
 @pytest.mark.full
 def test_min_insync_replicas_change_under_load(cluster: Cluster, tmp_path: Path) -> None:
-    """With 3 of 3 needed and one broker gone writers wait; they go on when 2 are enough."""
+    """With 3 of 3 required and one broker down, writers wait; they continue when 2 are enough."""
     create_topic(cluster, "orders", min_insync_replicas="1")
     with Load(cluster, tmp_path, {"orders": 3}) as load:
         set_config(cluster, "orders", "min.insync.replicas", "3")
@@ -252,8 +252,9 @@ NOTHING_WRITTEN = (
 
 
 def produced_at_last(wire: Wire) -> tuple[ErrorCode, int]:
-    """As `produced`, by a client that asks again when nothing was written: its broker may not know yet of a topic that
-    another one has told of, or a follower is late for a moment."""
+    """Produces as `produced`, and repeats it when nothing was written: the broker can be without the metadata of a new
+    topic, or a follower can be late for a moment.
+    """
     deadline = time.monotonic() + 120
     while True:
         found = produced(wire)

@@ -24,7 +24,7 @@ BROKERS = (1, 2, 3)
 
 
 class PartedCluster:
-    """What `Load` needs of a cluster; broker 2 is in namespace "b2"."""
+    """The part of a cluster that `Load` uses; broker 2 is in namespace "b2"."""
 
     def __init__(self, network: Namespaces, directory: Path) -> None:
         self._network = network

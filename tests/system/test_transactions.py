@@ -89,7 +89,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_aiokafkas_transactions(cluster: Cluster) -> None:
-    """Its requests are of old versions (AddPartitionsToTxn 0, EndTxn 0)."""
+    """The client's requests have old versions (AddPartitionsToTxn 0, EndTxn 0)."""
 
     async def write() -> None:
         producer = aiokafka.AIOKafkaProducer(
@@ -131,7 +131,7 @@ def tool(jvm: ProcessClient, main: str, *args: str) -> str:
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """Of a table, by its first column."""
+    """Returns the rows of a table, by its first column."""
     lines = [[cell.strip() for cell in line.split("\t") if cell.strip()] for line in text.strip().splitlines()]
     return {line[0]: line[1:] for line in lines[1:]}
 

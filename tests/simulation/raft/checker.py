@@ -69,7 +69,7 @@ class Checker:
         return self.shadows.setdefault(key, Shadow())
 
     def restarted(self, key: VoterKey) -> None:
-        """What it has is told again by its log."""
+        """Clears what the checker has of a node: its log delivers everything again."""
         shadow = self.shadow(key)
         shadow.log.clear()
         shadow.delivered = 0
@@ -176,8 +176,9 @@ class Checker:
             self._check_complete(key, shadow, epoch)
 
     def _check_complete(self, key: VoterKey, shadow: Shadow, epoch: int) -> None:
-        """What was committed in earlier epochs; by log matching the last of it stands for all. (One that was paused
-        when it had won may begin to lead when later epochs have come and gone.)"""
+        """Checks that a leader has what was committed in earlier epochs; by log matching, the last batch of it is
+        enough. (One that was paused when it had won can begin to lead after later epochs.)
+        """
         base = next((base for then, base in reversed(self.committed_in) if then < epoch), None)
         if base is not None and shadow.log.get(base) != self.committed[base] and shadow.delivered <= base:
             raise Violation(

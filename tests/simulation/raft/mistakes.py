@@ -126,7 +126,7 @@ def snapshot_taken_for_whole_too_early() -> Mistake:
 
 
 def two_votes_in_one_epoch() -> Mistake:
-    """Whoever asks gets a vote, if its log is good enough."""
+    """Grants a vote to every candidate whose log is good enough."""
 
     def would_grant(self: QuorumState, candidate: Any, *, up_to_date: bool, pre_vote: bool) -> bool:
         return up_to_date
@@ -155,7 +155,7 @@ def directory_ids_ignored() -> Mistake:
 
 
 def follower_acknowledges_before_its_flush() -> Mistake:
-    """It says it has what is only in its page cache."""
+    """Reports records as flushed that are only in the page cache."""
 
     def flush_in_background(self: MetadataLog, done: Callable[[BaseException | None], None]) -> None:
         self.flushed_offset = self.end_offset
@@ -175,12 +175,12 @@ def votes_without_comparing_logs() -> Mistake:
 
 
 def half_is_taken_for_a_majority() -> Mistake:
-    """In a quorum of an even number half of the voters are enough."""
+    """Accepts half of the voters as a majority in a quorum of an even number."""
     return [(VoterSet, "majority", property(lambda self: max(1, len(self.voters) // 2)))]
 
 
 def voters_stay_when_their_record_is_truncated() -> Mistake:
-    """What the log said of voters is remembered when the log does not say it any more."""
+    """Keeps the voters of a record that was truncated."""
     return [(VoterHistory, "truncate", lambda self, end_offset: None)]
 
 

@@ -120,7 +120,7 @@ class Network:
         self.deliver(target, sent, answer)
 
     def _through_wire(self, message: Message) -> Message:
-        """As bytes and back, where this world does so; it costs most of its time."""
+        """Encodes and decodes the message, in worlds that do so; it costs most of their time."""
         if not self._on_wire:
             return message
         cls: type[Any] = type(message)

@@ -143,6 +143,6 @@ class RottenWorld(World):
             metadata.apply(kept)
 
     def _is_useful(self, promised_before: int) -> bool:
-        """Everybody is back, too."""
+        """Returns whether the quorum works and all nodes are back."""
         is_whole = all(place.node is not None for place in self.places.values())
         return is_whole and super()._is_useful(promised_before)

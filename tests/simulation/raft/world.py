@@ -329,7 +329,7 @@ class World:
         return [p for p in self._up() if p.node is not None and p.node.is_leader and not p.is_paused]
 
     def _propose(self) -> None:
-        """To everybody who believes to lead."""
+        """Proposes to every node that regards itself as the leader."""
         for place in self._leaders():
             self.propose_to(place)
         if not self.is_healed:

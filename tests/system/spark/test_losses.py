@@ -30,7 +30,7 @@ def _values(count: int, mark: str = "v") -> list[str]:
 
 
 def _lost(stream: Stream) -> list[tuple[int, int | None, Cause, bool]]:
-    """What failOnDataLoss=true says, as (first, end, cause, was read)."""
+    """Returns the error of failOnDataLoss=true, as (first, end, cause, was read)."""
     stream.restart(failOnDataLoss="true")
     with pytest.raises(DataLost) as raised:
         stream.next()

@@ -41,7 +41,7 @@ WAIT_S = 600.0
 
 
 class Orders:
-    """What was sent: good orders, a copy of every tenth, and a broken one for every twentieth."""
+    """The orders that were sent: good ones, a copy of every tenth, and an invalid one for every twentieth."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self.bootstrap, self.topic = cluster.bootstrap, topic
@@ -124,7 +124,7 @@ def kill(pid: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Of /proc, the youngest generation last."""
+    """Returns the descendants of a process in /proc, the youngest generation last."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -252,7 +252,7 @@ def wait_for_port(port: int) -> None:
 
 
 def test_a_cluster_that_loses_one_of_two_workers(orders: Orders, tmp_path: Path) -> None:
-    """A standalone master and two workers; the streams goes on with the other one."""
+    """The cluster has a standalone master and two workers; the stream continues on the other worker."""
     orders.send(600)
     port = free_port()
     master = f"spark://127.0.0.1:{port}"

@@ -175,7 +175,7 @@ def test_why_a_stream_ended_is_one_line(
 
 
 def test_batches_travel_to_another_process() -> None:
-    """As Spark Connect sends them."""
+    """Spark Connect pickles the batches."""
     import pickle
 
     made = Batches(pipeline(Path("/somewhere")))

@@ -304,7 +304,7 @@ def test_what_came_twice_is_dropped_across_micro_batches(cluster: Server, new_to
 
 
 def test_a_leader_that_dies_while_a_task_reads(tmp_path: Path) -> None:
-    """The task goes on with the next leader, behind the last record that it has handed over."""
+    """The task continues with the next leader, after the last record that it has returned."""
     with Cluster(tmp_path / "cluster", brokers=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
         admin.create_topics([Placed("t", 1, replica_assignment=[[2, 3, 1]])])["t"].result(timeout=120)

@@ -97,7 +97,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 def _escaped(text: str) -> str:
-    """As Java's property files want it."""
+    """Returns text in the form of Java's property files."""
     return "".join(each if each.isascii() else f"\\u{ord(each):04x}" for each in text)
 
 

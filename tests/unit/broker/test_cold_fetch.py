@@ -77,7 +77,7 @@ def answered(client: WiredClient, held: HeldWork) -> list[tuple[int, Message]]:
 
 
 def rest(wired: WiredBroker) -> tuple[int, int, int]:
-    """What is left of fetches: reads in the queue, deadlines, watchers."""
+    """Returns what is left of fetches: reads in the queue, deadlines, watchers."""
     replicas = wired.broker.replicas
     return len(replicas.cold_reads), len(replicas.purgatory), sum(len(p._watchers) for p in replicas.partitions())
 

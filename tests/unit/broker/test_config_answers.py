@@ -136,7 +136,7 @@ class Context:
 
 
 def call(module: Any, node: Node, request: Any, version: int) -> Any:
-    """Through the codec both ways, as a client would see it."""
+    """Sends a request through the codec both ways, as a client would see it."""
     decoded, _ = codec.decode(type(request), version, bytes(codec.encode(request, version)))
     context = Context(type(request).API_KEY, version)
     response = module.handle(context, decoded, node.services)

@@ -27,7 +27,7 @@ SERVED = sorted(
         for version in range(offer.version_min, offer.version_max + 1)
     }
 )
-#: Their clients are hung up on.
+#: Requests whose connection is closed instead.
 CLOSED = {0, 1, 18}
 #: Versions whose answer has no place for an error that is not about one thing that was asked for.
 SPEECHLESS = {(35, 1), (35, 2)}

@@ -119,7 +119,7 @@ def sending(make: Callable[[WiredBroker], Message], version: int) -> Send:
 
 
 def replicated() -> WiredBroker:
-    """With a follower of `orders` that never comes."""
+    """Returns a broker whose `orders` has a second replica that never fetches."""
     wired = new_broker()
     leader = wired.broker.replicas.leader("orders", 0)
     assert leader.image is not None
@@ -200,7 +200,7 @@ WAITING: dict[str, tuple[Send, Callable[[], WiredBroker], str]] = {
 
 
 def coordinating(**properties: str) -> WiredBroker:
-    """With a coordinator of groups."""
+    """Returns a broker with a group coordinator."""
     wired = WiredBroker(**properties)
     wired.create_topic("orders", 2)
     wired.create_topic("canary")
@@ -227,7 +227,7 @@ def test_requests_that_wait(name: str) -> None:
 
 
 def test_continuations_of_the_metadata_log_and_of_envelopes_are_among_them() -> None:
-    """What is broken above is what is meant: the list of kinds is that of the code."""
+    """The list of kinds agrees with the code, so that the tests above cover them."""
     kinds = fail_each(sending(create, 7), new_broker)
     for expected in ("PendingRequest._on_answer", "_ForwardedRequest._answered", "envelope:handle.<locals>.answered"):
         assert any(kind.endswith(expected) for kind in kinds), (expected, kinds)

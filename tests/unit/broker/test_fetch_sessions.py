@@ -106,7 +106,7 @@ class Asked:
 
 
 def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
-    """It has thrown away the answer that was under way; nothing may have changed since."""
+    """The follower has dropped the pending answer; nothing has to have changed since."""
     session = session_of(0)
     item = session.items["orders", 0]
     for asked, expected in [

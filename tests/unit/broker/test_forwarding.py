@@ -102,7 +102,9 @@ def test_a_decision_that_came_too_late_for_its_client_is_answered_once() -> None
 
 
 def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> None:
-    """It resigns while the decision waits, and leads again soon after: the client hears only of the second time."""
+    """The controller resigns while the decision waits, and leads again soon after: the client gets only the second
+    decision.
+    """
     wired = WiredBroker()
     client = wired.connect()
     hold_back_commits(wired)

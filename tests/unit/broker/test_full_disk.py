@@ -36,7 +36,7 @@ def check_full(world: DiskWorld, codes: set[ErrorCode]) -> None:
 
 
 def check_healed(world: DiskWorld, *, clean: bool) -> None:
-    """With room again: at once, and after a restart."""
+    """Checks the broker when there is space again: immediately, and after a restart."""
     world.disk.repair()
     world.run(3000)
     for topic in sorted(world.topics & {"a", "b", "compacted"}):

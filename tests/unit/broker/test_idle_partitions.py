@@ -161,7 +161,9 @@ def test_an_evicted_session_leaves_nothing_behind(reader: Reader) -> None:
 
 
 def test_a_follower_that_has_all_stays_in_sync_as_long_as_it_fetches() -> None:
-    """Its fetches do not name the partition for longer than `replica.lag.time.max.ms`; then a record comes."""
+    """The follower's fetches do not name the partition for longer than `replica.lag.time.max.ms`; then a record
+    arrives.
+    """
     reader = Reader(FOLLOWER)
     reader.fetch()
     leadership = reader.partition(0).leadership

@@ -35,9 +35,10 @@ class Dials:
 
 
 def test_a_paused_peer_is_dialled_less_and_less_often() -> None:
-    """Its system takes the connections, 50 of them, and it answers nothing. With a dial every 2 s by two channels of
-    two voters there was no room left after half a minute; whoever dialled then and waited was served half a minute
-    after it woke, for its system takes up such a connection with one of the next retransmissions."""
+    """The paused peer's system accepts connections, 50 of them, and the peer answers nothing. With a dial every 2 s by
+    two channels of two voters, the backlog was full after half a minute; later dials were served half a minute after
+    the peer woke up, because its system accepts such a connection with one of the next retransmissions.
+    """
     dials = Dials(connects=True)
     for _ in range(60):
         dials.ask(VoteRequest())

@@ -56,7 +56,7 @@ def test_broker_command_loads_no_tools() -> None:
 
 
 def test_tools_load_no_data_libraries() -> None:
-    """They come with another extra, and cost a third of a second."""
+    """The libraries belong to another extra, and cost a third of a second."""
     script = (
         "import sys, barnabas.cli.app;"
         "print([name for name in ('pyarrow', 'numpy', 'pandas', 'aiokafka') if name in sys.modules])"

@@ -177,7 +177,7 @@ def test_a_relative_directory_for_configuration_is_ignored(monkeypatch: pytest.M
 def test_the_option_stands_before_or_after_the_command(
     arguments: list[str], file: ContextFile, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    """It wins over both variables. The error names every address, the context and why it was used."""
+    """The option wins over both variables. The error names every address, the context and why it was used."""
     ports = (unused_port(), unused_port() + 1)
     addresses = tuple(f"127.0.0.1:{port}" for port in ports)
     directory = "/somewhere/cluster"

@@ -111,7 +111,7 @@ def test_the_same_incarnation_amends_what_it_said(world: ControllerWorld) -> Non
 
 
 def test_an_incarnation_after_a_clean_stop_keeps_its_claim_to_lead() -> None:
-    """As recorded from Kafka 4.1.0: clean stop and restart of the only replica."""
+    """The sequence is recorded from Kafka 4.1.0: clean shutdown and restart of the only replica."""
     world = ControllerWorld()
     world.add_broker(1)
     world.create_assigned("t", [1])

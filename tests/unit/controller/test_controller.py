@@ -167,7 +167,7 @@ def test_a_controller_that_is_always_late_still_fences_the_silent(world: NodeWor
 
 
 def test_brokers_that_come_back_after_all_were_fenced_have_sessions_that_run_out(world: NodeWorld) -> None:
-    """As they do when a controller that is no broker was cut off from all of them."""
+    """The situation arises when a separate controller was cut off from all brokers."""
     world.register(2)
     world.beat(2)
     world.host.time.run_for(20_000)

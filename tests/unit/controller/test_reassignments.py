@@ -110,7 +110,7 @@ def test_the_same_replicas_change_nothing(world: ControllerWorld) -> None:
 
 
 def test_it_does_not_end_while_one_that_stays_is_out_of_sync(world: ControllerWorld) -> None:
-    """As in Kafka 4.1: before, the added ones alone were waited for."""
+    """The rule is Kafka 4.1's: earlier versions waited only for the added replicas."""
     world.fence(3)
     assert move(world, [4, 2, 3]) == OK
     set_isr(world, [1, 2, 4])
@@ -201,7 +201,7 @@ def test_cancelling_must_not_lose_records_unless_that_is_allowed(world: Controll
 
 
 def test_cancelling_keeps_eligible_leaders() -> None:
-    """Nobody is in sync, but who stays holds all that was committed: nothing unclean about it."""
+    """No replica is in sync, but the remaining ones have all committed records: the election is not unclean."""
     world = make_world(elr=True)
     world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
     move(world, [4, 2, 3])

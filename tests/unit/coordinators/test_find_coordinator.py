@@ -35,7 +35,7 @@ class Store:
 
 @dataclass
 class FakeServices:
-    """What the handler uses of the broker."""
+    """The part of the broker that the handler uses."""
 
     metadata: Store
     groups: Any

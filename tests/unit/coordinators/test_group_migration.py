@@ -52,7 +52,7 @@ def owned_by(world: GroupWorld, member_id: str) -> set[tuple[str, int]]:
 
 
 def rejoin(world: GroupWorld, member_id: str) -> int:
-    """As an eager consumer: it gives up all, joins again, and asks for its part."""
+    """Joins again as an eager consumer, which revokes everything and requests its partitions."""
     join = world.join("g", member_id, protocols=RANGE)
     assert join.error is ErrorCode.NONE
     return join.response.generation_id

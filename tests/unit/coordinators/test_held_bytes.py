@@ -12,7 +12,7 @@ WEIGHT = memory_of(LARGE)
 
 
 def counted(world: GroupWorld) -> int:
-    """By a look at all members."""
+    """Returns the sum over all members."""
     return sum(
         memory_of(member.protocols)
         for shard in world.coordinator.shards()

@@ -32,7 +32,7 @@ ROWS: Final = 60_000
 
 
 class Asked:
-    """What one request of a case is, and what came back."""
+    """One request of a case, and its answer."""
 
     def __init__(self, world: GroupWorld) -> None:
         self.world = world

@@ -36,7 +36,7 @@ def test_what_re2_does_not_know_is_refused(pattern: str) -> None:
 
 
 def test_no_pattern_stops_the_broker() -> None:
-    """With back-tracking it would take longer than the universe is old."""
+    """Backtracking would take longer than the age of the universe."""
     assert not matcher("(a|aa)+$")("a" * 5_000 + "b")
     assert not matcher("((a*)*)*b")("a" * 5_000)
 

@@ -84,7 +84,7 @@ def test_of_an_unknown_state_it_must_come_back_from_nothing(owned: Assignment | 
 
 
 def test_topics_that_it_no_longer_wants_are_asked_back_at_once() -> None:
-    """Whatever its epoch, and also while it is giving back others."""
+    """The member's epoch does not matter, and neither does a pending revocation of others."""
     both = {**of(0), **of(0, topic=B)}
     at_target = goal(both, epoch=4, subscribed=(A,))
     after = reconcile(member(assigned=both), at_target, None, subscription_changed=True)

@@ -83,7 +83,7 @@ def test_a_barrier_is_not_told_of_what_came_before_or_after() -> None:
 
 
 def test_a_write_that_failed_behind_another_counts() -> None:
-    """It has ended when the barrier comes, but stands behind one that has not."""
+    """The write has ended when the barrier comes, but is behind one that has not."""
     log = Log()
     log.write()
     log.write()
@@ -115,8 +115,9 @@ def fetch(world: GroupWorld) -> Answer[OffsetFetchResponse]:
 
 @pytest.mark.parametrize(("ends", "told"), [(LOST, ErrorCode.NOT_COORDINATOR), (N, N)])
 def test_a_stable_fetch_behind_a_commit_that_is_lost_is_refused(ends: ErrorCode, told: ErrorCode) -> None:
-    """The coordinator was cut off: another one has taken the commit, and told its client so, before this one hears of
-    its resignation."""
+    """The coordinator was cut off: another one has accepted the commit and answered its client before this one learns
+    of its resignation.
+    """
     world = GroupWorld()
     world.commit("g", {("orders", 0): 45})
     world.log.holding = True

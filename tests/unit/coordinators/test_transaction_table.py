@@ -135,7 +135,7 @@ def test_the_table_has_every_situation() -> None:
 
 
 def lead_into(world: TransactionWorld, situation: Situation) -> Transaction:
-    """As if its records had been written, and the next one were on its way."""
+    """Puts a transaction into a state, as if its records had been written and the next one were pending."""
     open_or_decided = situation.state in (S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT)
     image = TxnImage(
         PID,

@@ -26,7 +26,7 @@ from barnabas.records.header import corrupt
 
 
 class Reports:
-    """What was reported, instead of raising it."""
+    """The reported faults, which are not raised."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -27,7 +27,7 @@ def run(main: Coroutine[None, None, None]) -> None:
 async def broker(
     answers: Answers, seen: list[str] | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[str, int]]:
-    """Its address. ApiVersions it answers by itself."""
+    """Serves a scripted broker and yields its address. It answers ApiVersions by itself."""
     open_writers = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

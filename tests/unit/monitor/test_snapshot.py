@@ -31,7 +31,7 @@ from barnabas.monitor.snapshot import ReplicaDetail, Severity
         # min.insync.replicas counts at most as many as there are replicas.
         (partition(replicas=(1, 2), isr=(1, 2), min_isr=5), Severity.OK, "in sync"),
         (partition(replicas=(1, 2), isr=(1,), min_isr=5), Severity.ERROR, "under min ISR"),
-        # Nobody told of min.insync.replicas: Kafka's default.
+        # Without min.insync.replicas, Kafka's default applies.
         (partition(isr=(1,), min_isr=None), Severity.WARNING, "at min ISR"),
     ],
 )

@@ -34,7 +34,7 @@ def arrived() -> tuple[Contents, list[Record]]:
 
 
 def tables_of(contents: Contents) -> TableCounts:
-    """What a faultless pipeline makes of the ledger's records."""
+    """Returns the tables that a faultless pipeline builds from the ledger's records."""
     orders = {
         entry.order_id: (entry.order_id, entry.lines, entry.total_cents)
         for entry in contents.acknowledged()

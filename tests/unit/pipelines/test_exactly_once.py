@@ -36,7 +36,7 @@ SINKS = ("parquet", "delta")
 
 
 class Killed(BaseException):
-    """What a test does to the driver."""
+    """The end of the driver, raised by a test."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def _no_killer_left() -> Iterator[None]:
 
 
 def kill_at(wanted: int) -> None:
-    """At the wanted-th step from now, and at none after it."""
+    """Kills the driver at the wanted-th step from now, and at none after it."""
     numbers = itertools.count()
 
     def reached(step: str) -> None:

@@ -44,7 +44,7 @@ def test_an_old_one_is_passed_over_for_a_new_one(tmp_path: Path, environment: di
 
 
 def test_a_launcher_elsewhere_is_asked_for_its_home(tmp_path: Path, environment: dict[str, str]) -> None:
-    """As jenv's shims are."""
+    """The launcher is like a shim of jenv."""
     home = install(tmp_path / "home", "21.0.1")
     shim = tmp_path / "shims" / "java"
     shim.parent.mkdir()

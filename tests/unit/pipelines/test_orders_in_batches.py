@@ -33,7 +33,7 @@ def test_the_first_copy_in_the_log_is_the_order(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_another_day_is_one_order_if_the_days_are_near(tmp_path: Path) -> None:
-    """In one batch no task sees both; in two the order's id is known."""
+    """No task sees both in one batch; in two batches the order's id is known."""
     first, second, third = (order(7, f"2017-01-{day:02}T10:00:00Z") for day in (1, 2, 3))
     together = pipeline(tmp_path / "together")
     books = run(together, [record(0, 0, first, T), record(0, 1, second, T), record(0, 2, third, T)])

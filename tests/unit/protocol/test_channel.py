@@ -266,7 +266,7 @@ def test_a_dial_that_does_not_connect_is_begun_anew_and_its_time_does_not_grow(w
 
 
 def test_a_peer_that_connects_and_does_not_answer_gets_twice_the_time(world: World) -> None:
-    """It is paused, or busy: another connection is as slow."""
+    """The peer is paused, or busy: another connection would be as slow."""
     world.channel = Channel(world, ReceiveArea(), ("peer", 9093), "node 7", ChannelTimes())
     for time_ms in (2_000, 4_000, 8_000, 10_000, 10_000):
         world.ask(heartbeat())

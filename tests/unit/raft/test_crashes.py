@@ -20,7 +20,7 @@ PROPERTIES = {
 
 
 class Diary:
-    """What the outside world was told."""
+    """The acknowledgements until now."""
 
     def __init__(self) -> None:
         self.topics: dict[str, bytes] = {}

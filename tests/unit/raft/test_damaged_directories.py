@@ -59,7 +59,7 @@ def base(name: str) -> Base:
 
 
 def held(image: MetadataImage) -> MetadataImage:
-    """Without what a controller says of itself at each start."""
+    """Returns the image without the registrations that a controller writes at each start."""
     return replace(content(image), controllers=EMPTY_IMAGE.controllers)
 
 
@@ -97,7 +97,7 @@ def start(files: Files, properties: dict[str, str]) -> tuple[NodeWorld | None, s
 
 
 def check(files: Files, whole: MetadataImage, properties: dict[str, str], path: str, where: str) -> str:
-    """What became of it."""
+    """Starts with the damaged files, and returns the outcome."""
     world, refusal = start(files, properties)
     if world is None:
         assert path in refusal or path.rpartition("/")[0] in refusal, f"{where}: {refusal}"
@@ -174,7 +174,7 @@ def test_after_a_power_failure_the_old_mark_still_proves_what_was_before(name: s
 
 @pytest.mark.parametrize("name", BASES)
 def test_a_log_without_the_mark_is_cut_at_its_very_end_only(name: str) -> None:
-    """As Apache Kafka leaves it: an intact batch behind the damage proves that it is no torn tail."""
+    """The directory is as Apache Kafka leaves it: an intact batch after the damage proves that it is no torn end."""
     files, whole, properties = base(name)
     without = {path: data for path, data in files.items() if path != MARK}
     assert held(NodeWorld(properties, disk=disk_of(without), seed=9).start().image) == whole

@@ -90,7 +90,7 @@ def test_a_leader_that_stops_hands_over(calm: Calm) -> None:
 
 
 def kill_leader(calm: Calm) -> list[Elections]:
-    """Its process dies. The elections of the others, which nobody has told of that yet."""
+    """Kills the leader's process. Returns the elections of the others, which have not been notified yet."""
     host = calm.leader.host
     assert host is not None
     host.is_over, calm.leader.node = True, None
@@ -104,7 +104,9 @@ def kill_leader(calm: Calm) -> list[Elections]:
 
 @pytest.mark.parametrize("voters", [3, 5])
 def test_a_leader_whose_process_dies_is_replaced_long_before_the_fetch_timeout(voters: int) -> None:
-    """What the links of its followers tell them: nobody listens there. They do not all stand at once."""
+    """The followers' connections report that the port is closed. Not all followers become candidates at the same
+    moment.
+    """
     for seed in range(30):
         calm = Calm(seed=seed, voters=voters)
         for elections in kill_leader(calm):
@@ -126,7 +128,7 @@ def test_a_voter_that_notices_later_than_the_one_that_stands_is_asked_again() ->
 
 
 def test_an_election_that_cannot_be_won_does_not_wait_for_its_time_to_be_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three voters one is dead and two stand at the same moment: each votes for itself."""
+    """One of three voters is dead and two become candidates at the same moment: each votes for itself."""
     monkeypatch.setattr(Elections, "_turn_ms", lambda self, gone_id: 0)
     split = 0
     for seed in range(30):

@@ -185,7 +185,7 @@ def test_a_snapshot_is_not_given_beyond_its_end() -> None:
         assert partition_of(calm.asked(calm.leader, request)).error_code == code
 
 
-# What the leader tells of all.
+# -- the leader's description of all
 
 
 def describe(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:
@@ -435,7 +435,7 @@ def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
 
 
 def told(place: Any, calm: Calm, *, high: int = 1, host: str = "elsewhere") -> UpdateRaftVoterRequest:
-    """What a static voter says of itself, its endpoints of two listeners among it."""
+    """Returns the registration of a static voter, with endpoints of two listeners."""
     request = update_voter_request(CLUSTER_ID, place.key, calm.epoch, ())
     names = ("CONTROLLER", "OTHER")
     request.listeners = [UpdateRaftVoterRequest.Listener(name=name, host=host, port=1) for name in names]
@@ -536,7 +536,7 @@ def test_replicas_of_any_age_are_answered(calm: Calm, version: int) -> None:
 
 
 def test_a_leader_that_lost_committed_records_is_not_followed(calm: Calm) -> None:
-    """What was handed to the controller cannot be taken back: the node stops, and says why."""
+    """Records that the controller has applied cannot be undone: the node stops, and logs the reason."""
     follower = calm.followers()[0]
     assert follower.node is not None
     with pytest.raises(Violation, match=r"has no record at 1, but everything before \d+ was committed"):

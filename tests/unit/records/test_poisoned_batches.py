@@ -141,7 +141,7 @@ def test_packing_anew_counts_as_work() -> None:
 
 
 def test_the_loop_gives_so_much_time_in_ten_milliseconds() -> None:
-    """As many small bombs as can come in one turn: the first ones use up what there is."""
+    """The batches are as many small bombs as can arrive in one turn: the first ones use up the budget."""
     budget, data = LoopBudget(), bomb(Codec.LZ4, 900_000)
     verdicts = [deferred(data, rules(), budget) for _ in range(20)]
     assert 0 < verdicts.count(False) <= 8

@@ -81,7 +81,7 @@ def test_a_lost_link_begins_a_new_session() -> None:
 
 
 def test_an_overdue_answer_ends_the_link_soon_and_a_slow_leader_gets_more_time_each_time() -> None:
-    """After a cut the old connection may stay silent as long again; the link is made anew after the wait and 2 s."""
+    """The old connection can stay silent as long again after a cut; a new one is made after the wait and 2 s."""
     world = FollowerWorld()
     world.follower(0)
     times = []
@@ -114,7 +114,7 @@ def test_a_leader_without_room_for_a_session_is_followed_all_the_same() -> None:
 
 
 def test_an_answer_to_an_earlier_epoch_is_not_appended() -> None:
-    """It was asked for in epoch 5; epoch 6 may have another history at the same offset."""
+    """The records were requested in epoch 5; epoch 6 can have other ones at the same offset."""
     world = FollowerWorld()
     partition = world.follower(0)
     world.request()

@@ -153,7 +153,7 @@ def test_a_restart_goes_on_with_the_move(clean: bool, after_ms: int) -> None:
 
 
 def test_a_log_whose_topic_id_was_not_written_yet_moves_on() -> None:
-    """It is written beside the loop: a kill may come before, though the move has been promised."""
+    """The topic id is written in the background: a kill can come before, though the move has been accepted."""
     made = world(0)
     assert made.alter("/d2") == 0
     made.restart(clean=False)

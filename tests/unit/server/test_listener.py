@@ -31,7 +31,7 @@ def run(make_loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[None
 
 @contextlib.asynccontextmanager
 async def serving(wired: WiredBroker, options: SocketOptions = _DEFAULTS) -> AsyncIterator[ListeningSocket]:
-    """The virtual time goes on with the real one."""
+    """Serves the broker on a socket; the virtual time follows the real one."""
 
     async def pump() -> None:
         while True:
@@ -185,7 +185,9 @@ def test_answers_that_a_peer_does_not_take_end_with_a_connection_that_is_hung_up
 
 @pytest.mark.parametrize("make_loop", LOOPS)
 def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """As Kafka's: a broker that does not know the metadata yet is not there for clients, who then ask another one."""
+    """The behaviour is Kafka's: a broker that does not know the metadata yet refuses clients, which then try another
+    one.
+    """
     dispatcher = WiredBroker().broker.dispatcher(BROKER_APIS)
 
     async def bind(port: int) -> ListeningSocket:

@@ -38,7 +38,8 @@ def server(answer: Answer, context: ssl.SSLContext | None = None) -> Iterator[Cl
             if context is not None:
                 connection = context.wrap_socket(connection, server_side=True)
             with connection, connection.makefile("rb") as stream:
-                # As a broker, it hangs up at a frame that is too large: at the first words of TLS, for one.
+                # The server closes the connection at a frame that is too large, as a broker does, for example at the
+                # first bytes of TLS.
                 while (size := int.from_bytes(stream.read(4), "big")) in range(1, 1 << 20):
                     connection.sendall(answer(stream.read(size)))
         except OSError:

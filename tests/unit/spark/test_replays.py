@@ -40,7 +40,9 @@ def _read(log: list[Sent], cuts: list[int]) -> list[str]:
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[list[Sent], list[str]]:
-    """What a few queries leave in one partition: every batch in failed tries, each cut short, and a whole one."""
+    """Draws the records that a few queries leave in one partition: every batch in failed attempts, each cut short, and
+    a whole one.
+    """
     streams = []
     wanted = []
     for query in range(draw(st.integers(1, 2))):

@@ -154,7 +154,7 @@ def test_a_producer_s_last_batch_stays_as_a_header() -> None:
 
 
 def test_the_end_of_what_is_clean_is_kept() -> None:
-    """Its last batch stays as a header, so that the offset is not lost with it."""
+    """The last batch of the clean part stays as a header, so that the offset is not lost with it."""
     world = CleanWorld()
     world.put((b"a", b"1"))
     world.put((b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

@@ -22,7 +22,7 @@ NAME = "partition.metadata"
 
 
 def opened(disk: CrashingDisk, topic_id: bytes | None) -> Log:
-    """As the next process finds it, before (None) or after the metadata tell whose it is."""
+    """Opens the log as the next process does, before (None) or after the metadata have its topic id."""
     services = LogServices(disk, lambda: NOW_MS, lambda bound: 0, Descriptors())
     return open_log(services, Opening(f"/logs/{PARTITION}", PARTITION, TINY, topic_id))
 

@@ -57,7 +57,7 @@ def check_named(log: Log) -> None:
 
 
 def check_next_start(files: Files, before: Log) -> None:
-    """It says the same, and is no reason to leave the ISR any more."""
+    """Checks that the next start reports the same, and does not make the replica leave the ISR again."""
     manager, host = started(files)
     assert host.faults.reported == []
     assert manager.previous_broker_epoch == 8

@@ -24,7 +24,7 @@ FORMS = {name: form.batch for name, form in forms().items() if len(form.batch) >
 
 
 def placed(batch: bytes, offset: int) -> bytes:
-    """At this offset of a log, with a header that says that it holds a late record."""
+    """Returns the batch at this offset of a log, with a header that claims a late record."""
     out = bytearray(batch)
     header = read_header(batch)
     HEADER.pack_into(out, 0, *header._replace(base_offset=offset, partition_leader_epoch=0, max_timestamp=LATE))
