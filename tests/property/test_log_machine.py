@@ -277,7 +277,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def indexes_are_sound(self) -> None:
-        """After a clean shutdown, each entry names a batch, and the last time entry the largest timestamp."""
+        """Each entry names a batch after a clean shutdown, and the last time entry the largest timestamp."""
         self.world.restart()
         for name in self.world.files(".log"):
             base = offset_of(name)

@@ -192,7 +192,7 @@ def test_a_new_leader_does_not_tell_where_the_log_ends_before_it_knows() -> None
     world.run_for(600)
     world.produce(b"second")
     assert world.list_offset(at=1) == (0, 2)
-    assert world.partition(2).high_watermark < 2, "a follower hears of the HW with its next answer"
+    assert world.partition(2).high_watermark < 2, "a follower learns the HW with its next answer"
     cut(world, 2, 3)
     world.node(1).kill()
     world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")

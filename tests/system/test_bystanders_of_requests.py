@@ -75,7 +75,7 @@ def beside(server: Server, name: str, answers: int, rows: int = ROWS) -> None:
     with Bystander(server.port, QUIET) as bystander, repeated(server.port, requests) as hostile:
         bystander.serves(answers=answers)
     assert hostile.count > 0
-    assert hostile.ended == 0, "it is served, not hung up on"
+    assert hostile.ended == 0, "the requests are served, and no connection is closed"
     assert bystander.percentile_ms(0.99) < WAIT_MS_MAX, sorted(bystander.waits_ms)[-10:]
 
 

@@ -106,5 +106,5 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
         shown = run(QUORUM, BY_CONTROLLERS, "describe", "--replication")
         return len(re.findall(r"^\d.*\s(Leader|Follower|Observer)\s*$", shown, re.MULTILINE))
 
-    until("the new leader has heard of all", lambda: described() >= 4)
+    until("the new leader knows all", lambda: described() >= 4)
     assert create_topic(nodes[BROKER].address, "after-all-that") == 0

@@ -148,7 +148,7 @@ def directory_id(directory: Path) -> str:
 
 @pytest.mark.full
 def test_min_insync_replicas_change_under_load(cluster: Cluster, tmp_path: Path) -> None:
-    """With 3 of 3 required and one broker down, writers wait; they continue when 2 are enough."""
+    """Writers wait with 3 of 3 required and one broker down; they continue when 2 are enough."""
     create_topic(cluster, "orders", min_insync_replicas="1")
     with Load(cluster, tmp_path, {"orders": 3}) as load:
         set_config(cluster, "orders", "min.insync.replicas", "3")

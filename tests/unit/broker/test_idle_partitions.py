@@ -174,7 +174,7 @@ def test_a_follower_that_has_all_stays_in_sync_as_long_as_it_fetches() -> None:
         assert reader.fetch() == {}
     reader.partition(0).append(batch_of(b"value"), WALL_MS, Origin.CLIENT)
     now_ms = reader.wired.host.clock.now_ms
-    assert leadership.reduced(1, now_ms(), lag_ms) is None, "it was heard of a moment ago"
+    assert leadership.reduced(1, now_ms(), lag_ms) is None, "it fetched a moment ago"
     reader.wired.host.time.run_for(0)
     assert leadership.reduced(1, now_ms(), lag_ms) is None
     assert leadership.reduced(1, now_ms() + lag_ms + 1, lag_ms) == (1,), "but it has to come for the record"

@@ -100,7 +100,7 @@ def test_what_nobody_wants_any_more_is_given_up(slices: int) -> None:
     world.run()
     assert len(world.order) == slices * SLICE_UNITS
     assert done == []
-    assert closed == ([True] if slices else []), "work that has begun is told of its end"
+    assert closed == ([True] if slices else []), "work that has begun is notified of its end"
     assert len(world.steps) == 0
 
 

@@ -378,4 +378,4 @@ def test_the_peers_versions_can_be_asked_for_as_anything_else(world: World) -> N
     assert world.answers == [told, BrokerHeartbeatResponse(is_fenced=False)]
     world.ask(question)
     peer.end.closed(None)
-    assert world.answers[2:] == [None], "it is told of the end of the link too"
+    assert world.answers[2:] == [None], "it is notified of the end of the link too"
