@@ -7,11 +7,11 @@ release to release; sentences are for people.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.common.types import uuid_to_text
-from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 from barnabas.replication.isr_reasons import IsrReason, Member, read_reason
@@ -33,43 +33,44 @@ class EventCause(NamedTuple):
     seen: IsrReason | None = None
 
 
-#: Event of a decision (`Cause.event`) -> code and sentence.
-CAUSES: Final = {
-    "its process is gone": ("broker-gone", "{detail} was fenced: no process listens at its address"),
-    "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
-    "fenced on request": ("fence-asked", "{actor} asked to be fenced"),
-    "controlled shutdown": ("controlled-shutdown", "{actor} shuts down cleanly"),
-    "unfenced": ("broker-back", "{actor} is up and has caught up with the metadata: it was unfenced"),
-    "BrokerHeartbeat": ("directory-lost", "{actor} reported a failed log directory"),
-    "takes no writes": (
+#: Code and sentence of each event.
+CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
+    ControllerEvent.PROCESS_GONE: ("broker-gone", "{detail} was fenced: no process listens at its address"),
+    ControllerEvent.SESSION_EXPIRED: (
+        "session-expired",
+        "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms",
+    ),
+    ControllerEvent.FENCED_ON_REQUEST: ("fence-asked", "{actor} asked to be fenced"),
+    ControllerEvent.CONTROLLED_SHUTDOWN: ("controlled-shutdown", "{actor} shuts down cleanly"),
+    ControllerEvent.UNFENCED: ("broker-back", "{actor} is up and has caught up with the metadata: it was unfenced"),
+    ControllerEvent.BROKER_HEARTBEAT: ("directory-lost", "{actor} reported a failed log directory"),
+    ControllerEvent.REFUSES_WRITES: (
         "broker-full",
         "{actor} cannot write to {detail}, which is full, slow or hangs: its replicas there leave the ISR, and "
         "leadership moves to replicas that can write",
     ),
-    "takes writes again": ("broker-writable", "{actor} can write to all its log directories again"),
-    "AlterPartition": ("isr-asked", "{actor} requested this ISR as the leader"),
-    "ElectLeaders": ("election-asked", "{actor} requested a {detail} election"),
-    "leaders rebalanced": ("rebalance", "leadership moves back to the preferred replicas"),
-    "unclean elections allowed": (
+    ControllerEvent.ACCEPTS_WRITES: ("broker-writable", "{actor} can write to all its log directories again"),
+    ControllerEvent.ALTER_PARTITION: ("isr-asked", "{actor} requested this ISR as the leader"),
+    ControllerEvent.ELECT_LEADERS: ("election-asked", "{actor} requested a {detail} election"),
+    ControllerEvent.LEADERS_REBALANCED: ("rebalance", "leadership moves back to the preferred replicas"),
+    ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED: (
         "unclean-allowed",
         "no eligible replica could lead, and the topic allows unclean elections",
     ),
-    "AlterPartitionReassignments": ("reassignment-asked", "{actor} requested to move replicas"),
-    "CreateTopics": ("create-asked", "{actor} created {detail}"),
-    "DeleteTopics": ("delete-asked", "{actor} deleted {detail}"),
-    "CreatePartitions": ("partitions-asked", "{actor} extended {detail} partitions"),
-    "AlterConfigs": ("config-asked", "{actor} changed the configuration of {detail}"),
-    "UpdateFeatures": ("feature-asked", "{actor} set {detail}"),
-    "UnregisterBroker": ("unregister-asked", "{actor} unregistered {detail}"),
-    "AssignReplicasToDirs": ("directories-named", "{actor} reported the directories of its replicas"),
-    "activation": ("activation", "a controller became active: {detail}"),
-    "ControllerRegistration": ("controller-there", "{actor} has registered"),
-    "AllocateProducerIds": ("producer-ids", "{actor} requested producer ids"),
-}
-_REGISTERED: Final = {
-    "amended": ("broker-amended", "{actor} updated its registration"),
-    "new incarnation": ("broker-started", "{actor} has started"),
-    "new incarnation after an unclean shutdown": (
+    ControllerEvent.ALTER_PARTITION_REASSIGNMENTS: ("reassignment-asked", "{actor} requested to move replicas"),
+    ControllerEvent.CREATE_TOPICS: ("create-asked", "{actor} created {detail}"),
+    ControllerEvent.DELETE_TOPICS: ("delete-asked", "{actor} deleted {detail}"),
+    ControllerEvent.CREATE_PARTITIONS: ("partitions-asked", "{actor} extended {detail} partitions"),
+    ControllerEvent.ALTER_CONFIGS: ("config-asked", "{actor} changed the configuration of {detail}"),
+    ControllerEvent.UPDATE_FEATURES: ("feature-asked", "{actor} set {detail}"),
+    ControllerEvent.UNREGISTER_BROKER: ("unregister-asked", "{actor} unregistered {detail}"),
+    ControllerEvent.ASSIGN_REPLICAS_TO_DIRS: ("directories-named", "{actor} reported the directories of its replicas"),
+    ControllerEvent.ACTIVATION: ("activation", "a controller became active: {detail}"),
+    ControllerEvent.CONTROLLER_REGISTRATION: ("controller-there", "{actor} has registered"),
+    ControllerEvent.ALLOCATE_PRODUCER_IDS: ("producer-ids", "{actor} requested producer ids"),
+    ControllerEvent.REGISTRATION_AMENDED: ("broker-amended", "{actor} updated its registration"),
+    ControllerEvent.NEW_INCARNATION: ("broker-started", "{actor} has started"),
+    ControllerEvent.UNCLEAN_INCARNATION: (
         "unclean-shutdown",
         "{actor} has started after an unclean shutdown: it may have lost unflushed records",
     ),
@@ -80,8 +81,7 @@ def cause_of_change(cause: Cause | None, delta: MetadataDelta) -> EventCause:
     """Returns the cause of a whole change."""
     if cause is None:
         return _inferred(delta)
-    known = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else CAUSES.get(cause.event)
-    code, text = known or (UNKNOWN, "{actor}: " + cause.event)
+    code, text = CAUSES[cause.event]
     return EventCause(code, text.format(actor=cause.actor, detail=cause.detail), cause.actor)
 
 
@@ -102,7 +102,7 @@ def _inferred(delta: MetadataDelta) -> EventCause:
             text = f"{who} was fenced; the cause was lost with the controller that decided it"
             return EventCause("broker-fenced", text, who, True)
         if before.refusing != after.refusing:
-            known = CAUSES["takes no writes" if after.refusing else "takes writes again"]
+            known = CAUSES[ControllerEvent.REFUSES_WRITES if after.refusing else ControllerEvent.ACCEPTS_WRITES]
             return EventCause(known[0], known[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
         if set(before.directories) - set(after.directories):
             return EventCause("directory-lost", f"{who} reported a failed log directory", who, True)

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
-from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.journal.events import Change, changes_of, events_of, makes_events
 from barnabas.journal.record import record_of
@@ -159,7 +159,11 @@ class Journal:
             return
         is_first = False
         if delta.changed_controllers:
-            is_first = cause.event == "activation" if cause is not None else image.epoch != self._registered_epoch
+            is_first = (
+                cause.event is ControllerEvent.ACTIVATION
+                if cause is not None
+                else image.epoch != self._registered_epoch
+            )
             self._registered_epoch = image.epoch
         change = Change(delta, image, cause, is_first, voters)
         self.window.add(change)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.result import Cause, Result, Versioned, all_or_nothing
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned, all_or_nothing
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import (
@@ -48,12 +48,14 @@ def test_many_records_become_visible_at_once_or_not_at_all() -> None:
     ear.batches.clear()
     answers: list[str] = []
     refused: list[ErrorCode] = []
-    assert world.controller.propose(Result(big(MANY), "done", Cause("Big", "test")), answers.append, refused.append)
+    assert world.controller.propose(
+        Result(big(MANY), "done", Cause(ControllerEvent.CREATE_TOPICS, "test")), answers.append, refused.append
+    )
     assert (answers, refused) == (["done"], [])
     assert len(ear.batches) == 3
     records: list[Message] = [record for batch in ear.batches for record in batch.records]
     assert isinstance(records[0], BeginTransactionRecord)
-    assert records[0].name == "Big"
+    assert records[0].name == "CreateTopics"
     assert isinstance(records[-1], EndTransactionRecord)
     assert len(records) == MANY + 2
     assert len([delta for delta, _ in world.published if delta.changed_configs]) == 1

@@ -8,7 +8,7 @@ from tests.support.node_world import NodeWorld
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.configs import ConfigChange
 from barnabas.controller.kraft.controller import ControllerListener
-from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -85,7 +85,7 @@ def test_every_change_has_a_cause(world: NodeWorld) -> None:
     world.controller.listen(ControllerListener(lambda: None, lambda offset, cause: journal.append((offset, cause))))
     offset = world.raft.log_end_offset
     world.create("t")
-    assert journal == [(offset, Cause("CreateTopics", "controller", "t"))]
+    assert journal == [(offset, Cause(ControllerEvent.CREATE_TOPICS, "controller", "t"))]
 
 
 def test_producer_ids_come_in_blocks(world: NodeWorld) -> None:

@@ -14,6 +14,7 @@ from tests.support.kafka_json import to_kafka_json
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.kraft import topics
+from barnabas.controller.kraft.result import ControllerEvent
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -51,7 +52,7 @@ def test_a_topic_gets_its_records_in_kafkas_order(world: ControllerWorld) -> Non
     result = topics.create_topics(world.view(), request, "User:alice")
     assert [type(record) for record, _ in result.records] == [TopicRecord, ConfigRecord, *[PartitionRecord] * 2]
     assert [version for _, version in result.records] == [0, 0, 2, 2]
-    assert (result.cause.event, result.cause.actor) == ("CreateTopics", "User:alice")
+    assert (result.cause.event, result.cause.actor) == (ControllerEvent.CREATE_TOPICS, "User:alice")
     answer = world.apply(result).topics[0]
     assert (answer.error_code, answer.error_message) == (0, None)
     assert (answer.num_partitions, answer.replication_factor) == (2, 3)

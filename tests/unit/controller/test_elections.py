@@ -15,7 +15,7 @@ from barnabas.controller.decisions import elect as elect_of
 from barnabas.controller.kraft import brokers, elections
 from barnabas.controller.kraft.configs import ConfigChange
 from barnabas.controller.kraft.controller import ControllerListener
-from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -181,7 +181,7 @@ def test_settings_decide_which_leaderless_partitions_get_one(world: ControllerWo
     result = elections.unclean_elections_due(world.view())
     world.apply(result)
     assert world.partition("t").leader == 2
-    assert (result.cause.event, result.cause.detail) == ("unclean elections allowed", "1 partitions")
+    assert (result.cause.event, result.cause.detail) == (ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED, "1 partitions")
 
 
 def test_the_cluster_wide_setting_counts_unless_the_topic_says_no(world: ControllerWorld) -> None:
@@ -306,6 +306,6 @@ def test_a_setting_that_allows_unclean_elections_has_effect_at_once() -> None:
     )
     assert leader(world) == 1
     assert world.controller.unclean_election_count == 1
-    assert causes[-1].event == "unclean elections allowed"
+    assert causes[-1].event is ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED
     assert "t-0: unclean leader 1" in causes[-1].detail
     assert "only [2] had" in causes[-1].detail

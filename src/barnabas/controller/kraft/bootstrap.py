@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
 from barnabas.metadata.cluster import ControllerImage, Endpoint, FeatureRange
 from barnabas.metadata.features import DEFAULT_FEATURES, SUPPORTED_FEATURES
@@ -36,7 +36,9 @@ def bootstrap_batches(
     batches: list[tuple[list[Versioned], Cause]] = []
     if in_transaction:
         abort = AbortTransactionRecord(reason="the controller that began it is gone")
-        batches.append(([(abort, 0)], Cause("activation", "controller", "abort of an open metadata transaction")))
+        batches.append(
+            ([(abort, 0)], Cause(ControllerEvent.ACTIVATION, "controller", "abort of an open metadata transaction"))
+        )
     if view.image.metadata_version:
         return batches
     content = list(formatted) or [
@@ -52,7 +54,7 @@ def bootstrap_batches(
         *content,
         (EndTransactionRecord(), 0),
     ]
-    batches.append((records, Cause("activation", "controller", "first start of the cluster")))
+    batches.append((records, Cause(ControllerEvent.ACTIVATION, "controller", "first start of the cluster")))
     return batches
 
 
@@ -69,7 +71,9 @@ def own_registration(
         endpoints=tuple(endpoints),
         features=tuple(sorted(FeatureRange(f.name, f.min_version, f.max_version) for f in SUPPORTED_FEATURES)),
     )
-    return [(image.to_record(), 0)], Cause("activation", "controller", f"registration of controller {controller_id}")
+    return [(image.to_record(), 0)], Cause(
+        ControllerEvent.ACTIVATION, "controller", f"registration of controller {controller_id}"
+    )
 
 
 def register_controller(request: ControllerRegistrationRequest) -> Result[ControllerRegistrationResponse]:
@@ -83,5 +87,5 @@ def register_controller(request: ControllerRegistrationRequest) -> Result[Contro
         ),
         zk_migration_ready=request.zk_migration_ready,
     )
-    cause = Cause("ControllerRegistration", f"controller {request.controller_id}")
+    cause = Cause(ControllerEvent.CONTROLLER_REGISTRATION, f"controller {request.controller_id}")
     return Result([(image.to_record(), 0)], ControllerRegistrationResponse(error_code=ErrorCode.NONE), cause)

@@ -15,7 +15,7 @@ from typing import Final
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.partitions import BrokerEvent, find, leader_and_isr_records, leads_any
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.features import UNSERVED_FEATURES
@@ -31,9 +31,6 @@ from barnabas.protocol.messages.records_metadata import (
     UnregisterBrokerRecord,
 )
 
-#: Names of events in the journal.
-REFUSING: Final = "takes no writes"
-REFUSING_NO_MORE: Final = "takes writes again"
 _FENCE: Final = 1
 _UNFENCE: Final = -1
 _FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
@@ -60,11 +57,11 @@ def register(
     _check_directories(view, request)
     record = _registration_record(view, request)
     records: list[Versioned] = []
-    detail = "amended"
+    event = ControllerEvent.REGISTRATION_AMENDED
     if existing is None or not same:
         record.broker_epoch = view.next_offset
         clean = existing is None or request.previous_broker_epoch == existing.epoch
-        detail = "new incarnation" if clean else "new incarnation after an unclean shutdown"
+        event = ControllerEvent.NEW_INCARNATION if clean else ControllerEvent.UNCLEAN_INCARNATION
         records += incarnation_records(view, request.broker_id, clean=clean)
     else:
         record.broker_epoch = existing.epoch
@@ -72,7 +69,7 @@ def register(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     records.append((record, register_broker_version(view.image.metadata_version)))
     response = BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=record.broker_epoch)
-    return Result(records, response, Cause("BrokerRegistration", f"broker {request.broker_id}", detail))
+    return Result(records, response, Cause(event, f"broker {request.broker_id}"))
 
 
 def _check_directories(view: ControllerView, request: BrokerRegistrationRequest) -> None:
@@ -154,18 +151,18 @@ def heartbeat(
     broker = registration(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Versioned] = []
-    fenced, stop, event, detail = broker.fenced, False, "BrokerHeartbeat", ""
+    fenced, stop, event, detail = broker.fenced, False, ControllerEvent.BROKER_HEARTBEAT, ""
     if broker.fenced:
         if request.want_shut_down:
             stop = True
         elif not request.want_fence and caught_up:
-            fenced, event = False, "unfenced"
+            fenced, event = False, ControllerEvent.UNFENCED
             records = unfence_records(view, broker)
     elif request.want_fence:
-        fenced, stop, event = True, request.want_shut_down, "fenced on request"
+        fenced, stop, event = True, request.want_shut_down, ControllerEvent.FENCED_ON_REQUEST
         records = fence_records(view, broker)
     elif request.want_shut_down or broker.in_controlled_shutdown:
-        event = "controlled shutdown"
+        event = ControllerEvent.CONTROLLED_SHUTDOWN
         if leads_any(view, broker.broker_id):
             records = controlled_shutdown_records(view, broker)
         elif not broker.in_controlled_shutdown or shutdown_offset <= lowest_offset:
@@ -184,7 +181,7 @@ def heartbeat(
     if not records:
         records = refusing_records(view, broker, reported or ())
         if records:
-            event = REFUSING if reported else REFUSING_NO_MORE
+            event = ControllerEvent.REFUSES_WRITES if reported else ControllerEvent.ACCEPTS_WRITES
             detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in reported or ())
     return Result(records, response, Cause(event, f"broker {request.broker_id}", detail))
 
@@ -283,4 +280,4 @@ def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]
         find(view, lambda partition: broker_id in partition.isr or broker_id in partition.elr),
     )
     records.append((UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
-    return Result(records, None, Cause("UnregisterBroker", actor, f"broker {broker_id}"))
+    return Result(records, None, Cause(ControllerEvent.UNREGISTER_BROKER, actor, f"broker {broker_id}"))

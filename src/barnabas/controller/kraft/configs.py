@@ -15,7 +15,7 @@ from barnabas.common.config_keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_
 from barnabas.common.config_rules import check_client_metrics, check_group
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.log_config import validate_topic_overrides
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
 from barnabas.metadata.image import (
     BROKER_LOGGER_RESOURCE,
@@ -73,7 +73,7 @@ def alter_configs(
             continue
         done.append(f"{_TYPE_NAMES.get(resource_type, resource_type)} {name or 'default'}")
         results.append((ErrorCode.NONE, None))
-    return Result(records, results, Cause("AlterConfigs", actor, ", ".join(done)))
+    return Result(records, results, Cause(ControllerEvent.ALTER_CONFIGS, actor, ", ".join(done)))
 
 
 def _deletions(view: ControllerView, resource_type: int, name: str, kept: set[str]) -> list[ConfigChange]:

@@ -34,7 +34,7 @@ from barnabas.controller.kraft import (
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.replication_control import ReplicationControl
-from barnabas.controller.kraft.result import Cause, Result, Versioned, all_or_nothing
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned, all_or_nothing
 from barnabas.controller.kraft.sessions import BrokerSessions
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.cluster import Endpoint, endpoints_of
@@ -341,9 +341,9 @@ class Controller:
     def broker_process_ended(self, broker_id: int) -> None:
         """Fences a broker whose process has ended, without waiting for the end of its session."""
         if self._image is not None:
-            self._fence(broker_id, "its process is gone")
+            self._fence(broker_id, ControllerEvent.PROCESS_GONE)
 
-    def _fence(self, broker_id: int, why: str) -> None:
+    def _fence(self, broker_id: int, why: ControllerEvent) -> None:
         """Fences the broker and ends its session. If the quorum refuses, it is tried again after one more session."""
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
@@ -378,7 +378,7 @@ class Controller:
         try:
             for broker_id in self._sessions.expired(now_ms):
                 if self._image is not None:
-                    self._fence(broker_id, "session expired")
+                    self._fence(broker_id, ControllerEvent.SESSION_EXPIRED)
         finally:
             if self._image is not None:
                 self._schedule_session_check()
@@ -423,7 +423,7 @@ class Controller:
                     lambda: refused(ErrorCode.NOT_CONTROLLER),
                 )
             return True
-        records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event)
+        records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event.value)
         before, after = self.image, self._replayed(records)
         response = result.response
         losses = elections.unclean_leaders(before, result.records)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.kraft import brokers
 from barnabas.controller.kraft.partitions import BrokerEvent, leader_and_isr_records
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.metadata.topics import PartitionImage, TopicImage
@@ -52,7 +52,7 @@ def assign_replicas(view: ControllerView, request: AssignReplicasToDirsRequest) 
                     lost.append((topic, index, partition))
     records += leader_and_isr_records(view, BrokerEvent(removed=request.broker_id), iter(lost))
     count = sum(len(topic.partitions) for directory in request.directories for topic in directory.topics)
-    cause = Cause("AssignReplicasToDirs", f"broker {request.broker_id}", f"{count} replicas")
+    cause = Cause(ControllerEvent.ASSIGN_REPLICAS_TO_DIRS, f"broker {request.broker_id}", f"{count} replicas")
     return Result(records, response, cause)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.decisions import Election
 from barnabas.controller.kraft.partitions import Located, can_lead, find
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import UNCLEAN_ELECTION, ControllerView
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.metadata.image import MetadataImage
@@ -45,7 +45,7 @@ _DONE: Final[_Answer] = (ErrorCode.NONE, None)
 def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str) -> Result[ElectLeadersResponse]:
     """Returns one result per requested partition; for "all partitions" those that need no election are left out."""
     election = _ELECTIONS.get(request.election_type)
-    cause = Cause("ElectLeaders", actor, election.value if election is not None else "")
+    cause = Cause(ControllerEvent.ELECT_LEADERS, actor, election.value if election is not None else "")
     if election is None:
         text = f"Unknown election type {request.election_type}"
         return Result([], refused(request, ErrorCode.INVALID_REQUEST, text), cause)
@@ -144,7 +144,7 @@ def unclean_elections_due(view: ControllerView) -> Result[None]:
             records.append(record)
             if len(records) == ELECTIONS_PER_BATCH:
                 break
-    return Result(records, None, Cause("unclean elections allowed", "controller", _counted(records)))
+    return Result(records, None, Cause(ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED, "controller", _counted(records)))
 
 
 def allows_unclean(records: Iterable[Versioned]) -> bool:
@@ -165,7 +165,7 @@ def rebalance(view: ControllerView) -> Result[None]:
             records.append(record)
             if len(records) == ELECTIONS_PER_BATCH:
                 break
-    return Result(records, None, Cause("leaders rebalanced", "controller", _counted(records)))
+    return Result(records, None, Cause(ControllerEvent.LEADERS_REBALANCED, "controller", _counted(records)))
 
 
 def _counted(records: Sequence[Versioned]) -> str:

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
 from barnabas.metadata.cluster import FeatureRange
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
@@ -51,7 +51,9 @@ def update_features(
     proposed = dict(view.image.features) | {name: update.max_version_level for name, update in updates.items()}
     current = dict(view.image.features) | {KRAFT_VERSION: kraft_version}
     records: list[Versioned] = []
-    cause = Cause("UpdateFeatures", actor, ", ".join(f"{n}={u.max_version_level}" for n, u in updates.items()))
+    cause = Cause(
+        ControllerEvent.UPDATE_FEATURES, actor, ", ".join(f"{n}={u.max_version_level}" for n, u in updates.items())
+    )
     try:
         for name, update in updates.items():
             records += _update(view, update, _upgrade_type(update, api_version), current.get(name, 0), proposed)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange, Rules
 from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
@@ -110,7 +110,7 @@ def alter_partition(
     response = AlterPartitionResponse()
     records: list[Versioned] = []
     isr_reasons: dict[tuple[bytes, int], UnknownTags] = {}
-    cause = Cause("AlterPartition", f"broker {request.broker_id}", isr_reasons=isr_reasons)
+    cause = Cause(ControllerEvent.ALTER_PARTITION, f"broker {request.broker_id}", isr_reasons=isr_reasons)
     broker = view.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         response.error_code = ErrorCode.STALE_BROKER_EPOCH

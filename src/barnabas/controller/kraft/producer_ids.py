@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.kraft.brokers import registration
-from barnabas.controller.kraft.result import Cause, Result
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.protocol.messages.records_metadata import ProducerIdsRecord
 
@@ -25,5 +25,7 @@ def allocate(view: ControllerView, broker_id: int, broker_epoch: int) -> Result[
     if first_id > _MAX_LONG - BLOCK_SIZE:
         raise RequestFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids")
     record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + BLOCK_SIZE)
-    cause = Cause("AllocateProducerIds", f"broker {broker_id}", f"{first_id} to {first_id + BLOCK_SIZE - 1}")
+    cause = Cause(
+        ControllerEvent.ALLOCATE_PRODUCER_IDS, f"broker {broker_id}", f"{first_id} to {first_id + BLOCK_SIZE - 1}"
+    )
     return Result([(record, 0)], ProducerIdBlock(first_id, BLOCK_SIZE), cause)

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.decisions import Election
 from barnabas.controller.kraft.partitions import Located, can_lead
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.topics import check_assignment
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
@@ -79,7 +79,7 @@ def alter_reassignments(
             if record is not None:
                 records.append((record, partition_version(view.image.metadata_version)))
                 done.append(_description(topic.name, requested))
-    return Result(records, response, Cause("AlterPartitionReassignments", actor, "; ".join(done)))
+    return Result(records, response, Cause(ControllerEvent.ALTER_PARTITION_REASSIGNMENTS, actor, "; ".join(done)))
 
 
 def _description(name: str, requested: _Requested) -> str:

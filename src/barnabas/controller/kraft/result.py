@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from barnabas.metadata.versions import V_3_6_IV1
@@ -20,11 +21,43 @@ T = TypeVar("T")
 Versioned = tuple[Message, int]
 
 
+class ControllerEvent(Enum):
+    """The requests and observations that the controller decides on; `journal.causes` has a sentence for each. The value
+    is also the name of a metadata transaction."""
+
+    REGISTRATION_AMENDED = "BrokerRegistration, amended"
+    NEW_INCARNATION = "BrokerRegistration"
+    UNCLEAN_INCARNATION = "BrokerRegistration after an unclean shutdown"
+    PROCESS_GONE = "its process is gone"
+    SESSION_EXPIRED = "session expired"
+    FENCED_ON_REQUEST = "fenced on request"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    UNFENCED = "unfenced"
+    BROKER_HEARTBEAT = "BrokerHeartbeat"
+    REFUSES_WRITES = "takes no writes"
+    ACCEPTS_WRITES = "takes writes again"
+    ALTER_PARTITION = "AlterPartition"
+    ELECT_LEADERS = "ElectLeaders"
+    LEADERS_REBALANCED = "leaders rebalanced"
+    UNCLEAN_ELECTIONS_ALLOWED = "unclean elections allowed"
+    ALTER_PARTITION_REASSIGNMENTS = "AlterPartitionReassignments"
+    CREATE_TOPICS = "CreateTopics"
+    DELETE_TOPICS = "DeleteTopics"
+    CREATE_PARTITIONS = "CreatePartitions"
+    ALTER_CONFIGS = "AlterConfigs"
+    UPDATE_FEATURES = "UpdateFeatures"
+    UNREGISTER_BROKER = "UnregisterBroker"
+    ASSIGN_REPLICAS_TO_DIRS = "AssignReplicasToDirs"
+    ACTIVATION = "activation"
+    CONTROLLER_REGISTRATION = "ControllerRegistration"
+    ALLOCATE_PRODUCER_IDS = "AllocateProducerIds"
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Why the metadata changed: the event, the actor (a principal, a broker, the controller), and details."""
 
-    event: str
+    event: ControllerEvent
     actor: str
     detail: str = ""
     #: (topic id, partition) -> the tagged fields that its leader sent with its ISR request, undecoded.

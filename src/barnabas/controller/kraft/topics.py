@@ -15,7 +15,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.decisions import place_replicas
 from barnabas.controller.kraft.configs import ConfigChange, alter_resource, check_count
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.image import TOPIC_RESOURCE
 from barnabas.metadata.topics import PartitionImage, TopicImage, partition_to_record
@@ -82,7 +82,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
         records += new_records
         response.topics.append(result)
     response.topics += late
-    return Result(records, response, Cause("CreateTopics", actor, ", ".join(created)))
+    return Result(records, response, Cause(ControllerEvent.CREATE_TOPICS, actor, ", ".join(created)))
 
 
 def _create_topic(
@@ -319,7 +319,7 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
         records.append((RemoveTopicRecord(topic_id=topic_id), 0))
         response.responses.append(_deletion(topic.name, topic_id, ErrorCode.NONE, None))
     names = ", ".join(topic.name for topic in targets.values())
-    return Result(records, response, Cause("DeleteTopics", actor, names))
+    return Result(records, response, Cause(ControllerEvent.DELETE_TOPICS, actor, names))
 
 
 def _requested_topics(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
@@ -374,7 +374,7 @@ def create_partitions(
         response.results.append(_growth(topic.name, ErrorCode.NONE, None))
     if request.validate_only:
         records = []
-    return Result(records, response, Cause("CreatePartitions", actor, ", ".join(grown)))
+    return Result(records, response, Cause(ControllerEvent.CREATE_PARTITIONS, actor, ", ".join(grown)))
 
 
 def _growth(name: str, code: ErrorCode, text: str | None) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
