@@ -93,7 +93,7 @@ def read_all(log: Log) -> Found:
 
 
 def outcome(stop: str, damage: Damage) -> str:
-    """How the start ended; AssertionError if something went in silence."""
+    """Returns how the start ended. Raises AssertionError if something was lost without a report."""
     files = damage.apply(files_after(stop))
     try:
         manager, host = started(files)

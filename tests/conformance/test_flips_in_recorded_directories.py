@@ -84,7 +84,7 @@ def answers_of(log: Log, times: list[int]) -> Answers:
 
 class Started(NamedTuple):
     answers: dict[TopicPartition, Answers | None]
-    #: What was told about files that could not be read.
+    #: The reports about files that could not be read.
     reported: list[str]
 
 

@@ -21,7 +21,7 @@ def _config(**settings: int) -> LogConfig:
     return replace(LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01), **settings)  # type: ignore[arg-type]
 
 
-#: Topic -> its settings at the time, and when Kafka began to clean it, which its delete horizons tell.
+#: The settings of each topic at the time, and the time when Kafka began to clean it, which its delete horizons show.
 TOPICS = {
     "compacted": (_config(segment_bytes=1200, index_interval_bytes=100), 1795228409549),
     "compacted-fast": (_config(segment_bytes=1200, delete_retention_ms=100), 1795228413255),

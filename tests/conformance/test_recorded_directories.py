@@ -169,7 +169,7 @@ def test_after_an_unclean_stop_everything_is_rebuilt_as_kafka_had_it(directory: 
         if name.endswith(".log") or (name.endswith(".txnindex") and not _is_compacted(directory)):
             assert after[name] == data, name
         if name.endswith(".timeindex") and "__" not in directory:
-            # Kafka's entries at the end of a segment, and ours.
+            # Kafka's entries at the end of a segment, and Barnabas's.
             assert after[name][-12:] == data[-12:] or _is_compacted(directory), name
         if name.endswith(".index") and "__" not in directory and not _is_compacted(directory):
             assert after[name] == data or _grew_over_restarts(directory), name
@@ -181,12 +181,14 @@ def _is_compacted(directory: str) -> bool:
 
 
 def _grew_over_restarts(directory: str) -> bool:
-    """Kafka begins to count bytes for the next index entry anew when it opens a log, and after each fetched bunch."""
+    """Returns whether a log was opened several times: Kafka restarts the count of bytes for the next index entry when
+    it opens a log, and after each fetched batch of records.
+    """
     return "epochs" in directory or "replicated" in directory or "crash" in directory
 
 
 def test_a_killed_broker_s_directory_is_recovered_as_kafka_did(tmp_path: Path) -> None:
-    """The torn write is cut off, and the indexes that were left preallocated are made anew."""
+    """The torn write is cut off, and the preallocated indexes are rebuilt."""
     directory = "stage3-killed/crash-0"
     recovered = {
         path.rpartition("/")[2]: data

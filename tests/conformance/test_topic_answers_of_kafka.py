@@ -100,7 +100,7 @@ def with_topics(answer: Json) -> MetadataImage:
     cursor = answer.get("nextCursor")
     image = delta.apply(0, 0, 0)
     if cursor is not None:
-        # The partitions that the page did not show: there, and never looked at.
+        # The partitions outside the page: they exist, and are never compared.
         topic_image = image.topics_by_name[cursor["topicName"]]
         more = MetadataDelta(image)
         for index in range(cursor["partitionIndex"], cursor["partitionIndex"] + 2):

@@ -48,7 +48,7 @@ def recorded(name: str) -> Files:
 
 
 def faults_in(files: Files) -> tuple[list[Fault], int]:
-    """All faults, and the number of batches that were looked at."""
+    """Returns all faults, and the number of batches that were checked."""
     disk = disk_of(files)
     directories, _ = partition_dirs(disk, ROOT)
     reports: dict[TopicPartition, PartitionReport] = {}

@@ -39,9 +39,10 @@ BASE = 1_000
 
 
 def read_by_another(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | None]] | None:
-    """Offset, timestamp, key and value, as kafka-python reads them. None for what it does not read and Apache Kafka
-    lets in: header keys that are no UTF-8, and attributes of a record (unused so far) above 127, which it takes for a
-    number of several bytes."""
+    """Returns offset, timestamp, key and value, as kafka-python reads them. None for content that it does not read and
+    Apache Kafka accepts: header keys that are not UTF-8, and attributes of a record (unused so far) above 127, which it
+    decodes as a number of several bytes.
+    """
     rows, data = walk.index_batch(read_header(batch), batch)
     if any(data[read_varint(bytes(data[start : start + 5]), 0)[1] + start] > 127 for start in rows.starts):
         return None

@@ -66,7 +66,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, sizes: dic
 @settings(max_examples=60, deadline=None)
 @given(wanted=wishes, sizes=counts)
 def test_uniform_evens_out_what_can_be_moved(wanted: dict[str, frozenset[bytes]], sizes: dict[bytes, int]) -> None:
-    """No partition is with somebody who has two more than another who wants it."""
+    """No partition is assigned to a member that has two more than another subscriber."""
     targets = assign_uniform(subscribers(wanted), sizes)
     loads = {member_id: len(list(partitions_of(target))) for member_id, target in targets.items()}
     for (topic_id, _), member_id in places(targets).items():

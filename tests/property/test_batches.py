@@ -26,7 +26,7 @@ from barnabas.records.validate import AppendRules, stamp, validate_for_append
 
 PARTITION = TopicPartition("t", 0)
 USUAL = AppendRules(LogConfig(), PARTITION)
-#: Opens every batch, checks every record, and writes it anew.
+#: Settings with which every batch is opened, every record checked, and the batch written again.
 STRICT = AppendRules(
     LogConfig(cleanup_policy=("compact",), compression_type="gzip", message_timestamp_before_max_ms=1 << 40), PARTITION
 )

@@ -237,7 +237,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert loaded == group
 
     def teardown(self) -> None:
-        """All is calm: members that are there go on, those that are not are thrown out."""
+        """Ends all faults: live members continue, dead ones are removed."""
         self.let_the_log_go()
         self.the_log_says_what_is_served()
         for _ in range(2 * (SESSION_MS + REBALANCE_MS) // 5_000):

@@ -42,7 +42,9 @@ def connect(wired: WiredBroker, apis: Mapping[int, Offer]) -> WiredClient:
 
 
 def check_goes_on(wired: WiredBroker) -> None:
-    """No mistake of ours was met, and both listeners serve. What a controller was asked may have changed anything."""
+    """Checks that no internal error happened and both listeners serve. Requests to the controller can have changed
+    anything.
+    """
     assert wired.closes.errors == []
     assert [error for _, error in wired.host.faults.reported if error is not None] == []
     for apis in (BROKER_APIS, CONTROLLER_APIS):

@@ -138,7 +138,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule()
     def everybody_asks_again(self) -> None:
-        """Heartbeats and syncs with what everybody takes for its member id and generation."""
+        """Sends heartbeats and syncs of all clients with their present member ids and generations."""
         for client in self.clients + self.ghosts:
             if client.generation < 0 or not self.is_serving:
                 continue
@@ -158,8 +158,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS), then=st.sampled_from(("lost", "kept")))
     def fail_over_twice(self, partition: int, then: str) -> None:
-        """Commits that nobody acknowledged are read by the next coordinator, if at all, only when they cannot be lost
-        any more with the one after it."""
+        """Commits without an acknowledgement are read by the next coordinator, if at all, only when the one after it
+        cannot lose them any more.
+        """
         self.world.log.holding = True
         for client in self.clients:
             self._commit(client, partition)
@@ -193,7 +194,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(tail=st.sampled_from(("lost", "kept", "undecided")), wait_ms=st.sampled_from((0, 0, 2_000)))
     def fail_over(self, tail: str, wait_ms: int) -> None:
-        """Another coordinator takes over; what was not committed is lost with the old one, or not, or nobody knows."""
+        """Lets another coordinator take over; uncommitted records are lost with the old one, or kept, or their outcome
+        is unknown.
+        """
         log = self.world.log
         self.world.coordinator.shutdown()
         log.fail_held(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -95,7 +95,7 @@ def test_no_stop_kill_or_truncation_moves_it(steps: list[tuple[str, int, int]]) 
             case "restart":
                 model.world.restart(model.high_watermark)
             case "kill":
-                # The checkpoint may be behind what the HW was.
+                # The checkpoint can be lower than the HW was.
                 model.high_watermark -= model.high_watermark * (number % 3) // 4
                 model.world.kill(model.high_watermark)
             case "truncate":

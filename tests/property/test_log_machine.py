@@ -155,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.log.segments.active.size_bytes > 0)
     @rule(data=st.data(), how=st.sampled_from(["cut", "flip", "grow"]))
     def kill_and_damage(self, data: st.DataObject, how: str) -> None:
-        """Bytes of the last segment are cut off, changed, or followed by others: the intact prefix is there."""
+        """Cuts, changes or extends the bytes of the last segment: the intact prefix remains."""
         world, segment = self.world, self.log.segments.active
         base, size, path = segment.base_offset, segment.size_bytes, segment.log_path
         world.log.segments.release()
@@ -182,7 +182,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.start > self.end:
             self.start = self.end
         if self.log.log_start_offset > self.start:
-            # The log start offset was above what is left: the log begins anew there.
+            # The log start offset was above the rest: the log begins again there.
             self.start = self.end = self.log.log_start_offset
             self.batches = []
 

@@ -52,7 +52,9 @@ class Maker:
     def __init__(
         self, draw: st.DataObject, version: int, ids: Sequence[bytes] = (), *, is_extreme: bool = False
     ) -> None:
-        """`ids`: of topics that there are. Extreme ones have tags that nobody knows, and many elements."""
+        """Creates the maker. `ids` are those of existing topics. Extreme messages have unknown tags, and many
+        elements.
+        """
         self._draw = draw
         self._version = version
         self._ids = (bytes(16), bytes(range(16)), *ids)

@@ -67,7 +67,7 @@ def test_no_change_is_lost_or_told_twice(course_of_one: list[PartitionState], da
     for number, state in enumerate(course_of_one):
         now_ms = T0 + 1000 * number
         if previous is not None and state.leader_epoch < previous.leader_epoch:
-            continue  # an answer that is behind
+            continue  # an answer that is older
         look = snapshot(state, at_ms=now_ms, has_journal=True)
         events = []
         if previous is not None:

@@ -197,7 +197,7 @@ def test_a_negative_correlation_id_comes_back(api_key: int) -> None:
     cuts=st.lists(st.integers(0, 300), max_size=5),
 )
 def test_random_bytes(pair: Pair | None, body: bytes, size: int | None, cuts: list[int]) -> None:
-    """Anything, or anything behind an API key and version; with a size of its own or another one."""
+    """Random bytes, or random bytes after an API key and version, with their own size or another one."""
     wired = new_broker()
     if pair is not None:
         body = pair[0].to_bytes(2, "big") + pair[1].to_bytes(2, "big") + body

@@ -100,7 +100,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.clients) < CLIENTS_MAX)
     @rule(transactional_id=st.sampled_from(IDS), version=st.sampled_from([0, 2]))
     def new_client(self, transactional_id: str, version: int) -> None:
-        """Maybe beside one with the same id."""
+        """Creates a client, sometimes in addition to one with the same id."""
         client = Client(transactional_id, version)
         self.clients.append(client)
         client.waiting = ("init", self.world.init(transactional_id, 20_000), None)

@@ -26,7 +26,7 @@ from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
 
 NODE = "broker1"
 COMMITTED_ROWS = 100_000
-#: The wait of the calm client for a request when nobody else asks: networks, turns and the request itself.
+#: The wait of the calm client for a request without other clients: networks, turns and the request itself.
 ALONE_US = 5 * MILLISECOND_US
 SLICE_US = max(SLICE_UNITS * PRICES_NS[Work.UNIT], ROWS * PRICES_NS[Work.ROW]) // 1_000
 

@@ -169,7 +169,7 @@ def produced(rig: Replicated, count: int, first: int) -> list[bytes]:
 
 
 def test_nobody_else_is_in_sync() -> None:
-    """The last one that led goes on, and the followers that have what it lost keep it."""
+    """The last leader continues, and the followers that have its lost records keep them."""
     rig, values = cluster()
     end(rig, 3, clean=True)
     end(rig, 2, clean=True)

@@ -126,7 +126,7 @@ def hanging(disk: FaultyDisk) -> Callable[[], None]:
 
 
 def hanging_syncs(disk: FaultyDisk) -> Callable[[], None]:
-    """Appends go to the page cache, syncs beside the loop do not return for 25 s."""
+    """Makes the disk hang: appends reach the page cache, but syncs in the background do not return for 25 s."""
     disk.sync_stall_us = 25 * SECOND_US
 
     def end() -> None:
@@ -210,7 +210,7 @@ def test_a_slow_or_hanging_disk_loses_leaderships(seed: int, who: str, kind: Kin
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_with_all_disks_full_it_is_as_before_and_goes_on_with_room(seed: int) -> None:
-    """Nothing is written, everybody keeps its place, and the first that has room again is of use."""
+    """Nothing is written, all brokers keep their roles, and the first one with free space works again."""
     world = Combined(seed)
     ends = {number: refuse(world.disk(number)) for number in _NUMBERS}
     world.world.run_for(15 * SECOND_US)

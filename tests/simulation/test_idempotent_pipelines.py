@@ -34,7 +34,7 @@ def await_isr(world: Replicated, *members: int) -> None:
 
 @pytest.fixture
 def world() -> Replicated:
-    """`orders` is led by broker 1; one batch is in it, and nobody else is in sync any more."""
+    """Returns a world in which broker 1 leads `orders`, which has one batch, and no other replica is in sync."""
     world = Replicated(min_insync_replicas="2")
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
     assert send(world, 0) == (ErrorCode.NONE, 0)

@@ -52,7 +52,9 @@ def test_every_change_is_told_once(seed: int, controllers: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("seed", [*range(10, 16), 106])
 def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one goes on where it ended, at whatever moment that was. 106: it leads the topic before it has it."""
+    """The next controller continues where the first one ended, at any moment. 106: it leads the topic before it has
+    it.
+    """
     truth = Truth(monkeypatch)
     world = JournalWorld(seed)
     world.create_topic(_TOPIC, *([1, 2, 3] for _ in range(40)), *([2, 3, 1] for _ in range(40)))

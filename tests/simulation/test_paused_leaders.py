@@ -25,7 +25,7 @@ class Combined:
         self.chance = random.Random(seed)
         self.world = World(seed)
         settings = SHORT_TIMES if self.chance.random() < 0.5 else {"auto.create.topics.enable": "false"}
-        # Nothing but what a test does moves the metadata on: what is told once must arrive.
+        # Only the test changes the metadata: a change that is sent once must arrive.
         self.cluster = Cluster(self.world, Layout(3, 0, {**settings, "metadata.max.idle.interval.ms": "0"}))
         self.session_ms = int(settings.get("broker.session.timeout.ms", "9000"))
         self.client = RawClient(self.cluster, "client")
@@ -83,7 +83,7 @@ def test_a_paused_leader_is_replaced_when_its_session_ends(seed: int) -> None:
 
 
 def test_a_paused_leader_is_replaced_after_a_controller_had_lost_all_brokers() -> None:
-    """All sessions had ended. Brokers that come back by a heartbeat have sessions again, which somebody looks at."""
+    """All sessions had ended. Brokers that return by a heartbeat have sessions again, and these are checked."""
     world = Replicated()
     world.create_topic("orders", [[1, 2, 3]])
     pairs = [pair for number in _NUMBERS for pair in ((f"broker{number}", CONTROLLER), (CONTROLLER, f"broker{number}"))]

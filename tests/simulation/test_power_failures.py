@@ -71,7 +71,7 @@ def _remake(world: PowerWorld, short: Model) -> None:
 
 
 def fail_everywhere(fates: list[Fate], every: int = 1) -> int:
-    """How many failures were looked at."""
+    """Returns the number of failures that were checked."""
     world = PowerWorld()
     checks = 0
 

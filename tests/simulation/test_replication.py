@@ -186,7 +186,7 @@ def test_an_idempotent_retry_after_the_failover_gets_the_original_offset() -> No
 
 
 def test_a_new_leader_does_not_tell_where_the_log_ends_before_it_knows() -> None:
-    """G6: what an earlier leader told must not be taken back."""
+    """G6: a new leader must not report an end that is lower than that of an earlier leader."""
     world = rig()
     world.produce(b"first")
     world.run_for(600)
@@ -204,7 +204,7 @@ def test_a_new_leader_does_not_tell_where_the_log_ends_before_it_knows() -> None
 
 
 def test_a_follower_that_restarts_keeps_what_is_committed_beyond_its_hw() -> None:
-    """G1: it restarts, and its leader dies at once."""
+    """G1: the follower restarts, and its leader dies immediately."""
     world = rig()
     for number in range(3):
         world.produce(b"%d" % number)
@@ -388,7 +388,7 @@ def test_a_topic_made_again_under_its_name_has_nothing_of_the_old_one() -> None:
     assert refused.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-# -- who waits
+# -- waiting producers
 
 
 def test_a_consumer_that_waits_is_woken_by_the_commit() -> None:

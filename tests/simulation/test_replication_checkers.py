@@ -102,7 +102,7 @@ def world_of(
     again: tuple[int, ...] = (),
     **topic: str,
 ) -> MetadataImage:
-    """Brokers in `again` have been registered anew; `topic` are configs, `_` for `.`."""
+    """Returns a world. Brokers in `again` have been registered again; `topic` are configs, with `_` for `.`."""
     image = EMPTY_IMAGE
     for broker_id in (1, 2, 3):
         epoch = 20 if broker_id in again else broker_id

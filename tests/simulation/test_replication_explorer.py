@@ -26,12 +26,12 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     ("seed", "kinds"),
     [
         (7, ()),  # the last known leader leads again
-        (24, ()),  # who was in the ELR crashed: the last known leader leads again
-        (29, (FaultKind.POWER,)),  # a wish of the mover's comes when all is whole
-        (137, (FaultKind.POWER,)),  # a follower cuts off an epoch without records, and does not hear the HW again
+        (24, ()),  # a member of the ELR crashed: the last known leader leads again
+        (29, (FaultKind.POWER,)),  # a request of the mover arrives when all is whole
+        (137, (FaultKind.POWER,)),  # a follower truncates an epoch without records, and does not get the HW again
         (20038, ()),  # the same
         (20029, ()),  # a topic with a min ISR of 1 loses its end
-        (20080, ()),  # a leader of the past hears late of its leadership
+        (20080, ()),  # a deposed leader learns late of its leadership
         (23871, ()),  # a dead incarnation's request, long under way, registers it after the living one
     ],
 )

@@ -77,7 +77,7 @@ def test_g4_every_question_with_another_epoch_is_fenced() -> None:
 
 
 def test_g4_a_consumer_can_find_out_that_records_it_read_are_gone() -> None:
-    """Guard G4: after an unclean election the end of the epoch that it read in lies below its position."""
+    """Guard G4: after an unclean election the end of the epoch that the consumer read in is below its position."""
     world = Replicated()
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1", unclean_leader_election_enable="true")
     world.produce(b"common")
@@ -100,7 +100,7 @@ def test_g4_a_consumer_can_find_out_that_records_it_read_are_gone() -> None:
 
 
 def test_g5_a_write_by_a_stale_view_lands_once_and_in_order() -> None:
-    """Guard G5: the producer writes to the old leader, hears nothing, and repeats at the new one."""
+    """Guard G5: the producer writes to the old leader, gets no answer, and repeats the write at the new one."""
     world = rig()
     assert world.produce(b"0", to=1, base_sequence=0, **PRODUCER) == (0, 0)
     pairs = isolate(world, 1)
@@ -123,7 +123,7 @@ def test_g5_a_write_by_a_stale_view_lands_once_and_in_order() -> None:
 
 
 def test_g9_a_paused_leader_alters_nothing_when_it_comes_back() -> None:
-    """Guards G9 and G10: its wish to be alone in the ISR is of an epoch that is over."""
+    """Guards G9 and G10: its request to be alone in the ISR is of an earlier epoch."""
     world = rig()
     world.produce(b"first")
     world.node(1).machine.pause()
@@ -140,7 +140,7 @@ def test_g9_a_paused_leader_alters_nothing_when_it_comes_back() -> None:
 
 
 def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
-    """G9, KIP-903: it died while the wish to have it back was on its way, and lives again, without the records."""
+    """G9, KIP-903: the broker died while the request to add it was under way, and is back, without its records."""
     world = rig()
     for count in range(5):
         world.produce(b"%d" % count)

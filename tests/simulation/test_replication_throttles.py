@@ -33,7 +33,7 @@ def configure(world: Replicated, resource_type: int, name: str, **values: str | 
 
 
 def behind(size_bytes: int) -> Replicated:
-    """Broker 3 is down and misses so much of `orders`, which broker 1 leads."""
+    """Returns a world in which broker 3 is down and misses this much of `orders`, which broker 1 leads."""
     world = Replicated(replica_fetch_max_bytes="30000")
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
     world.cluster.prevent_start("broker3")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 from tests.support.stalls import StallWorld
 
-#: Kind -> the longest time without an acknowledgement, in ms. Kafka's defaults: sessions of 9 s, a fetch timeout of the
-#: voters of 2 s, `replica.lag.time.max.ms` of 30 s that is looked at every 15 s.
+#: The longest time without an acknowledgement, in ms, for each kind. Kafka's defaults: sessions of 9 s, a fetch timeout
+#: of the voters of 2 s, `replica.lag.time.max.ms` of 30 s that is checked every 15 s.
 SESSION, ELECTION, LAG = 9_000, 3_500, 45_000
 BOUNDS = {
     "kill": 600,
@@ -17,7 +17,7 @@ BOUNDS = {
     "deaf": SESSION + ELECTION,
     "pause": SESSION + ELECTION,
     "flap": 4_000,
-    # One link of a leader: nobody but `replica.lag.time.max.ms` tells.
+    # One link of a leader: only `replica.lag.time.max.ms` shows it.
     "bridge": LAG + 1_000,
     "one-way": LAG + 1_000,
     "one-way back": LAG + 1_000,

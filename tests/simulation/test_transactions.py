@@ -164,8 +164,9 @@ def test_the_same_sequence_after_an_abort_is_another_record() -> None:
 
 
 def test_readers_of_a_broker_that_comes_back_wait_for_a_marker_that_was_not_replicated() -> None:
-    """An administrator aborts; the leader stops in order before its followers have the marker, and comes back as a
-    follower. The marker is cut off, the producer commits: whoever reads there has not taken it for aborted."""
+    """An administrator aborts; the leader is stopped cleanly before its followers have the marker, and returns as a
+    follower. The marker is truncated, the producer commits: no reader has taken the transaction for aborted.
+    """
     world = rig()
     writer = producer(world, 2)
     writer.send(b"a")
@@ -199,7 +200,7 @@ def test_readers_of_a_broker_that_comes_back_wait_for_a_marker_that_was_not_repl
     assert [read(world, at=number) for number in (1, 2, 3)] == [[b"a"]] * 3
 
 
-# -- who is kept out
+# -- fenced producers
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -35,7 +35,7 @@ def test_keys_that_can_change_at_run_time_are_read_live() -> None:
 
 
 def test_settings_of_topics_are_read_from_their_logs() -> None:
-    at_start = {"AppendRules.__init__", "RollLimits.__init__"}  # made anew with each change of the topic
+    at_start = {"AppendRules.__init__", "RollLimits.__init__"}  # built again with each change of the topic
     for name, key in TOPIC_KEYS.items():
         if (key.server_default or name) in HEEDED:
             sites = config_readers.readers(name)

@@ -294,7 +294,7 @@ def test_mutated_requests_are_answered_or_end_their_connection(server: Server, n
             del mutated[chance.randrange(len(mutated)) :]
         with Wire(server.port, timeout_s=60) as wire:
             wire.send_frame(struct.pack(">hhih", key, version, 5, -1) + mutated)
-            # The half-close tells the server that no more will come; it must come to an end by itself.
+            # The half-close shows the server that no more will come; the connection must end by itself.
             wire.socket.shutdown(socket.SHUT_WR)
             while wire.read_frame() is not None:
                 pass

@@ -37,7 +37,7 @@ def versions(lowest: int, highest: int) -> range:
 
 
 def compare(pair: Pair, asks: list[Ask]) -> None:
-    """Asks both servers all of it, in order, and tells all differences at once."""
+    """Sends all requests to both servers, in order, and reports all differences together."""
     found: dict[str, list[int]] = {}
     for api, asked_versions, values in asks:
         for version in asked_versions:

@@ -16,7 +16,7 @@ from barnabas.records import walk
 from barnabas.records.compression import Codec
 
 TOO_LARGE = b"\x00\x0a"
-#: With the machine to itself a bystander waits some milliseconds; other tests run beside this one.
+#: Alone on the machine a bystander waits some milliseconds; other tests run at the same time.
 WAIT_MS_MAX = 500
 TOPICS = {
     "quiet": {},
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def many(count: int, codec: Codec, *, numbered: bool = True) -> bytes:
-    """A batch of so many records of a few bytes."""
+    """Returns a batch of `count` records of a few bytes."""
     one = record(key=b"k", value=None)
     body = bytes(walk.renumbered(one * count, 0, count)) if numbered else one * count
     return batch(body, count, codec=codec)

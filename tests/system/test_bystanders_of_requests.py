@@ -31,7 +31,7 @@ from tests.support.hostile_requests import (
 #: A bystander waits some milliseconds on an idle machine; other tests run at the same time as this one.
 WAIT_MS_MAX = 500
 ROWS = 60_000
-#: Partitions that are created at once.
+#: The number of partitions that are created at the same time.
 STEP = 500
 QUICK = [
     "OffsetCommit",

@@ -28,7 +28,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def patient_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A broker's session is so long that what waits for its end comes too late for every test."""
+    """Starts a cluster whose sessions are so long that their ends come too late for every test."""
     properties = {"broker.session.timeout.ms": "900000"}
     with Cluster(tmp_path / "cluster", brokers=3, properties=properties) as cluster:
         yield cluster
@@ -97,7 +97,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT
 
 
 class Writer:
-    """An idempotent producer that waits for all of the ISR, and what it was told."""
+    """An idempotent producer that waits for all of the ISR, and its acknowledgements."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._producer = Producer(

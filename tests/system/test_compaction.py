@@ -19,7 +19,7 @@ VALUE_BYTES = 1000
 
 
 class Writer:
-    """An idempotent producer that goes on through restarts, and what it was told to have written last of each key."""
+    """An idempotent producer that continues through restarts, and its last acknowledged record of each key."""
 
     def __init__(self, server: Server, topic: str) -> None:
         self.topic = topic

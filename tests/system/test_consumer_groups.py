@@ -57,7 +57,7 @@ class Log:
 
 
 class Member:
-    """A librdkafka consumer in a thread of its own, until told to leave or to crash."""
+    """A librdkafka consumer in a thread of its own, until the test ends or crashes it."""
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], name: str, log: Log, **more: Any) -> None:
         self.name = name
@@ -144,7 +144,7 @@ def committed(server: Server, group: str, topic: str) -> list[int]:
 
 
 def test_members_of_the_consumer_protocol_share_a_topic(server: Server, new_topic_name: Names) -> None:
-    """One, two, three members, one leaves: nobody is given what another has, and everything is read."""
+    """There are one, two, three members, then one leaves: no partition has two owners, and everything is read."""
     topic = new_topic_name("kip848")
     ConfluentKafka(server.bootstrap).create_topic(topic, PARTITIONS)
     log = Log()

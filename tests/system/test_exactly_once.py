@@ -51,7 +51,7 @@ def test_a_chain_whose_link_and_coordinator_are_killed(cluster: Cluster, tmp_pat
     "client", ["java-classic", "java-consumer", "confluent-classic", "confluent-consumer", "aiokafka"]
 )
 def test_a_chain_writes_everything_once(cluster: Cluster, tmp_path: Path, client: str) -> None:
-    """While coordinators, leaders and links are killed: one at a time, and two at once."""
+    """Coordinators, leaders and links are killed meanwhile: one at a time, and two at the same time."""
     with Chain(cluster, tmp_path, client, programs.chain_link) as chain:
         chain.go_on(timeout_s=START_S)
         victims = [

@@ -138,7 +138,7 @@ def read(cluster: Cluster) -> list[str]:
 
 
 def await_checkpoint(checkpoint: Path, line: str) -> None:
-    """The file is there only after the first interval."""
+    """Waits for a line in the file, which is created only after the first interval."""
     deadline = time.monotonic() + _WITHIN_S
     while True:
         written = checkpoint.read_text() if checkpoint.exists() else ""
@@ -149,8 +149,9 @@ def await_checkpoint(checkpoint: Path, line: str) -> None:
 
 
 def allow_unclean_leaders(cluster: Cluster, topic: str) -> None:
-    """Asked of the first broker that is there, by hand: librdkafka would ask the one that its last metadata called the
-    controller, and go on dialling it when it is dead."""
+    """Sends the request to the first live broker over a bare socket: librdkafka would use the controller of its last
+    metadata, and continue to dial it when it is dead.
+    """
     host, port = next(address for address in addresses(cluster) if listens(address))
     asked = IncrementalAlterConfigsRequest
     change = asked.AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
@@ -174,8 +175,9 @@ def listens(address: tuple[str, int]) -> bool:
 
 
 def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Five records were acknowledged by a leader alone in its ISR, which died. Then the topic may go on without them:
-    the controller tells the election, the new leader where its log ended, the former one what it cut off."""
+    """A leader alone in its ISR acknowledged five records and died. Then the topic is allowed to continue without them:
+    the controller reports the election, the new leader its log end offset, the former one the truncation.
+    """
     often = {"replica.high.watermark.checkpoint.interval.ms": "200"}
     with Cluster(tmp_path / "cluster", brokers=3, properties=often) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -116,7 +116,7 @@ class Writer:
 
 
 def read_all(server: Server, writer: Writer, topic: str, partition: int = 0) -> None:
-    """Everything that was acknowledged is there."""
+    """Checks that everything acknowledged exists."""
     expected = {offset: value for (index, offset), value in writer.acked.items() if index == partition}
     if not expected:
         return
@@ -218,7 +218,7 @@ def test_one_of_two_directories_fails(own_server: NewServer, tmp_path: Path, fai
     else:
         failing_calls.write_text(f"{getattr(errno, fault)} {bad}\n")
     for partition in on_bad:
-        # A file that is open goes on working where its tree was moved to; the next checkpoint finds out.
+        # An open file continues to work where its tree was moved to; the next checkpoint detects the move.
         writer.send_until(STORAGE_ERROR, b"refused", partition)
     for partition in set(range(4)) - on_bad:
         assert writer.send(b"served", partition) == 0
@@ -282,7 +282,7 @@ def test_the_metadata_directory_ends_the_process(own_server: NewServer, tmp_path
 
 
 def test_fewer_descriptors_than_segments(own_server: NewServer) -> None:
-    """The limit is lowered while it runs: files are closed to open others, and no directory is given up."""
+    """The limit is lowered while the broker runs: files are closed to open others, and no directory fails."""
     server = own_server()
     server.start()
     create(server, "t", 60)
@@ -294,7 +294,7 @@ def test_fewer_descriptors_than_segments(own_server: NewServer) -> None:
     for number in range(120):
         writer.send_until(0, b"two-%d" % number, number % 60)
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used, used))
-    # The next checkpoint finds none left, and makes room: for new connections too.
+    # The next checkpoint finds no free descriptor, and closes files: for new connections too.
     deadline = time.monotonic() + WAIT_S
     while len(os.listdir(f"/proc/{server.pid}/fd")) > used - 10:
         assert time.monotonic() < deadline, "no descriptor is given back"

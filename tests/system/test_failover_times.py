@@ -24,7 +24,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 
-#: On a machine of its own it is a tenth of that (docs/replication.md); here others run beside it.
+#: On an otherwise idle machine it is a tenth of that (docs/replication.md); here other tests run at the same time.
 _KNOWN_S = 0.5
 #: An election that was lost, and waited for its timeout, takes longer than this.
 _TIMEOUT_S = 1.0
@@ -51,7 +51,7 @@ def test_survivors_of_a_kill_know_the_new_leaders_at_once(kind: str, tmp_path: P
 
 
 class Writer(threading.Thread):
-    """Writes to one partition, whoever leads it, and notes when it was acknowledged."""
+    """A producer to one partition, whichever broker leads it, that records the times of acknowledgements."""
 
     def __init__(self, nodes: Nodes, index: int, topic_id: bytes) -> None:
         super().__init__(daemon=True)

@@ -69,7 +69,9 @@ class Asker:
         return sorted((row.index, row.error_code, row.base_offset, row.log_start_offset) for row in rows_of)
 
     def fetch(self, version: int, *rows: tuple[str, int, int], **fields: Any) -> Any:
-        """(error, session begun or gone on, how long about, [(topic, partition, error, HW, log start, bytes, ...)])."""
+        """Returns (error, session begun or continued, rough duration, [(topic, partition, error, HW, log start, bytes,
+        ...)]).
+        """
         forgotten = fields.pop("forget", [])
         leader_epoch = fields.pop("current_leader_epoch", -1)
         last_epoch = fields.pop("last_fetched_epoch", -1)

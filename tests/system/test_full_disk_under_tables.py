@@ -52,7 +52,7 @@ def _failure_of(stream: Stream) -> PipelineError | None:
 
 @pytest.mark.parametrize(("sink", "kind"), [("parquet", "ext4"), ("delta", "tmpfs")])
 def test_with_ever_more_room_it_comes_to_the_same_tables(tmp_path: Path, sink: str, kind: str) -> None:
-    """Each start has a little more room than the one before, and goes on where that one ended."""
+    """Each start has a little more space than the previous one, and continues where that one ended."""
     straight = pipeline(tmp_path / "straight", sink)
     Stream(straight, RECORDS, sizes=(5,)).run()
     with mounted(kind, tmp_path, 4 * MEGABYTE) as disk:

@@ -24,8 +24,8 @@ import kafka
 
 Names = Callable[[str], str]
 Seen = list[tuple[str, int, int]]
-#: Reads what it is assigned, notes (member, partition, offset), commits, and leaves when told. A commit may fail while
-#: the group is shared out anew: then its successor reads that again.
+#: A member that reads its partitions, records (member, partition, offset), commits, and leaves on request. A commit can
+#: fail during a rebalance: then its successor reads these records again.
 Member = Callable[[str, str, str, Seen, threading.Event], None]
 
 PARTITIONS = 6

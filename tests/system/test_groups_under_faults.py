@@ -16,7 +16,7 @@ from tests.support.survival import create_topic, wait_until
 from barnabas.testing import Cluster
 
 PARTITIONS = 6
-#: Several clients that start at once, some of them with a Java machine, take their time on a machine that is busy.
+#: Several clients that start at the same time, some of them with a JVM, need long on a busy machine.
 START_S = 100
 PROPERTIES = {
     "group.min.session.timeout.ms": "1000",

@@ -92,7 +92,7 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
     gone.format(nodes.cluster_id, "--no-initial-controllers")
     gone.launch()
     gone.wait()
-    # Its predecessor is an observer, too, for a while; and who has not caught up yet is not added.
+    # Its predecessor is an observer too for a while, and a node that has not caught up yet is not added.
     until("it follows", lambda: caught_up(nodes, directory_id(gone.data)))
     assert "Added controller" in run(QUORUM, BY_CONTROLLERS, "--command-config", str(gone.file), "add-controller")
     until("it votes", lambda: voters(BY_BROKERS).get(str(gone.node_id), directory) != directory)

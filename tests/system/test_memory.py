@@ -61,7 +61,7 @@ def watching(server: Server, topic: str) -> Iterator[Watch]:
 
 
 def flooded(server: Server, kind: str, count: int, hold_s: float) -> tuple[Watch, int, int]:
-    """The watch through a flood that holds on for so long; memory before and after it."""
+    """Watches the server during a flood of this duration; returns the watch, and the memory before and after it."""
     client = ConfluentKafka(server.bootstrap)
     for topic in ("flood", "bystander"):
         client.create_topic(topic, 1)
@@ -107,7 +107,7 @@ def test_a_large_flood_stays_within_the_budget(own_server: Callable[..., Server]
 
 @pytest.mark.full
 def test_twenty_thousand_members_with_large_metadata(own_server: Callable[..., Server]) -> None:
-    """1 GB of metadata in a quarter of the budget: who does not fit in is told to come again."""
+    """The members have 1 GB of metadata in a quarter of the budget: those that do not fit get a retriable error."""
     server = own_server(queued_max_request_bytes=str(256 * MB)).start()
     watch, before, after = flooded(server, "members", 200, 5.0)
     figures = (round(each / MB) for each in (before, watch.peak, after))

@@ -50,7 +50,7 @@ def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The one that does not answer is not missed before it has been looked at.
+    # A broker without answers is not reported as missing before it has been polled.
     patient = {"broker.session.timeout.ms": "300000", "replica.lag.time.max.ms": "300000"}
     with Cluster(tmp_path / "cluster", brokers=3, properties=patient) as cluster:
         create(cluster.bootstrap, "orders", [[2, 1, 3]], min_isr=2)
@@ -163,7 +163,7 @@ def test_all_brokers_gone_and_back(tmp_path: Path) -> None:
 
 
 def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Path) -> None:
-    """G30: Nobody can take the dead leader out of the metadata; it is told as it is for clients."""
+    """G30: no majority can remove the dead leader from the metadata; it is reported as clients see it."""
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         create(cluster.bootstrap, "orders", [[1, 2, 3]], min_isr=2)
         third = cluster.bootstrap.split(",")[2]
@@ -253,7 +253,7 @@ def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.C
         kafkas[1].launch()
         monitor.change("orders-0", "isr-expand", after=moved)
         monitor.change("single-0", "online")
-        # It is known by now that there is no journal to wait for.
+        # The monitor knows by now that there is no journal to wait for.
         begin_s = time.monotonic()
         create(bootstrap, "fresh", [[1]])
         monitor.change("fresh", "topic-created")

@@ -44,7 +44,7 @@ def client(cluster: Cluster) -> AdminClient:
 
 
 class Load:
-    """An idempotent producer that goes on in a thread; what was acknowledged and what was refused."""
+    """An idempotent producer that works in a thread, with its acknowledgements and refusals."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._producer = Producer(
@@ -81,7 +81,7 @@ class Load:
 
 
 def state(cluster: Cluster, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
-    """Partition -> leader, replicas, ISR. Nobody leads, and nothing is known, while nobody says."""
+    """Returns leader, replicas and ISR by partition; no leaders and no data while no broker answers."""
     try:
         found = client(cluster).list_topics(topic, timeout=15).topics[topic].partitions
     except KafkaException:
@@ -101,7 +101,7 @@ def everything_is_in_sync(cluster: Cluster) -> bool:
 
 
 def brokers(cluster: Cluster) -> set[int]:
-    """All, while nobody says."""
+    """Returns all brokers, including while no broker answers."""
     try:
         return set(client(cluster).list_topics(timeout=15).brokers)
     except KafkaException:
@@ -293,7 +293,7 @@ def test_kafkas_own_tools_move_and_elect(cluster: Cluster, topic: str, tmp_path:
 
 @pytest.mark.full
 def test_kafkas_own_tools_say_what_is_true_during_faults(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    """A move to a broker that is dead; a preferred leader that is dead; a partition that nobody leads."""
+    """A move to a dead broker, a dead preferred leader, and a partition without a leader."""
     from barnabas.cli.reassign import _Cluster
 
     jvm = programs.java(cluster.bootstrap)

@@ -12,7 +12,7 @@ from tests.support.namespaces import HOST, Namespaces, why_not
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 PORT = 9000
-#: So long nothing comes where something would come at once.
+#: The time without traffic after which a cut is proven: otherwise traffic arrives immediately.
 SILENCE_S = 0.5
 #: Answers every datagram with its own name.
 ANSWERER = """

@@ -48,7 +48,7 @@ def command(*arguments: str, **more: Any) -> subprocess.Popen[str]:
 
 
 def ended(*arguments: str, code: int) -> tuple[str, str]:
-    """One that nobody ends: in this process. What it wrote to stdout and stderr."""
+    """Runs a command to its end in this process. Returns its stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         found = entry.run(["orders", *arguments])
@@ -73,7 +73,7 @@ def until_grown(ledger: Path, lines: int, process: subprocess.Popen[str] | None 
 
 
 def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster, tmp_path: Path) -> None:
-    """The time of the pause is not made up for: event time goes on where it stopped."""
+    """The time of the pause is not caught up: event time continues where it stopped."""
     topics.create(topics.admin_client(cluster.bootstrap, {}), "held")
     released = threading.Event()
     at_release: list[int] = []
@@ -130,7 +130,7 @@ def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluste
 
 def test_a_killed_producer_goes_on_where_its_ledger_ends(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-producer", tmp_path / "ledger"
-    # One that the test before has killed may be on its way back.
+    # A broker that the previous test has killed can still be starting.
     wait_until(lambda: len(brokers_of(cluster)) == 3, "all brokers are there")
     arguments = ["replay", "-b", cluster.bootstrap, "--topic", topic, "--ledger", str(ledger), "--weeks", "2", *FLAGS]
     for lines in (300, 1_200):

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest,
 
 CONTROLLERS, BROKER = (1, 2, 3), 4
 ROLES = {**dict.fromkeys(CONTROLLERS, "controller"), BROKER: "broker"}
-#: What an election takes, with room for a busy machine; bench/ measures it on a quiet one.
+#: The time of an election, with a margin for a busy machine; bench/ measures it on a quiet one.
 FAILOVER_S = 20.0
 
 
@@ -52,7 +52,9 @@ def directory_id(node: Node) -> str:
 
 
 def caught_up(nodes: Nodes) -> bool:
-    """A replica whose directory is lost is remembered beside its successor for a while."""
+    """Returns whether all voters have caught up. A replica whose directory is lost is listed next to its successor for
+    a while.
+    """
     told = nodes.quorum()
     ends: dict[int, int] = {}
     for state in (*told.current_voters, *told.observers):
@@ -197,8 +199,9 @@ def remove(nodes: Nodes, node_id: int, directory: str) -> tuple[int, str | None]
 
 
 def until_added(nodes: Nodes, node: Node) -> None:
-    """Kafka too says REQUEST_TIMED_OUT to one that lags, or while another change is not committed. Such a request may
-    have been heard all the same."""
+    """Adds the voter, and repeats the request: Kafka too answers REQUEST_TIMED_OUT to a node that lags, or while
+    another change is not committed. Such a request can have been executed nevertheless.
+    """
     assert node.node_id not in nodes.voters()
     tries = 0
 
@@ -311,7 +314,7 @@ def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Na
     epoch = apart.quorum().leader_epoch
     others = [node_id for node_id in CONTROLLERS if node_id != leader]
     network.part(named(leader), named(*others, BROKER))
-    # Taken, not committed: whoever asked gets no answer, or is told to ask elsewhere.
+    # The record is appended, not committed: the client gets no answer, or one with another leader.
     with socket.create_connection(apart[leader].controller_address, timeout=WAIT_S) as wrong_side:
         frame = codec.encode(RequestHeader(request_api_key=19, request_api_version=7, client_id="x"), 2)
         codec.encode_into(creation("wrong-side"), 7, frame)
@@ -333,7 +336,9 @@ def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Na
 @pytest.mark.full
 @in_namespaces
 def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Namespaces) -> None:
-    """One way: it speaks to all and hears none. Its questions for votes change no epoch (pre-vote)."""
+    """The cut is one-way: the follower's requests arrive, and no answers. Its vote requests change no epoch
+    (pre-vote).
+    """
     leader, epoch = apart.leader(), apart.quorum().leader_epoch
     deaf = next(node_id for node_id in CONTROLLERS if node_id != leader)
     for node_id in ROLES:

@@ -154,7 +154,7 @@ def test_a_log_from_a_newer_release(tmp_path: Path) -> None:
 
 
 def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
-    """While the first lives, the second is told so again and again, and gives up when its time is over."""
+    """The second node is refused again and again while the first one lives, and ends when its time is over."""
     first = start(tmp_path, joining(cluster, tmp_path), cluster_id_of(cluster))
     try:
         assert first.stdout is not None
@@ -175,7 +175,7 @@ def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
 
 
 def test_a_quorum_that_cannot_be_reached(cluster: Cluster, tmp_path: Path) -> None:
-    """The node goes on trying, says so, and can be told to stop."""
+    """The node continues to try, logs that, and can be stopped."""
     ports = kafka_jars.free_ports(2)
     voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, start=1))
     settings = joining(cluster, tmp_path) | {"controller.quorum.voters": voters}

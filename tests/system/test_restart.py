@@ -91,7 +91,7 @@ def committed(server: Server, topic: str) -> int:
 
 
 def test_acknowledged_records_outlive_kill_nine_under_load(own_server: NewServer) -> None:
-    """Three kills below a producer that never stops: what was acknowledged is there, once, in order."""
+    """The broker is killed three times under a producer that never stops: acknowledged records exist once, in order."""
     server = own_server(log_segment_bytes="1048576")
     server.start()
     ConfluentKafka(server.bootstrap).create_topic("load", 1)

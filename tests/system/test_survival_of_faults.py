@@ -155,7 +155,7 @@ def test_min_insync_replicas_change_under_load(cluster: Cluster, tmp_path: Path)
         load.go_on()
         cluster.kill(3)
         wait_until(lambda: in_sync(cluster, "orders") == {1, 2}, "broker 3 is out of the ISRs")
-        # What two had acknowledged before has been told by now.
+        # What two replicas had acknowledged before has been answered by now.
         time.sleep(5)
         count = len(load.acked_at)
         time.sleep(1)
@@ -212,8 +212,9 @@ def set_config(cluster: Cluster, topic: str, key: str, value: str) -> None:
 
 
 def test_too_few_replicas_refuse_a_write_or_do_not_acknowledge_it(tmp_path: Path) -> None:
-    """NOT_ENOUGH_REPLICAS before it: nothing is written. After it the HW waits for enough replicas (KIP-966), so the
-    writer is told REQUEST_TIMED_OUT, as by Kafka 4.1, and the record may stay."""
+    """With NOT_ENOUGH_REPLICAS before the append nothing is written. After the append the HW waits for enough replicas
+    (KIP-966), so the writer gets REQUEST_TIMED_OUT, as from Kafka 4.1, and the record can stay.
+    """
     properties = {"replica.lag.time.max.ms": "3000"}
     with Cluster(tmp_path / "cluster", brokers=3, properties=properties) as cluster:
         create_topic(cluster, "orders", partitions=1, min_insync_replicas="3")
@@ -225,7 +226,7 @@ def test_too_few_replicas_refuse_a_write_or_do_not_acknowledge_it(tmp_path: Path
             assert produced_at_last(wire) == (ErrorCode.NONE, 0)
             cluster.pause(sleeper)
             try:
-                # It is told so when the sleeper is out of the ISR, as well.
+                # The answer is the same when the paused broker is out of the ISR.
                 assert produced(wire, timeout_ms=7_000)[0] == ErrorCode.REQUEST_TIMED_OUT
                 wait_until(lambda: len(partitions_of(view, "orders")[0].isrs) == 2, "it is out of the ISR")
                 assert produced(wire)[0] == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -239,7 +240,7 @@ def test_too_few_replicas_refuse_a_write_or_do_not_acknowledge_it(tmp_path: Path
 
 
 class Broker(NamedTuple):
-    """The cluster as one of its brokers tells."""
+    """The cluster as one of its brokers reports it."""
 
     bootstrap: str
 

@@ -79,7 +79,7 @@ class PartedCluster:
 
 
 class View(NamedTuple):
-    """The cluster as one of its brokers tells."""
+    """The cluster as one of its brokers reports it."""
 
     bootstrap: str
 

@@ -139,7 +139,7 @@ def rows(text: str) -> dict[str, list[str]]:
 def open_transaction(cluster: Cluster, transactional_id: str) -> tuple[Producer, int]:
     """A producer with one record in `output`-0, and where that is."""
     offsets: list[int] = []
-    # It is ended by somebody, not by its age.
+    # The command ends it, not its age.
     named = {"transactional.id": transactional_id, "transaction.timeout.ms": 900_000}
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, **named})
     _retried(lambda: producer.init_transactions(20))
@@ -287,7 +287,7 @@ def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None
     assert json.loads(barnabas(cluster, "find-hanging", *where, "--older-than", "0", "--json")) == []
     assert "needs --topic" in barnabas(cluster, "find-hanging", "--partition", "0", code=1)
     assert "output-77 does not exist" in barnabas(cluster, "find-hanging", *where[:2], "--partition", "77", code=1)
-    # A coordinator that forgot it: what is open in the partition belongs to nobody.
+    # A coordinator that lost it: the open transaction in the partition belongs to no coordinator.
     (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
     assert (written["producer_id"], written["start_offset"]) == (listed["producer_id"], offset)
     assert "would abort" in barnabas(cluster, "abort", "output-0", "--start-offset", str(offset))

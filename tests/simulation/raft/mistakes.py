@@ -29,7 +29,7 @@ Mistake = list[tuple[Any, str, Any]]
 
 
 def vote_not_synced() -> Mistake:
-    """The state file is written and renamed, but nobody waits for the disk."""
+    """Writes and renames the state file without a sync."""
 
     def write(self: QuorumStateFile, state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> None:
         content = encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids)
@@ -39,7 +39,7 @@ def vote_not_synced() -> Mistake:
 
 
 def epoch_not_bumped() -> Mistake:
-    """A candidate stands in the epoch at hand."""
+    """Makes a candidate stand for election in the present epoch."""
 
     def become_candidate(self: QuorumState) -> None:
         self._promise_then(
@@ -48,7 +48,7 @@ def epoch_not_bumped() -> Mistake:
         )
 
     def on_vote(self: Elections, request: VoteRequest, listener: str) -> Any:
-        # The receivers let it pass as well, or nobody would ever be elected.
+        # The receivers accept it as well, or no candidate would ever be elected.
         asked = request.topics[0].partitions[0]
         asked.last_offset_epoch = min(asked.last_offset_epoch, asked.replica_epoch - 1)
         return checked(self, request, listener)
@@ -139,7 +139,7 @@ def two_votes_in_one_epoch() -> Mistake:
 
 
 def directory_ids_ignored() -> Mistake:
-    """A voter is a node id: one that lost its disk goes on voting as if it knew what it once knew."""
+    """Ignores directory ids: a voter that lost its disk votes again as the same voter."""
 
     def is_same(voter: Any, key: Any) -> bool:
         return bool(voter.node_id == key.node_id)
@@ -165,7 +165,7 @@ def follower_acknowledges_before_its_flush() -> Mistake:
 
 
 def votes_without_comparing_logs() -> Mistake:
-    """A vote for whoever asks first."""
+    """Grants a vote to the first candidate."""
     checked = QuorumState.would_grant
 
     def would_grant(self: QuorumState, candidate: Any, *, up_to_date: bool, pre_vote: bool) -> bool:
@@ -190,7 +190,7 @@ def forgetful_voters_vote() -> Mistake:
 
 
 def damaged_logs_are_cut_in_silence() -> Mistake:
-    """A log ends where its first damage is, and nothing tells that it once was longer."""
+    """Truncates a log at its first damage, without a report of its earlier end."""
     return [
         (CutJudge, "on_cut", lambda self, cut: None),
         (opening, "limit_of", lambda mark, is_state_own: 0),

@@ -62,7 +62,7 @@ class RottenWorld(World):
             return
         if is_voter:
             self.victims.add(place.node_id)
-        # What was written is there: a disk that loses what was never synced is another trouble.
+        # Everything written exists: a disk that loses unsynced data is another fault.
         self.crash(place, Fate.KEPT)
         self._damage(place)
         self._start_later(place)
@@ -87,7 +87,7 @@ class RottenWorld(World):
         data = files[path]
         at = chance.randrange(len(data)) if data else 0
         if not place.is_controller:
-            # It votes for nobody: its epoch is that of its `quorum-state`, or of its log where that is lost.
+            # The node grants no vote: its epoch is that of its `quorum-state`, or of its log if that is lost.
             self.checker.shadows.pop(place.key, None)
         if kind == "lose":
             disk.remove(path)
@@ -99,7 +99,7 @@ class RottenWorld(World):
             disk.write(path, data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :])
         self.note(f"node {place.node_id}: {path} at {at} of {len(data)}")
 
-    # What becomes of it
+    # The outcome of a damaged voter
 
     def start(self, place: Place) -> None:
         for attempt in range(3):

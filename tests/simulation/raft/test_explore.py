@@ -41,11 +41,12 @@ def test_ten_thousand_seeds_do_not_break_the_quorum(first: int) -> None:
 
 @pytest.mark.parametrize("seed", [16, 577, 760, 110, 2509, 8647])
 def test_seeds_that_once_broke_it(seed: int) -> None:
-    """16: a leader whose log begins with a snapshot pretended to know where an older epoch had ended. 577: a log was
-    truncated to the snapshot before it, and forgot that snapshot's epoch. 760, 110: a snapshot was loaded that the log
-    had passed. 2509: a leader wrote its own removal and was deposed before anybody else had it; with the longest log
-    of all it did not stand for election. 8647: the power failed while the tail of a rolled segment was not synced, but
-    the segment behind it was on the disk; the log was opened with a gap."""
+    """16: a leader whose log begins with a snapshot answered with a wrong end of an older epoch. 577: a log was
+    truncated to the snapshot before it, and lost that snapshot's epoch. 760, 110: a snapshot was loaded that the log
+    had passed. 2509: a leader wrote its own removal and was deposed before any other voter had it; with the longest log
+    of all it did not become a candidate. 8647: the power failed while the end of a rolled segment was not synced, but
+    the next segment was on the disk; the log was opened with a gap.
+    """
     explore(range(seed, seed + 1))
 
 

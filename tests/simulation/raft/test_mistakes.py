@@ -35,7 +35,7 @@ FOUND = [
 
 
 def test_counting_older_epochs_is_found_by_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raft's figure 8 needs many steps in one order: seeds find it rarely, the model of the state at once."""
+    """Raft's figure 8 needs many steps in one order: seeds find it rarely, the model of the state always."""
     for owner, attribute, value in mistakes.committed_by_counting_older_epochs():
         monkeypatch.setattr(owner, attribute, value)
     with pytest.raises(AssertionError):

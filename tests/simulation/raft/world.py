@@ -163,7 +163,7 @@ class WorldPeers:
 
 
 class Ear:
-    """Hears what a node is handed, and tells the checker."""
+    """A subscriber that passes a node's commits and snapshots to the checker."""
 
     def __init__(self, checker: Checker, key: VoterKey, node: RaftNode) -> None:
         self._checker, self._key, self._node = checker, key, node
@@ -443,8 +443,9 @@ class World:
     _wiped = False
 
     def _begin_changes(self) -> None:
-        """Add whoever is no voter, or remove whoever is one. Where a disk may be lost, only that voter is removed: the
-        others are needed."""
+        """Adds an observer as a voter, or removes a voter. Where a disk can be lost, only that voter is removed: the
+        others are needed.
+        """
         for place in self._leaders():
             node = place.node
             assert node is not None
@@ -537,7 +538,7 @@ class World:
             )
 
     def _is_useful(self, promised_before: int) -> bool:
-        """A leader, something new that is committed, and everybody has been handed all of it."""
+        """Returns whether there is a leader, a new commit, and all nodes have got all of it."""
         if len(self.checker.promised) <= promised_before + 1 or len(self._leaders()) != 1:
             return False
         newest = max(self.checker.promised)

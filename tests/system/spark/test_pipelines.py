@@ -135,7 +135,7 @@ def _run(spark: Any, cluster: Cluster, made: OrdersPipeline, **options: str) -> 
 def test_orders_from_a_topic_into_tables(
     spark: Any, cluster: Cluster, new_topic: Callable[..., str], tmp_path: Path, sink: str
 ) -> None:
-    """Two starts: the second goes on where the first ended, and knows its orders."""
+    """The pipeline starts twice: the second run continues where the first ended, and knows its orders."""
     made = OrdersPipeline(
         new_topic(partitions=2, retention_ms="-1"), tmp_path / "tables", tmp_path / "checkpoint", sink
     )

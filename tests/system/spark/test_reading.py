@@ -220,7 +220,7 @@ def test_a_group_sees_how_far_the_query_is(cluster: Server, new_topic: NewTopic,
     deadline = time.monotonic() + 120
     # The first group of a cluster has its coordinator only after a while.
     while committed != [10, 3] and time.monotonic() < deadline:
-        # Nothing new is there; that Spark asks from the end of the micro-batch says that it is done.
+        # There are no new records; Spark's request for the range after the micro-batch shows that it is done.
         stream.next()
         with suppress(KafkaException):
             committed = [each.offset for each in watcher.committed(wanted, timeout=60)]

@@ -110,7 +110,7 @@ def test_rows_are_those_of_from_json(spark: Any, ddl: str, texts: str | list[str
     values = [each.encode() for each in listed] + ODD
     schema = types.StructType.fromDDL(ddl)
     theirs = _by_spark(spark, ddl, values)
-    # All at once, which halves until the awkward ones are alone, and each for itself.
+    # All in one batch, which is halved until the difficult ones are alone, and each in its own.
     for ours in (_by_us(schema, values), [_by_us(schema, [value])[0] for value in values]):
         differences = [
             f"{value!r}: {us} here, {spark_has} by from_json"

@@ -55,7 +55,7 @@ def test_a_copied_folder_gets_its_own_identity() -> None:
 
 
 def test_the_first_acknowledgement_after_a_crash_is_of_a_record_sent_after_it() -> None:
-    # The second was on its way before, and its answer lay in the socket when the leader died.
+    # The second record was under way before, and its answer was in the socket when the leader died.
     acked = [Acked(1.0, 1.1), Acked(1.9, 2.2), Acked(2.1, 5.0), Acked(2.2, 4.9)]
     assert first_after(acked, 2.0) == 4.9
     assert first_after(acked, 3.0) is None

@@ -35,7 +35,7 @@ def one_topic(partitions: int) -> MetadataStore:
 
 
 class Desk:
-    """The broker's side, with a controller that answers when it is told to."""
+    """The broker's side, with a controller that answers when the test lets it."""
 
     def __init__(self, partitions: int = 5) -> None:
         self.host = MemoryHost()

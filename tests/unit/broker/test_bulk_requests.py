@@ -152,7 +152,7 @@ def test_others_are_served_between_the_steps(wired: WiredBroker, situation: Situ
 
 
 def test_who_is_gone_is_served_no_further(wired: WiredBroker, situation: Situation) -> None:
-    """And leaves nothing behind."""
+    """The rest of the request leaves no state."""
     served: list[Message] = []
     client = wired.connect()
     bulk = next(bulk for bulk in situation.questions() if bulk.name == "latest offsets")

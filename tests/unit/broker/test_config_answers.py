@@ -57,7 +57,7 @@ OUR_LOGGER = "barnabas.connections"
 
 
 class Node:
-    """The handlers of one broker, with a controller that decides and commits at once."""
+    """The handlers of one broker, with a controller that decides and commits immediately."""
 
     is_active = True
 

@@ -33,7 +33,7 @@ def recorded(what: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def config() -> BrokerConfig:
-    """Started with what the recorded broker tells as static."""
+    """Returns a configuration with the static values of the recorded broker."""
     static = {
         entry["name"]: entry["value"]
         for entry in recorded("broker")

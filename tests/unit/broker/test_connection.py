@@ -136,7 +136,7 @@ def test_unanswered_requests_are_bounded(wired: WiredBroker) -> None:
 
 
 def test_what_is_kept_unserved_does_not_mix_with_other_connections(wired: WiredBroker) -> None:
-    """The receive area is everybody's; frames that wait must have left it."""
+    """All connections share the receive area; frames that wait must have left it."""
     client, writer = wired.connect(), wired.connect()
     frames = [frame_of(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12, number) for number in range(600)]
     data = b"".join(frames)

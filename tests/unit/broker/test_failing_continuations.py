@@ -49,7 +49,9 @@ def check_well(wired: WiredBroker, bystander: WiredClient) -> None:
 
 
 def fail_one(send: Send, target: int, *, after: bool, wired: WiredBroker, listener: str) -> Saboteur:
-    """Send it, with the `target`-th of its continuations failing. Returns who has seen them all."""
+    """Sends a request, with the `target`-th of its continuations failing. Returns the saboteur, which has seen them
+    all.
+    """
     bystander, client = wired.connect(), wired.connect()
     if listener == "CONTROLLER":
         client.core = wired.broker.dispatcher(CONTROLLER_APIS).connect(client.link, "/127.0.0.1", listener)

@@ -116,7 +116,7 @@ def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> 
     wired.host.time.run_for(10_000)
     assert raft.is_leader
     received: dict[int, Any] = dict(client.received())
-    # What was proposed in the first term is committed by the second, so here the topic is there already.
+    # A proposal of the first term is committed by the second, so the topic exists already.
     assert received[created].topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     assert received[changed].responses[0].error_code == ErrorCode.NONE
     assert "orders" in wired.broker.metadata.image.topics_by_name
@@ -178,7 +178,7 @@ class SilentLinks:
 
 
 def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
-    """A leader that is paused keeps its connections: nothing tells that it will not answer."""
+    """A paused leader keeps its connections: nothing shows that it will not answer."""
     host: Any = MemoryHost()
     links = host.links = SilentLinks()
     leader = ("first", 9093)

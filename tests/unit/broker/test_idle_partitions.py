@@ -19,7 +19,7 @@ FOLLOWER = 2
 
 
 class Reads:
-    """How many partitions each fetch looked at."""
+    """The number of partitions that each fetch read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looked_at: list[str] = []

@@ -64,7 +64,7 @@ class Peer:
         self.frames.close()
 
     def send(self, count: int) -> int:
-        """Send so many bytes, as far as they are read; how many were."""
+        """Sends `count` bytes, as far as they are read, and returns how many were."""
         sent = 0
         while sent < count and not self.waits and self.failed is None:
             room = self.frames.get_buffer()

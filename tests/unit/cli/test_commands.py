@@ -20,7 +20,7 @@ from barnabas.embedded.failures import Failure
 
 
 def unused_port() -> int:
-    """The two behind it are not in use either."""
+    """Returns a port that is not in use, and neither are the next two."""
     free = (each for each in embedded.FREE_PORTS if all(embedded._is_free(each + more) for more in range(3)))
     return next(free)
 

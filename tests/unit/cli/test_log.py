@@ -139,7 +139,7 @@ def test_verify_tells_checkpoints_beyond_the_end_of_a_log(clean: Path, capsys: O
 
 
 def test_epochs_behind_the_recovery_point_need_not_be_on_file_while_a_broker_runs(clean: Path, capsys: Output) -> None:
-    """The file follows, beside the broker's loop; a start after a kill finds them in the batches."""
+    """The file is written in the background; a start after a kill finds the epochs in the batches."""
     (clean / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
     assert run(["log", "verify", str(clean)]) == 1, "a clean stop leaves all of them"
     (clean / ".kafka_cleanshutdown").unlink()

@@ -239,7 +239,7 @@ def test_an_offline_directory_costs_its_replicas(world: ControllerWorld) -> None
 
 
 def test_with_min_isr_two_the_last_safe_replicas_are_kept_as_elr(world: ControllerWorld) -> None:
-    """Guard G11 (KIP-966): below min ISR whoever leaves the ISR may still have everything."""
+    """Guard G11 (KIP-966): below min ISR a replica that leaves the ISR can still have everything."""
     world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
     world.fence(1)
     assert state(world) == (2, (2, 3), ())

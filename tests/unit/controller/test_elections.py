@@ -56,7 +56,7 @@ def rows(response: ElectLeadersResponse) -> Rows:
 
 
 def leaderless(world: ControllerWorld) -> None:
-    """1 was alone in sync and is gone; 2 and 3 are there."""
+    """Makes a partition leaderless: broker 1 was alone in sync and is down; 2 and 3 are up."""
     set_isr(world, [1])
     world.fence(1)
     assert world.partition("t").leader == NO_LEADER

@@ -27,7 +27,7 @@ def full(made: ControllerWorld, broker_id: int) -> None:
 
 
 def isr_wish(made: ControllerWorld, leader: int, isr: list[int]) -> int:
-    """The error code of the leader's wish for partition 0."""
+    """Returns the error code of the leader's AlterPartition for partition 0."""
     partition = made.partition("orders")
     wish = AlterPartitionRequest.PartitionData(
         partition_index=0,
@@ -94,7 +94,7 @@ def test_where_nobody_else_can_write_everything_stays() -> None:
 
 
 def test_the_last_one_with_room_keeps_the_elr_of_those_that_left() -> None:
-    """KIP-966: whoever leaves an ISR that is too small stays eligible."""
+    """KIP-966: a replica that leaves a too small ISR stays eligible."""
     made = ControllerWorld({"min.insync.replicas": "2"}, features={"eligible.leader.replicas.version": 1})
     for broker_id in (1, 2, 3):
         made.add_broker(broker_id)

@@ -77,7 +77,7 @@ def test_growing_ends_when_all_are_in_sync(world: ControllerWorld) -> None:
     epoch = world.partition("t").leader_epoch
     set_isr(world, [1, 2, 3, 4, 5])
     assert state(world) == ((1, 2, 3, 4, 5), (), ())
-    # Nobody was removed, so nobody needs fencing.
+    # No replica was removed, so none needs fencing.
     assert (world.partition("t").leader, world.partition("t").leader_epoch) == (1, epoch)
 
 
@@ -246,7 +246,7 @@ def test_the_replication_factor_may_be_held_fast(world: ControllerWorld) -> None
     refused = ErrorCode.INVALID_REPLICATION_FACTOR
     assert move(world, [1, 2], factor=False) == (refused, "The replication factor is changed from 3 to 2")
     assert move(world, [4, 5, 6], factor=False) == OK
-    # Six replicas now, three of them on their way out.
+    # There are six replicas now, three of which are being removed.
     assert move(world, [4, 5], factor=False) == (refused, "The replication factor is changed from 3 to 2")
     assert move(world, [1, 2, 6], factor=False) == OK
 

@@ -73,7 +73,7 @@ def test_a_partition_is_given_on_only_after_it_was_given_back() -> None:
     assert len(first.owned) == 6
     second.beat()
     assert (second.epoch, second.owned) == (2, set())
-    first.beat()  # is told to give back, and keeps its epoch
+    first.beat()  # the member has to revoke, and keeps its epoch
     assert (first.epoch, len(first.owned)) == (1, 3)
     second.beat()
     assert second.owned == set()

@@ -55,7 +55,7 @@ def test_above_the_bound_a_member_is_told_to_come_again() -> None:
     pending = world.join("other", protocols=LARGE)
     assert pending.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.find("other") is None
-    # Who is in goes on, and may ask for less.
+    # A present member continues, and can use less.
     assert world.heartbeat("g", 1, members[1]) is ErrorCode.NONE
     assert world.join("g", members[1], protocols=LARGE).error is ErrorCode.NONE
     world.leave("g", (members[1], None))

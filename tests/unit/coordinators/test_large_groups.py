@@ -42,7 +42,7 @@ def join_consumer(world: GroupWorld, member_id: str) -> Joined:
 
 
 def joins_during_a_write(world: GroupWorld, count: int) -> list[Joined]:
-    """The first is on its way to the log, the others wait for it."""
+    """Returns joins of which the first is being written to the log, while the others wait for it."""
     world.log.holding = True
     answers = [join_consumer(world, f"m{n}") for n in range(count)]
     world.log.holding = False

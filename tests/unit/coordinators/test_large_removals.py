@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 ROWS = 50_000
 #: As many as one commit may have.
 COMMIT_ROWS = 10_000
-#: Here the tombstones of so many do not fit into a batch of so many bytes.
+#: A limit of bytes that is too small for the tombstones of this many offsets.
 SOME_ROWS = 5_000
 SOME_BYTES = 100_000
 WORST_MS = 50
@@ -47,7 +47,7 @@ def fill(world: GroupWorld, rows: int, group_id: str) -> None:
 
 
 def check_gone(world: GroupWorld, group_id: str = "g") -> None:
-    """Here, and where the log is read anew."""
+    """Checks that the group is gone, in memory and where the log is read again."""
     assert world.find(group_id) is None
     assert not world.offsets(group_id)
     again = world.restart()
@@ -153,7 +153,7 @@ def test_a_failure_in_the_middle_leaves_the_group_to_be_deleted_again(code: Erro
     world.log.holding = True
     answer = world.delete("g")
     world.log.commit()
-    world.pass_ms(0)  # the second slice is on its way
+    world.pass_ms(0)  # the second slice is being written
     world.log.refuse_with = code
     world.log.holding = False
     world.log.commit()

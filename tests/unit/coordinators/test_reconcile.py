@@ -28,7 +28,7 @@ def member(state: MemberState = STABLE, assigned: Assignment | None = None, **fi
 def goal(
     target: Assignment, *, epoch: int = 5, subscribed: tuple[bytes, ...] = (A, B), others: tuple[int, ...] = ()
 ) -> Goal:
-    """`others` are partitions of A that somebody else has."""
+    """Returns a goal. `others` are partitions of A that another member owns."""
     return Goal(epoch, target, subscribed, lambda topic, at: "other" if topic == A and at in others else None)
 
 
@@ -37,14 +37,14 @@ def goal(
     [
         # Nothing to do.
         (member(assigned=of(0, 1)), goal(of(0, 1), epoch=4), None, 4, STABLE, of(0, 1), {}),
-        # Something is free, and given at once.
+        # A free partition is assigned immediately.
         (member(assigned=of(0)), goal(of(0, 1)), None, 5, STABLE, of(0, 1), {}),
         # Somebody else has it still.
         (member(assigned=of(0)), goal(of(0, 1, 2), others=(2,)), None, 5, UNRELEASED, of(0, 1), {}),
         # Something is to be given back: it stays at its epoch, and gets nothing new before.
         (member(assigned=of(0, 1)), goal(of(1, 2)), None, 4, UNREVOKED, of(1), of(0)),
         (member(assigned=of(0, 1)), goal(of(1, 2)), of(0, 1), 4, UNREVOKED, of(1), of(0)),
-        # It says that it has not got it any more.
+        # The member reports that it has revoked it.
         (member(assigned=of(0, 1)), goal(of(1, 2)), of(1), 5, STABLE, of(1, 2), {}),
         # It is giving back: a sign of life, what it owns with some of it, and without.
         (member(UNREVOKED, of(1), revoking=of(0)), goal(of(1, 2)), None, 4, UNREVOKED, of(1), of(0)),

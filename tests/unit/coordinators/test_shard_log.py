@@ -39,7 +39,7 @@ class Log:
         self.log.when_settled(self.codes.append)
 
     def settle(self, code: ErrorCode) -> None:
-        """The oldest write on its way ends like this."""
+        """Ends the oldest pending write with this code."""
         _, _, done = self.partitions._held.popleft()
         done(code, -1)
 

@@ -63,7 +63,7 @@ def offset_value(version: int) -> bytes:
 
 
 GROUP_KEY = b"\x00\x02\x00\x01g"
-#: What nobody can read, each a record of its own: of a known type with bytes that are none, and of no type.
+#: Unreadable records: of a known type with arbitrary bytes, and of an unknown type.
 BAD_RECORDS: list[tuple[bytes, bytes]] = [
     (b"", b""),
     (b"\x00", b"x"),
@@ -83,7 +83,7 @@ BAD_RECORDS: list[tuple[bytes, bytes]] = [
 
 
 def reloaded(world: GroupWorld) -> tuple[Reports, Loads]:
-    """The partition is loaded anew, by a broker that has just become its leader."""
+    """Loads the partition again, in a broker that has just become its leader."""
     reports = Reports()
     world.host.faults = reports  # type: ignore[assignment]
     world.coordinator.on_partition_resigned(0)
@@ -256,7 +256,7 @@ def test_transactions_are_loaded_without_what_cannot_be_read(key: bytes, value: 
 @given(st.lists(st.tuples(st.integers(0, 19), st.binary(max_size=40), st.binary(max_size=60)), max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_whatever_is_in_the_log_it_is_loaded(records: list[tuple[int, bytes, bytes]]) -> None:
-    """Junk behind every known type of key; then the coordinator serves."""
+    """Arbitrary bytes follow every known type of key; then the coordinator serves."""
     world = GroupWorld()
     world.commit("g", {("orders", 0): 41})
     for number, key, value in records:

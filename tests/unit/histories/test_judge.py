@@ -19,7 +19,7 @@ def at(process: str, value: str, partition: int, offset: int) -> dict[str, Any]:
 
 
 def poll(process: str, **records: list[list[Any]]) -> dict[str, Any]:
-    """`o0` stands for orders-0."""
+    """Returns a poll; `o0` means orders-0."""
     return {
         "process": process,
         "type": "ok",
@@ -37,8 +37,9 @@ def verdict(*lines: dict[str, Any]) -> Verdict:
 
 
 def test_write_write_cycles_are_legal() -> None:
-    """G0: on one partition the first transaction comes first, on the other one the second; both are committed and read.
-    What lies between two records of one transaction is told, and no fault."""
+    """G0: the first transaction comes first on one partition and second on the other; both are committed and read. What
+    is between two records of one transaction is reported, and is no fault.
+    """
     found = verdict(
         op("t1", "ok", "begin"),
         op("t2", "ok", "begin"),

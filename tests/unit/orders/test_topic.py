@@ -14,7 +14,7 @@ from barnabas.orders.errors import OrdersError
 
 
 class Admin:
-    """Each look at the topics, and each description, is answered by the next broker: whether it knows of `orders`."""
+    """An admin client each of whose requests the next broker answers: whether it knows `orders`."""
 
     def __init__(self, *knows: bool) -> None:
         self._knows = list(knows)

@@ -143,7 +143,7 @@ def test_a_lost_checkpoint_brings_nothing_twice_and_loses_nothing(tmp_path: Path
     assert contents(made) == wanted
 
 
-# What fails is told at once: each try costs files, and shrinking many of them.
+# A failure is raised immediately: each attempt costs files, and shrinking many of them.
 @settings(
     max_examples=15,
     deadline=None,

@@ -215,7 +215,7 @@ def test_what_was_refused_is_left_as_it_was() -> None:
                 NodeWorld(properties, disk=disk, seed=9).start()
         after = files_in(disk, LOG_DIR)
         for other, data in files.items():
-            # What is made anew from the log may be in the midst of that.
+            # A file that is rebuilt from the log can be incomplete at that moment.
             if not other.endswith((".index", ".timeindex", ".snapshot")) and other != path:
                 assert after[other] == data, other
         assert after[path] == damaged(files[path], "flip", 100)

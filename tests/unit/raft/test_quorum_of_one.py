@@ -95,7 +95,7 @@ def test_leadership_is_on_disk_before_anything_is_written_in_its_epoch() -> None
     disk = CrashingDisk()
     NodeWorld(disk=disk).join()
     assert decode_state(disk.read(f"{METADATA_DIR}/quorum-state"), "q") == ElectionState(1, 1)
-    # The second line, with a checksum, is ours; Apache Kafka reads the first one only.
+    # The second line, with a checksum, is Barnabas's own; Apache Kafka reads the first one only.
     assert disk.read(f"{METADATA_DIR}/quorum-state").split(b"\n")[0] == (
         b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     )
@@ -257,7 +257,7 @@ def test_a_log_that_was_lost_begins_after_the_snapshot() -> None:
         FatalFault, match=r"00\.log, byte 0, offset 0: the log ends here, but everything before offset \d+"
     ):
         NodeWorld(SMALL, disk=disk, seed=1).start()
-    # Nothing tells that there was more.
+    # Nothing shows that there was more.
     disk.remove(mark_path(LOG_DIR))
     again = NodeWorld(SMALL, disk=disk, seed=1).start()
     assert again.raft.log.start_offset == end_offset

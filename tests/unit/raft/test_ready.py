@@ -210,7 +210,9 @@ def test_a_leader_commits_what_a_majority_has_flushed() -> None:
 
 
 def test_a_leader_sends_its_records_beside_its_own_flush() -> None:
-    """Guard G16: they count for it after that, so nobody waits for two disks one after the other."""
+    """Guard G16: the leader sends its records before its flush and counts itself after it, so that no commit waits for
+    two disks in sequence.
+    """
     calm = Calm()
     readies = readies_of(calm.leader)
     calm.propose()

@@ -67,7 +67,7 @@ def test_a_stream_cut_off_is_corrupt(codec: Codec) -> None:
     packed = compress(codec, SAMPLES[3])
     for end in range(1, len(packed) - 1, max(1, len(packed) // 60)):
         result = outcome(codec, packed[:end])
-        # Snappy's framing may end between two blocks: nothing in it tells that more should come.
+        # Snappy's framing can end between two blocks: nothing in it shows that more should come.
         assert result is ErrorCode.CORRUPT_MESSAGE or (codec is Codec.SNAPPY and SAMPLES[3].startswith(bytes(result)))
 
 

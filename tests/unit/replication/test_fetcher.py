@@ -229,7 +229,7 @@ def test_a_fenced_follower_waits_for_the_metadata() -> None:
 
 
 def test_a_leader_that_cannot_be_asked_is_not_asked_without_end() -> None:
-    """The link stands, but the peer offers no version of Fetch: the channel answers immediately."""
+    """The connection is open, but the peer offers no version of Fetch: the channel answers immediately."""
     world = FollowerWorld()
     world.follower(0)
     asked = 0

@@ -19,7 +19,7 @@ RECORDS = 120
 
 
 class CrashedMove:
-    """A move under load, looked at before each change on the disk: what the next start finds there."""
+    """A move under load, checked before each change on the disk: what the next start would find."""
 
     def __init__(self, fate: Fate, seed: int) -> None:
         self.fate = fate

@@ -330,7 +330,7 @@ def test_a_copy_of_an_earlier_topic_of_that_name_is_nobodys(log_is_there: bool) 
     made.restart(clean=False)
     made.settle()
     assert made.root == "/d1"
-    # Records that went with their directory are told as lost, and their offsets are not given again.
+    # Records that were lost with their directory are reported as lost, and their offsets are not assigned again.
     assert made.values(0 if log_is_there else 100) == (expected(100) if log_is_there else [])
     assert all(name.endswith("-delete") for name in made.names("/d2"))
 

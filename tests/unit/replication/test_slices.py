@@ -36,7 +36,7 @@ class Soon:
 
 
 class Followed:
-    """Images with so many steps each."""
+    """A subscriber to images with this many steps each."""
 
     def __init__(self) -> None:
         self.soon = Soon()

@@ -78,7 +78,7 @@ def test_equal_rows_are_no_replays_of_each_other() -> None:
 
 
 def test_rows_in_another_order_are_kept() -> None:
-    """The second try wrote them the other way round: who is whose copy cannot be told, so nothing is dropped."""
+    """The second attempt wrote them in the other order: the copies cannot be matched, so nothing is dropped."""
     first = [("a", origin(prefix("q", 0, 0), 0, None, b"a"))]
     second = [("b", origin(prefix("q", 0, 0), 0, None, b"b")), ("a", origin(prefix("q", 0, 0), 1, None, b"a"))]
     assert sorted(_read([*first, *second], [])) == ["a", "a", "b"]

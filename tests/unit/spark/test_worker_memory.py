@@ -33,5 +33,5 @@ def test_frozen_once_and_only_in_tasks(where: str) -> None:
         assert first == second == 0
     else:
         assert first > 5_000
-        # What has come since is looked at: only objects that are gone leave the frozen ones.
+        # Newer objects are still collected: only deleted objects leave the frozen ones.
         assert second <= first

@@ -97,8 +97,8 @@ def test_a_tombstone_stays_for_its_time() -> None:
     began_ms = world.wall_ms - 3 * BACKOFF_MS + BACKOFF_MS
     assert marked.delete_horizon_ms == began_ms + EAGER.delete_retention_ms
     original = world.records()[0].timestamp
-    assert original == began_ms - BACKOFF_MS  # although the horizon stands where its base was
-    # A later pass before the horizon leaves it, one behind it takes it.
+    assert original == began_ms - BACKOFF_MS  # although the horizon is where its base was
+    # A later pass before the horizon leaves it, one after it removes it.
     for waited_ms, is_there in ((MINUTE_MS // 2, True), (MINUTE_MS, False)):
         world.pass_time(waited_ms)
         world.put((b"c", b"%d" % waited_ms))
@@ -145,7 +145,7 @@ def test_a_producer_s_last_batch_stays_as_a_header() -> None:
     world.restart()
     entry = world.log.producers.producers[7]
     assert (entry.epoch, entry.last_sequence, entry.batches[-1].last_offset) == (1, 2, 2)
-    # Once the producer is forgotten, or has gone on, so may its batch.
+    # The batch can be removed once the producer has expired, or has written more.
     world.put((b"x", b"1"), base_sequence=3, **ids)
     world.roll()
     world.start()
@@ -178,7 +178,7 @@ class TestTransactions:
         world.clean()
         assert headers(world) == [(0, 0, 1), (1, 1, 1), (2, 2, 0), (3, 3, 1), (4, 4, 1)]
         assert [entry.first_offset for s in world.log.segments for entry in s.txn_index.entries()] == [2]
-        # The producer goes on: of the aborted transaction nothing is left but its marker, which is given a horizon.
+        # The producer continues: of the aborted transaction only its marker is left, which gets a horizon.
         world.put((b"b", b"1"), base_sequence=2, **ids)
         world.end_transaction(7, commit=True)
         world.roll()
@@ -279,7 +279,7 @@ class TestWhatIsCleaned:
 
     def test_the_dirtiest_first(self) -> None:
         world = CleanWorld(log_cleaner_io_max_bytes_per_second="100")
-        other = CleanWorld(disk=world.host.disk)  # another directory entry is not needed: only the choice is looked at
+        other = CleanWorld(disk=world.host.disk)  # another directory entry is not needed: only the choice is checked
         other.cleaner.stop()
         world.put_each((b"key-%d" % i, b"v") for i in range(6))
         world.roll()

@@ -35,7 +35,7 @@ def overwritten(world: CleanWorld) -> None:
 
 
 def emptied_behind(world: CleanWorld) -> None:
-    """The later segments of a group lose everything: only `.swap` names can tell that they are replaced."""
+    """Empties the later segments of a group: only `.swap` names show that they are replaced."""
     world.put((b"kept", b"1"))
     world.log.roll()
     for i in range(4):

@@ -167,7 +167,7 @@ def test_epochs_and_offsets_always_rise(assignments: list[tuple[int, int]], cut:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(-1, 14))
 def test_ends_agree_with_a_log_that_remembers_each_record(steps: list[int], asked: int) -> None:
-    """A list with the epoch of every record tells the same ends."""
+    """A list with the epoch of every record gives the same ends."""
     made, log, epoch = cache(), list[int](), 0
     for step in steps:
         epoch += step

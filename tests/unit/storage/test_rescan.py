@@ -74,7 +74,7 @@ def test_a_stale_epoch_at_the_recovery_point_gives_way_to_what_the_batches_say()
 
 
 def test_epochs_that_compaction_left_no_batch_of_are_kept() -> None:
-    """Only the file knows of them; a follower that asks where such an epoch ended must be told the same as before."""
+    """Only the file knows these epochs; a follower that requests the end of one must get the same answer as before."""
     world = LogWorld(ONE_SEGMENT)
     for epoch, value in ((0, b"a"), (2, b"b"), (2, b"c"), (5, b"d"), (7, b"e")):
         world.append(NOW_MS, epoch=epoch, value=value)
@@ -130,7 +130,7 @@ def test_what_was_flushed_is_not_replayed_for_its_producers() -> None:
     world.log.segments.release()
     for name in world.files(".log"):
         file = world.disk.open(world.path(name))
-        file.write_at(61, b"\xff" * 100)  # in the first batch: nobody must look at it
+        file.write_at(61, b"\xff" * 100)  # in the first batch, which must not be scanned
         file.close()
     recovered = world.kill()
     assert recovered.log_end_offset == 4

@@ -54,7 +54,7 @@ def test_a_search_by_time_ends_and_finds_what_is_behind(name: str) -> None:
         return
     first = world.log.log_end_offset
     if first > 1 << 30:
-        return  # nothing fits behind it
+        return  # nothing fits after it
     world.append(LATE, LATE + 1)
     found = searched(world.log, LATE)
     assert found is not None
