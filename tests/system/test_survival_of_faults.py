@@ -212,8 +212,9 @@ def set_config(cluster: Cluster, topic: str, key: str, value: str) -> None:
 
 
 def test_too_few_replicas_refuse_a_write_or_do_not_acknowledge_it(tmp_path: Path) -> None:
-    """With NOT_ENOUGH_REPLICAS before the append nothing is written. After the append the HW waits for enough replicas
-    (KIP-966), so the writer gets REQUEST_TIMED_OUT, as from Kafka 4.1, and the record can stay.
+    """A check with too few replicas before the append refuses the write: NOT_ENOUGH_REPLICAS, and nothing is written.
+    After the append the HW waits for enough replicas (KIP-966), so the writer gets REQUEST_TIMED_OUT, as from Kafka
+    4.1, and the record can stay.
     """
     properties = {"replica.lag.time.max.ms": "3000"}
     with Cluster(tmp_path / "cluster", brokers=3, properties=properties) as cluster:
