@@ -11,7 +11,8 @@ from tests.support.batches import NOW_MS, records, simple_batch, with_right_crc
 from tests.support.spark_tables import decoded, expected, parsers, rows_of
 
 from barnabas.common.errors import RecordsRejected
-from barnabas.records.batch import Record, encode_batch, encode_end_txn_marker, set_log_append_time
+from barnabas.records.batch import Record, encode_batch, encode_end_txn_marker, set_max_timestamp
+from barnabas.records.header import LOG_APPEND_TIME
 from barnabas.spark.batches import Aborted
 
 #: Drawing a log takes a while on a busy machine.
@@ -35,7 +36,7 @@ def logs(draw: st.DrawFn) -> bytes:
             count = len(made)
             batch = encode_batch(made, codec=draw(st.integers(0, 4)), transactional=draw(st.booleans()), producer_id=9)
             if draw(st.booleans()):
-                set_log_append_time(batch, 0, NOW_MS + 5)
+                set_max_timestamp(batch, 0, NOW_MS + 5, LOG_APPEND_TIME)
         batch[0:8] = offset.to_bytes(8, "big")
         log += batch
         offset += count

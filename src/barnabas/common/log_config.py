@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from barnabas.common.config import BrokerConfig
 
 _MAX_LONG = (1 << 63) - 1
-#: The smallest `segment.bytes` applies to topics; Kafka's tests and ours use this key for smaller ones.
-_INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from immutables import Map
 
 from barnabas.common.endpoints import SECURITY_PROTOCOLS, Listener
 from barnabas.metadata.refusing import read_refusing, refusing_tags
+from barnabas.metadata.topics import FIRST_UNRESERVED_DIRECTORY, LOST_DIRECTORY
 from barnabas.protocol.messages.records_metadata import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -83,9 +84,9 @@ class BrokerImage:
 
         Kafka reserves ids below 100 (KIP-858); of these only LOST is offline.
         """
-        if directory_id == _LOST_DIRECTORY:
+        if directory_id == LOST_DIRECTORY:
             return False
-        return directory_id < _FIRST_REAL_DIRECTORY or not self.directories or directory_id in self.directories
+        return directory_id < FIRST_UNRESERVED_DIRECTORY or not self.directories or directory_id in self.directories
 
     def takes_writes(self, directory_id: bytes) -> bool:
         """Returns whether a replica assigned to this directory can be appended to.
@@ -94,7 +95,7 @@ class BrokerImage:
         """
         if not self.refusing:
             return True
-        if directory_id < _FIRST_REAL_DIRECTORY:
+        if directory_id < FIRST_UNRESERVED_DIRECTORY:
             return not set(self.directories) <= set(self.refusing)
         return directory_id not in self.refusing
 
@@ -127,10 +128,6 @@ class BrokerImage:
             log_dirs=list(self.directories),
             unknown_tags=refusing_tags(self.refusing) if self.refusing else (),
         )
-
-
-_LOST_DIRECTORY = bytes(15) + b"\x02"
-_FIRST_REAL_DIRECTORY = bytes(15) + b"\x64"
 
 
 def _features(

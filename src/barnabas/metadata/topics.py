@@ -32,6 +32,8 @@ RECOVERING: Final = 1
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 LOST_DIRECTORY: Final = bytes(15) + b"\x02"
 MIGRATING_DIRECTORY: Final = bytes(16)
+#: The lowest id that a directory can have; the ids below are reserved.
+FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
 
 
 class PartitionImage(NamedTuple):

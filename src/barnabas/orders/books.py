@@ -5,10 +5,7 @@ Money is summed in cents. A side that sees an order twice counts it once and not
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-
-from barnabas.orders.event import cents
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,3 @@ def dollars(sum_cents: int) -> str:
     """Formats cents as dollars: 459603958 -> "4,596,039.58"."""
     whole, rest = divmod(abs(sum_cents), 100)
     return f"{'-' if sum_cents < 0 else ''}{whole:,}.{rest:02d}"
-
-
-def enter_value(books: Books, value: bytes) -> None:
-    """Enters one consumed order: counts its lines and adds them up again, without trusting the stated total."""
-    document = json.loads(value)
-    lines = document["lines"]
-    books.enter(document["order_id"], len(lines), sum(cents(line["amount"]) for line in lines))

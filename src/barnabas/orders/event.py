@@ -25,8 +25,6 @@ from typing import Any, Literal, NamedTuple, NoReturn
 #: long: a 64-bit integer; double: a finite number; time: text as TIME_FORMAT; lines: a list of LINE_FIELDS.
 FieldType = Literal["long", "double", "time", "lines"]
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-#: TIME_FORMAT in the notation of Spark and Java.
-TIME_PATTERN = "yyyy-MM-dd'T'HH:mm:ssX"
 _LONG = range(-(2**63), 2**63)
 
 

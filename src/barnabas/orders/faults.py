@@ -28,8 +28,6 @@ FIRST_KINDS = frozenset({ORDER, LATE})
 _MINUTE_MS = 60_000
 LATE_MIN_MS, LATE_MAX_MS = 5 * _MINUTE_MS, 360 * _MINUTE_MS
 DUPLICATE_MIN_MS, DUPLICATE_MAX_MS = 1_000, 120 * _MINUTE_MS
-#: The longest event time between an order and its last copy: with a longer watermark delay, none is missed.
-LONGEST_DELAY_MS = LATE_MAX_MS + DUPLICATE_MAX_MS
 
 _MASK = 2**64 - 1
 _PARTS = 1 << 16

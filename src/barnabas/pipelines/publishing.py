@@ -26,8 +26,6 @@ from barnabas.pipelines.commits import Commit, TableFile, sync_directory
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.tables import TABLES, Table
 
-SINKS = ("parquet", "delta")
-
 
 def create_tables(directory: Path, sink: str) -> None:
     """Creates what a reader finds before the first batch: nothing for Parquet, empty tables for Delta."""

@@ -91,7 +91,6 @@ QUARANTINE = Table(
 ORDER_IDS = Table("_order_ids", pa.schema([("order_id", pa.int64())]), keys=("order_id",), internal=True)
 
 TABLES = (ORDERS, ORDER_LINES, REVENUE_BY_STORE_HOUR, HOUSEHOLD_DAILY, QUARANTINE)
-BY_NAME = {table.name: table for table in (*TABLES, ORDER_IDS)}
 
 
 def current_file(tables: Path, table: Table, day: str) -> Path | None:

@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 PRODUCE = 0
-FETCH = 1
 API_VERSIONS = 18
 
 

@@ -4,14 +4,12 @@ Readers take `(data, offset)` and return `(value, next offset)`; they raise Deco
 values that no writer creates. Writers append to a bytearray. Numbers are big-endian.
 
     unsigned varint   7 bits per byte, lowest first; the top bit means that more follow; at most 5 bytes (32 bits)
-    varint, varlong   zigzag, then as above; at most 5 and 10 bytes
     compact           the length plus one as unsigned varint, 0 for null (KIP-482)
     tagged fields     count, then tag, size and bytes of each, all numbers unsigned varints (KIP-482)
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from barnabas.common.errors import DecodeError, EncodeError
@@ -22,9 +20,6 @@ Records = bytes | bytearray | memoryview
 
 #: The longest string of the protocol (Kafka refuses longer ones in compact form too).
 STRING_BYTES_MAX = 0x7FFF
-
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 
 
 def read_unsigned_varint(data: Buffer, offset: int) -> tuple[int, int]:
@@ -68,84 +63,6 @@ def unsigned_varint_size(value: int) -> int:
     return max(1, (value.bit_length() + 6) // 7)
 
 
-def read_varint(data: Buffer, offset: int) -> tuple[int, int]:
-    """Reads a signed 32-bit number, as in record fields."""
-    value, offset = read_unsigned_varint(data, offset)
-    return (value >> 1) ^ -(value & 1), offset
-
-
-def write_varint(out: bytearray, value: int) -> None:
-    if not -0x80000000 <= value <= 0x7FFFFFFF:
-        raise EncodeError(f"{value} does not fit a varint")
-    write_unsigned_varint(out, (value << 1) ^ (value >> 31))
-
-
-def read_varlong(data: Buffer, offset: int) -> tuple[int, int]:
-    """Reads a signed 64-bit number."""
-    value = 0
-    try:
-        for shift in range(0, 70, 7):
-            byte = data[offset]
-            offset += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                if value > 0xFFFFFFFFFFFFFFFF:
-                    break
-                return (value >> 1) ^ -(value & 1), offset
-    except IndexError:
-        raise DecodeError("data end inside a varlong", offset) from None
-    raise DecodeError("varlong of more than 64 bits", offset)
-
-
-def write_varlong(out: bytearray, value: int) -> None:
-    if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        raise EncodeError(f"{value} does not fit a varlong")
-    rest = (value << 1) ^ (value >> 63)
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-
-
-def read_string(data: Buffer, offset: int) -> tuple[str | None, int]:
-    """Reads a string with an int16 length, -1 for null."""
-    try:
-        (length,) = _INT16.unpack_from(data, offset)
-    except struct.error:
-        raise DecodeError("data end inside a string length", offset) from None
-    if length < 0:
-        return None, offset + 2
-    return _text(data, offset + 2, length)
-
-
-def read_compact_string(data: Buffer, offset: int) -> tuple[str | None, int]:
-    length, offset = read_unsigned_varint(data, offset)
-    if length == 0:
-        return None, offset
-    if length > STRING_BYTES_MAX + 1:
-        raise DecodeError(f"string of {length - 1} bytes", offset)
-    return _text(data, offset, length - 1)
-
-
-def _text(data: Buffer, offset: int, length: int) -> tuple[str, int]:
-    end = offset + length
-    if end > len(data):
-        raise DecodeError(f"string of {length} bytes, {len(data) - offset} are left", offset)
-    try:
-        return str(data[offset:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise DecodeError("string is not UTF-8", offset) from error
-
-
-def write_string(out: bytearray, value: str | None) -> None:
-    if value is None:
-        out += b"\xff\xff"
-        return
-    data = _string_bytes(value)
-    out += _INT16.pack(len(data))
-    out += data
-
-
 def write_compact_string(out: bytearray, value: str | None) -> None:
     if value is None:
         out.append(0)
@@ -162,45 +79,11 @@ def _string_bytes(value: str) -> bytes:
     return data
 
 
-def read_bytes(data: Buffer, offset: int) -> tuple[memoryview | None, int]:
-    """Reads bytes with an int32 length, -1 for null; returns a view, not a copy."""
-    try:
-        (length,) = _INT32.unpack_from(data, offset)
-    except struct.error:
-        raise DecodeError("data end inside a length", offset) from None
-    if length < 0:
-        return None, offset + 4
-    return _slice(data, offset + 4, length)
-
-
-def read_compact_bytes(data: Buffer, offset: int) -> tuple[memoryview | None, int]:
-    length, offset = read_unsigned_varint(data, offset)
-    if length == 0:
-        return None, offset
-    return _slice(data, offset, length - 1)
-
-
 def _slice(data: Buffer, offset: int, length: int) -> tuple[memoryview, int]:
     end = offset + length
     if end > len(data):
         raise DecodeError(f"{length} bytes announced, {len(data) - offset} are left", offset)
     return memoryview(data)[offset:end], end
-
-
-def write_bytes(out: bytearray, value: Buffer | None) -> None:
-    if value is None:
-        out += b"\xff\xff\xff\xff"
-        return
-    out += _INT32.pack(len(value))
-    out += value
-
-
-def write_compact_bytes(out: bytearray, value: Buffer | None) -> None:
-    if value is None:
-        out.append(0)
-        return
-    write_unsigned_varint(out, len(value) + 1)
-    out += value
 
 
 #: More tagged fields in one place are refused: the protocol has a handful, and each takes time to process.

@@ -26,7 +26,6 @@ from barnabas.records.header import (
     CREATE_TIME,
     HEADER,
     HEADER_BYTES,
-    LEADER_EPOCH_OFFSET,
     LEGACY_MIN_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -57,7 +56,6 @@ __all__ = [
     "Record",
     "RecordLike",
     "assemble",
-    "assign_offsets",
     "control_key",
     "control_type",
     "decode_batch",
@@ -68,7 +66,6 @@ __all__ = [
     "iter_headers",
     "read_end_txn_marker",
     "read_header",
-    "set_log_append_time",
     "set_max_timestamp",
 ]
 
@@ -254,12 +251,6 @@ def assemble(header: BatchHeader, body: Buffer) -> tuple[BatchHeader, bytearray]
     return BatchHeader._make(HEADER.unpack_from(out)), out
 
 
-def assign_offsets(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Writes the two fields that the leader assigns and the checksum does not cover."""
-    _LONG.pack_into(batch, position, base_offset)
-    _INT.pack_into(batch, position + LEADER_EPOCH_OFFSET, leader_epoch)
-
-
 def set_max_timestamp(batch: bytearray | memoryview, position: int, max_timestamp: int, timestamp_type: int) -> None:
     """Changes timestamp type and largest timestamp of the complete batch at `position`, and its checksum."""
     (length,) = _INT.unpack_from(batch, position + 8)
@@ -268,10 +259,6 @@ def set_max_timestamp(batch: bytearray | memoryview, position: int, max_timestam
     _SHORT.pack_into(batch, position + ATTRIBUTES_OFFSET, attributes)
     _LONG.pack_into(batch, position + MAX_TIMESTAMP_OFFSET, max_timestamp)
     _renew_crc(batch, position, position + length + LOG_OVERHEAD)
-
-
-def set_log_append_time(batch: bytearray | memoryview, position: int, wall_ms: int) -> None:
-    set_max_timestamp(batch, position, wall_ms, LOG_APPEND_TIME)
 
 
 def _renew_crc(batch: bytearray | memoryview, position: int, end: int) -> None:

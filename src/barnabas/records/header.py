@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RecordsRejected
 
-NO_OFFSET = -1
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -116,10 +115,6 @@ class BatchHeader(NamedTuple):
     def delete_horizon_ms(self) -> int | None:
         """The time at which its tombstones and markers can be removed (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
-
-    @property
-    def has_producer(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from barnabas.common.host import Buffer
@@ -45,8 +44,3 @@ class Parser(Protocol):
 
     def binary(self, data: Buffer, starts: Longs, sizes: Longs) -> Any:
         """Returns the byte strings as one `pa.BinaryArray`; the starts ascend, and no two strings overlap."""
-
-
-def binary_of_buffers(rows: int, validity: Any, offsets: Any, data: Any) -> Any:
-    """Returns a BinaryArray over buffers that the compiled parser has filled."""
-    return pa.Array.from_buffers(pa.binary(), rows, [validity, offsets, data])

@@ -203,13 +203,6 @@ class LeaderEpochCache:
         place = bisect_right(self._entries, epoch - 1, key=_epoch_of)
         return self._entries[place - 1].epoch if place else None
 
-    def start_offset_of(self, epoch: int) -> int | None:
-        """Returns where exactly this epoch begins, or None if it is unknown."""
-        place = bisect_right(self._entries, epoch, key=_epoch_of)
-        if place and self._entries[place - 1].epoch == epoch:
-            return self._entries[place - 1].start_offset
-        return None
-
     def truncate_from_end(self, end_offset: int) -> None:
         """Removes the epochs that begin at or above the new log end offset."""
         if not self._entries or self._entries[-1].start_offset < end_offset:

@@ -89,10 +89,6 @@ class WriteHealth:
         """Returns the directories that refuse, or have not been well for long enough since."""
         return [directory.path for directory in self._directories.values() if directory.cause]
 
-    def is_well(self, path: str) -> bool:
-        directory = self._directories.get(path)
-        return directory is None or not directory.cause
-
     def has_space(self, path: str) -> bool:
         """Returns whether the last attempt to write to the directory succeeded, even if it still refuses writes."""
         directory = self._directories.get(path)

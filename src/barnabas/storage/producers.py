@@ -33,8 +33,6 @@ from barnabas.storage.checkpoints import CheckpointError
 from barnabas.storage.producer_entries import AppendedBatch, ProducerEntry
 from barnabas.storage.producer_snapshots import SnapshotFiles
 
-#: A transaction is late when it stays open this long after the longest timeout that a producer can request.
-LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 
 _MAX_SEQUENCE = 0x7FFFFFFF
@@ -230,13 +228,6 @@ class ProducerStateManager:
         """Removes the transactions that ended below the high watermark: no reader depends on them any more."""
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
-
-    def has_late_transaction(self, wall_ms: int, timeout_max_ms: int) -> bool:
-        """Returns whether the coordinator should have ended the oldest open transaction long ago."""
-        if not self._open:
-            return False
-        last_timestamp = self._producers[next(iter(self._open.values()))].last_timestamp
-        return 0 < last_timestamp < wall_ms - timeout_max_ms - LATE_TRANSACTION_BUFFER_MS
 
     def expire(self, wall_ms: int) -> int:
         """Removes producers without an open transaction that were idle for `expiration_ms`. Returns their number."""

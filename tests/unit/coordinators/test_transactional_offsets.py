@@ -69,7 +69,7 @@ def committed(world: GroupWorld) -> int | None:
 def is_unstable(world: GroupWorld) -> bool:
     shard = world.coordinator.shard(0)
     assert shard is not None
-    return shard.offsets.is_unstable("g", *ORDERS)
+    return ORDERS in shard.offsets.unstable_of("g")
 
 
 @pytest.mark.parametrize(("commit", "offset"), [(True, 5), (False, None)])

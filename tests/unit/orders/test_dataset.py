@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from barnabas.orders.books import Books, enter_value
+from barnabas.orders.books import Books
 from barnabas.orders.dataset import OrderData
+from barnabas.orders.event import cents
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,13 @@ def test_events_come_in_order_of_time_and_say_what_they_were_made_from(two_weeks
         }
     ]
     assert first["total"] == 0.5
+
+
+def enter_value(books: Books, value: bytes) -> None:
+    """Enters one consumed order: adds its lines up again, without trusting the stated total."""
+    document = json.loads(value)
+    lines = document["lines"]
+    books.enter(document["order_id"], len(lines), sum(cents(line["amount"]) for line in lines))
 
 
 def test_consumed_orders_make_the_same_books(two_weeks: OrderData) -> None:

@@ -12,7 +12,6 @@ from barnabas.records.batch import (
     ControlType,
     EndTxnMarker,
     Record,
-    assign_offsets,
     control_key,
     control_type,
     decode_batch,
@@ -22,9 +21,9 @@ from barnabas.records.batch import (
     iter_headers,
     read_end_txn_marker,
     read_header,
-    set_log_append_time,
+    set_max_timestamp,
 )
-from barnabas.records.header import advance_sequence
+from barnabas.records.header import LOG_APPEND_TIME, advance_sequence
 
 
 def test_the_header_tells_what_was_written() -> None:
@@ -75,13 +74,9 @@ def test_walking_refuses_what_cannot_be_a_batch() -> None:
         list(iter_headers(batch))
 
 
-def test_offsets_are_not_under_the_checksum_and_log_append_time_is() -> None:
+def test_log_append_time_is_under_the_checksum() -> None:
     batch = simple_batch(2)
-    assign_offsets(batch, 0, 1 << 40, 5)
-    header = read_header(batch)
-    assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 5)
-    assert has_valid_crc(batch, 0, header)
-    set_log_append_time(memoryview(batch), 0, NOW_MS + 99)
+    set_max_timestamp(memoryview(batch), 0, NOW_MS + 99, LOG_APPEND_TIME)
     header = read_header(batch)
     assert (header.timestamp_type, header.max_timestamp) == (1, NOW_MS + 99)
     assert has_valid_crc(batch, 0, header)

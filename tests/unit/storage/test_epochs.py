@@ -99,7 +99,6 @@ def test_the_epoch_of_an_offset(offset: int, epoch: int | None) -> None:
 def test_neighbours() -> None:
     made = cache((2, 11), (4, 20))
     assert (made.previous_epoch(4), made.previous_epoch(3), made.previous_epoch(2)) == (2, 2, None)
-    assert (made.start_offset_of(4), made.start_offset_of(3)) == (20, None)
 
 
 def test_truncation_from_both_ends() -> None:

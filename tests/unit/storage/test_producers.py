@@ -12,7 +12,7 @@ from barnabas.records.batch import BatchHeader, EndTxnMarker
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.checkpoints import CheckpointError
 from barnabas.storage.producer_snapshots import decode_snapshot, encode_snapshot
-from barnabas.storage.producers import LATE_TRANSACTION_BUFFER_MS, CompletedTxn, ProducerStateManager
+from barnabas.storage.producers import CompletedTxn, ProducerStateManager
 
 PARTITION = TopicPartition("orders", 0)
 NOW_MS = 1_800_000_000_000
@@ -189,15 +189,6 @@ def test_markers_out_of_date_are_refused() -> None:
         with pytest.raises(RecordsRejected) as caught:
             log.mark(1, epoch=epoch, coordinator=coordinator)
         assert caught.value.code is code
-
-
-def test_a_transaction_can_be_late() -> None:
-    log = Partition()
-    limit = NOW_MS + 1000 + LATE_TRANSACTION_BUFFER_MS
-    assert not log.producers.has_late_transaction(limit + 1, 1000)
-    log.send(1, 0, txn=True)
-    assert not log.producers.has_late_transaction(limit, 1000)
-    assert log.producers.has_late_transaction(limit + 1, 1000)
 
 
 def test_idle_producers_are_forgotten_but_not_in_a_transaction() -> None:

@@ -21,7 +21,7 @@ from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.features import UNSERVED_FEATURES
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.refusing import read_refusing, refusing_tags
-from barnabas.metadata.topics import NO_LEADER, PartitionImage
+from barnabas.metadata.topics import FIRST_UNRESERVED_DIRECTORY, NO_LEADER, PartitionImage
 from barnabas.metadata.versions import V_3_7_IV2, V_4_0_IV1, broker_change_version, register_broker_version
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -33,7 +33,6 @@ from barnabas.protocol.messages.records_metadata import (
 
 _FENCE: Final = 1
 _UNFENCE: Final = -1
-_FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
 
 
 def register(
@@ -79,7 +78,7 @@ def _check_directories(view: ControllerView, request: BrokerRegistrationRequest)
     problem = None
     if not directories:
         problem = "No directories specified in request"
-    elif any(directory < _FIRST_UNRESERVED_DIRECTORY for directory in directories):
+    elif any(directory < FIRST_UNRESERVED_DIRECTORY for directory in directories):
         problem = "Reserved directory ID in request"
     elif len(set(directories)) != len(directories):
         problem = "Duplicate directory ID in request"

@@ -55,10 +55,6 @@ class Offsets:
     def groups(self) -> Iterable[str]:
         return self._committed.keys()
 
-    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Returns whether an open transaction can still change the offset (KIP-447)."""
-        return (topic, partition) in self.pending.of(group_id)
-
     def unstable_of(self, group_id: str) -> Set[Partition]:
         """Returns the partitions of the group that open transactions can still change."""
         return self.pending.of(group_id)

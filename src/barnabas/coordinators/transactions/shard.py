@@ -143,11 +143,6 @@ class TransactionShard(LoadSink):
         nothing is written yet."""
         return self._transactions.setdefault(transactional_id, Transaction(transactional_id, image))
 
-    @property
-    def undelivered(self) -> int:
-        """Returns the number of transactions with markers that are not yet written."""
-        return len(self._deliveries)
-
     # -- writing
 
     def write(self, transaction: Transaction, image: TxnImage, done: Done = _ignore) -> None:

@@ -16,10 +16,6 @@ _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})
 GroupOverride = Callable[[str, str], str | None]
 
 
-def no_override(group_id: str, key: str) -> str | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
     """The settings of consumer groups; the defaults are Kafka's."""

@@ -23,7 +23,7 @@ from enum import Enum
 from immutables import Map
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.consumer.member import NO_REGEX, NOTHING, Assignment, Member
+from barnabas.coordinators.groups.consumer.member import NOTHING, Assignment, Member
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 
 
@@ -97,9 +97,6 @@ class ConsumerGroup:
 
     def subscribers_of(self, regex: str) -> int:
         return sum(member.regex == regex for member in self.members.values())
-
-    def has_regexes(self) -> bool:
-        return bool(self.regexes) or any(member.regex != NO_REGEX for member in self.members.values())
 
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.names_of(member) for member in self.members.values())

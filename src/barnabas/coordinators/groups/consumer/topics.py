@@ -38,21 +38,6 @@ class Topics(Protocol):
     def names(self) -> Iterable[str]: ...
 
 
-class NoTopics:
-    """The topics of a coordinator that serves only the classic protocol: none."""
-
-    version: Final = 0
-
-    def find(self, name: str) -> Topic | None:
-        return None
-
-    def find_id(self, topic_id: bytes) -> Topic | None:
-        return None
-
-    def names(self) -> Iterable[str]:
-        return ()
-
-
 def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
     """Returns a hash over the ids and partition counts of the existing topics among `names`. Kafka uses another
     function, so that a group whose log moves between the two has one additional rebalance."""

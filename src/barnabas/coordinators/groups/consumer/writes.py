@@ -203,15 +203,6 @@ class Writes:
             effect()
 
 
-def _run_one(operation: Operation, draft: Draft) -> Answer:
-    mark = draft.mark()
-    try:
-        return later(operation.run(draft))
-    except RequestFailed as failure:
-        draft.return_to(mark)
-        return _failing(operation, failure)
-
-
 def _failing(operation: Operation, failure: RequestFailed) -> Answer:
     return lambda: operation.fail(failure)
 
