@@ -1,7 +1,8 @@
 """The settings of one partition's log: the topic's own over the broker's defaults.
 
-A `LogConfig` is a value; a log replaces it as a whole when its topic changes. Field names are the topic keys with "_"
-for "." (`segment_bytes` is `segment.bytes`); defaults are Kafka's.
+A `LogConfig` is a value. When the configuration of a topic or the broker's defaults change, `ReplicaManager` gives each
+affected log a new one (`_reconfigure` in `replication/manager.py`). Field names are the topic keys with "_" for "."
+(`segment_bytes` is `segment.bytes`); defaults are Kafka's.
 """
 
 from __future__ import annotations

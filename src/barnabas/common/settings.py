@@ -4,7 +4,8 @@
 
 The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
 stop it: an invalid value is left out and reported. Reading is a dict look-up, so no reader needs a copy of a setting
-that can change; a component that must act on a change subscribes.
+that can change; a component that must act on a change subscribes. `Broker._on_broker_config` (`broker/assembly.py`)
+updates the dynamic layers when the metadata change.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@
 
 Offsets inside a snapshot count from 0 and have no meaning; END_OFFSET is the first offset of the log that it does not
 cover. `bootstrap.checkpoint` in each log directory has the same format: the records that a new cluster begins with.
+
+`raft.publisher` decides when a snapshot is due, `RaftNode.write_snapshot` writes it, `MetadataLog.clean` deletes old
+ones. `metadata.snapshot` lists the records of an image.
 """
 
 from __future__ import annotations

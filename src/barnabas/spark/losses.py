@@ -4,6 +4,8 @@ aged        the log now begins later: retention or DeleteRecords removed them
 truncated   a replica that never had them became leader; whether read or not, the log has others there, or none
 recreated   the topic was deleted and created again: what followed the last offset read is gone
 deleted     the topic, or the partition, does not exist any more
+
+`advance` detects them; `stream_reader` fails the query, or reports them and continues (`failOnDataLoss`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ has space from the first successful probe on, and is well after `_SETTLE_MS` wit
 minutes doubles that time, up to five minutes, so that a disk at its limit does not make leaders move back and forth
 (decision 0012).
 
-This module refuses nothing itself: appends are still tried. The broker reports the refusing directories to the
-controller, and the quorum's leader resigns when its own directory refuses.
+This module refuses nothing itself: appends are still tried. The broker's heartbeat reports the refusing directories
+(`broker/lifecycle.py`), and the controller moves leaderships away from them (`refusing_records` in
+`controller/kraft/brokers.py`). The quorum's leader resigns when its own directory refuses.
 """
 
 from __future__ import annotations

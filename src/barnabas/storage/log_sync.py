@@ -2,6 +2,9 @@
 
 Invariant: everything below the recovery point is on disk, including the leader epochs of its records. The indexes of
 the active segment need not be: a start after a kill checks them and rebuilds them if needed.
+
+An append syncs immediately if `flush.messages` requires it. For `flush.ms`, `storage.upkeep` runs the sync in the
+background.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Retention: how many of a log's oldest segments can be deleted, by log start offset, by age and by size.
 
+`storage.upkeep` checks all logs every `log.retention.check.interval.ms`. `Log.delete_old_segments` uses the log's
+current configuration, so a changed `retention.ms` applies from the next check on.
+
 The age of a segment counts from its largest timestamp; without one, from the file's last modification. An empty active
 segment is never deleted; other empty segments, which compaction leaves, can be.
 """

@@ -1,7 +1,8 @@
 """Forwarding of requests that only the active controller can decide (Envelope, KIP-590).
 
 A client's frame goes into the envelope unchanged, with its principal and address; the response frame comes back in an
-envelope and goes to the client unchanged.
+envelope and goes to the client unchanged. If the controller changes meanwhile, `ControllerAccess` sends the envelope to
+the next one (`broker/peers/controller_access.py`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     rebalance   consumer protocol: revoked partitions are released within the rebalance timeout
     join, sync  classic protocol: JoinGroup and SyncGroup within the rebalance timeout
 
-The deadlines are not in the log: after a failover every session starts anew.
+`Planner.remove_after` (`planning.py`) schedules them, and removes a member that misses one. They are not in the log:
+after a failover every session starts anew.
 """
 
 from __future__ import annotations
