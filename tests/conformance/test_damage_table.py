@@ -53,7 +53,9 @@ def files_after(stop: str) -> Files:
 
 
 def damages(stop: str, places: int) -> Iterator[Damage]:
-    """Some places of every file of one partition and of the directory; all of them if `places` is as large."""
+    """Yields damages at some places of every file of one partition and of the directory; at all of them if `places` is
+    large enough.
+    """
     chance = random.Random(stop)
     for path, data in sorted(files_after(stop).items()):
         if path.startswith(f"{ROOT}/{SOUND}/") or path.endswith(".lock"):

@@ -38,7 +38,7 @@ def test_dump_is_word_for_word_that_of_kafka(path: str) -> None:
 
 
 def recorded_root(path: str) -> str:
-    """The recorded directory that a dump is of."""
+    """Returns the recorded directory that a dump belongs to."""
     folder, _, name = path.rpartition("/")
     root = folder.removesuffix(".dumps")
     node = re.match(r"(n\d)-", name)

@@ -127,7 +127,7 @@ def named_by_verify(files: Files) -> bool:
 
 
 def flips(name: str, count: int) -> Iterator[tuple[str, int, int]]:
-    """Some for every file; small files byte by byte if there are enough."""
+    """Yields some flips for every file; small files are flipped byte by byte if there are enough."""
     chance = random.Random(name)
     for path, data in recorded(name).items():
         places = range(len(data)) if len(data) <= count else sorted(chance.sample(range(len(data)), count))
@@ -136,7 +136,7 @@ def flips(name: str, count: int) -> Iterator[tuple[str, int, int]]:
 
 
 def sweep(name: str, count: int, most: int | None = None) -> dict[str, int]:
-    """Flip, start, ask; how often it ended in which way."""
+    """Flips bytes, starts the broker and reads; returns the number of each outcome."""
     expected, times = sound(name)
     chosen = list(flips(name, count))
     if most is not None and len(chosen) > most:
@@ -168,8 +168,9 @@ def sweep(name: str, count: int, most: int | None = None) -> dict[str, int]:
 
 
 def is_unchecked(path: str, data: bytes, place: int) -> bool:
-    """Base offset and leader epoch of a batch, which the leader writes, and log start offsets: no checksum covers
-    them."""
+    """Returns whether no checksum covers the byte: base offset and leader epoch of a batch, which the leader writes,
+    and log start offsets.
+    """
     if path.endswith(LOG_START_CHECKPOINT):
         return True
     for position, header in iter_headers(data) if path.endswith(".log") else ():

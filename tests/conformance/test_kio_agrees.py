@@ -33,7 +33,7 @@ Pair = tuple[type[Message], int, type[Any]]
 
 
 def kio_classes() -> dict[tuple[str, int], type[Any]]:
-    """(Kafka's name of the message, version) -> kio's class."""
+    """Returns kio's class by Kafka's name of the message and the version."""
     found = {}
     for name, by_version in schema_name_map.items():
         for version, by_kind in by_version.items():
@@ -64,14 +64,14 @@ def kio_fields(theirs: type[Any], ours: type[Struct], version: int) -> list[tupl
 
 
 def inner_class(hint: Any) -> Any:
-    """The dataclass inside `tuple[X, ...]`, `X | None` and so on."""
+    """Returns the dataclass inside `tuple[X, ...]`, `X | None` and so on."""
     if dataclasses.is_dataclass(hint):
         return hint
     return next((found for each in get_args(hint) if (found := inner_class(each)) is not None), None)
 
 
 def kinds(theirs: type[Any], ours: type[Struct], message: type[Message], version: int) -> dict[tuple[str, str], str]:
-    """(struct, attribute) -> kio's own type name, with all structs inside."""
+    """Returns kio's own type name by (struct, attribute), with all structs inside."""
     found: dict[tuple[str, str], str] = {}
     for field, other in kio_fields(theirs, ours, version):
         if field.is_struct:
@@ -83,7 +83,7 @@ def kinds(theirs: type[Any], ours: type[Struct], message: type[Message], version
 
 
 def to_kio(value: Struct, theirs: type[Any], message: type[Message], version: int) -> Any:
-    """The same content as kio's object; what is None here and may not be there is left at its default."""
+    """Returns the same content as kio's object; a value of None that kio does not allow is left at its default."""
     given: dict[str, Any] = {}
     for field, other in kio_fields(theirs, type(value), version):
         held = getattr(value, field.attribute)

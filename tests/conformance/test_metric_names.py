@@ -32,7 +32,7 @@ RULES = [
 
 
 def spelled(bean: str, attribute: str) -> tuple[str, frozenset[str]]:
-    """The metric's name and its labels."""
+    """Returns the metric's name and its labels."""
     domain, _, properties = bean.partition(":")
     shown = f"{domain}<{', '.join(properties.split(','))}><>{attribute}"
     for pattern, name, labels in RULES:

@@ -19,13 +19,13 @@ HEARTBEAT, DESCRIBE = 68, 69
 
 
 def exchanged(key: int, version: int) -> list[tuple[Any, Any]]:
-    """(request, response) in the order of the members' epochs."""
+    """Returns (request, response) in the order of the members' epochs."""
     found = [(request, response) for _, its, request, response in recorded(key) if its == version]
     return sorted(found, key=lambda one: getattr(one[1], "member_epoch", 0))
 
 
 def shown(group: ConsumerGroupDescribeResponse.DescribedGroup) -> Any:
-    """Everything but ids that are chance."""
+    """Returns everything except random ids."""
     members = sorted(
         (
             member.member_epoch,

@@ -53,7 +53,7 @@ class Dumped(NamedTuple):
 
 
 def read_dump(text: str) -> Dumped:
-    """Play Kafka's dump through: transactional records count at their commit marker."""
+    """Replays Kafka's dump: transactional records take effect at their commit marker."""
     dumped = Dumped({}, {}, {})
     producer, transactional = "", False
     waiting: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = {}
@@ -183,7 +183,7 @@ def _places(assignment: Assignment) -> set[tuple[bytes, int]]:
 
 
 def _dumped_places(topics: list[dict[str, Any]]) -> set[tuple[bytes, int]]:
-    """Kafka shows ids as base64 without padding."""
+    """Converts ids, which Kafka shows as base64 without padding."""
     return {(urlsafe_b64decode(one["topicId"] + "=="), index) for one in topics for index in one["partitions"]}
 
 
@@ -233,7 +233,7 @@ def test_our_records_are_those_of_kafka_byte_for_byte(name: str) -> None:
 
 
 def encoded_again(key: consumer_records.ConsumerKey, value: bytes) -> KeyValue | None:
-    """None of a value with several topics: their order in it is that of a hash table of Java's."""
+    """Returns the encoded value; None for one with several topics, whose order is that of a hash table of Java."""
     group_id, member_id = key.group_id, key.name
     match key.type:
         case ConsumerRecordType.GROUP:

@@ -53,7 +53,7 @@ def _checkpoint(directory: str, name: str) -> dict[TopicPartition, int]:
 
 
 def _place(kind: str, directory: str, tmp_path: Path) -> tuple[Disk, str]:
-    """A copy of the directory on a disk."""
+    """Copies the directory to a disk."""
     disk: Disk = OsDisk() if kind == "os" else MemoryDisk()
     root = str(tmp_path) if kind == "os" else "/data"
     target = f"{root}/{directory.rpartition('/')[2]}"
@@ -176,7 +176,9 @@ def test_after_an_unclean_stop_everything_is_rebuilt_as_kafka_had_it(directory: 
 
 
 def _is_compacted(directory: str) -> bool:
-    """Kafka's cleaner writes batches in bunches, with one index entry for each bunch."""
+    """Returns whether a log is compacted: Kafka's cleaner writes batches in groups, with one index entry for each
+    group.
+    """
     return "compacted" in directory
 
 

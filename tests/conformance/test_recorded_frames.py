@@ -45,7 +45,7 @@ def by_api() -> list[Any]:
 
 
 def body_of_frame(text: str) -> bytes:
-    """The frame without its size, which must be right."""
+    """Returns the frame without its size, which must be right."""
     data = bytes.fromhex(text)
     assert struct.unpack_from(">i", data)[0] == len(data) - 4
     return data[4:]
@@ -54,7 +54,7 @@ def body_of_frame(text: str) -> bytes:
 def check_whole(
     data: bytes, header: tuple[type[Message], int], body: tuple[type[Message], int]
 ) -> tuple[Message, Message]:
-    """Header and body take all bytes and give them back."""
+    """Checks that header and body consume all bytes and encode to them again."""
     head, offset = codec.decode(*header, data)
     message, end = codec.decode(*body, data, offset)
     assert end == len(data)

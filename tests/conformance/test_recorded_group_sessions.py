@@ -62,7 +62,9 @@ class Names:
 
 
 def sync_as_recorded(world: GroupWorld, group_id: str, described: Any) -> None:
-    """The recording kept only some frames of a version: here the sync is missing, but what it brought is shown."""
+    """Adds the sync that the recording lacks: it kept only some frames of a version, but shows the result of the
+    sync.
+    """
     [member] = world.group(group_id).members
     world.sync(group_id, 1, member, {member: described.groups[0].members[0].member_assignment})
 

@@ -44,7 +44,7 @@ def frames(api_key: int) -> list[dict[str, Any]]:
 
 
 def started(node_id: int, epoch: int = 0) -> RaftNode:
-    """A voter of that cluster, alone for now, that has seen this epoch."""
+    """Returns a voter of that cluster, alone for now, that has seen this epoch."""
     config = make_config(
         {
             "node.id": str(node_id),
@@ -81,7 +81,7 @@ def leading(node_id: int, epoch: int) -> RaftNode:
 
 
 def answer(node: RaftNode, frame: dict[str, Any]) -> tuple[bytes, bytes]:
-    """(our response body, Kafka's)."""
+    """Returns (Barnabas's response body, Kafka's)."""
     data = memoryview(bytes.fromhex(frame["request_hex"]))[4:]
     api_key, version, _, _, position = decode_request_header(data)
     request, _ = codec.decode(request_class(api_key), version, data, position)
@@ -93,7 +93,7 @@ def answer(node: RaftNode, frame: dict[str, Any]) -> tuple[bytes, bytes]:
 
 
 def in_place(frame: dict[str, Any]) -> RaftNode:
-    """A node as the recorded one was when it was asked."""
+    """Returns a node in the recorded node's state at the time of the request."""
     if frame["client_id"] == "golden-sweep":
         return leading(1, 3)
     if frame["api_key"] == 54:

@@ -64,7 +64,9 @@ def check_whole(cls: type[Message], version: int, data: bytes, offset: int, show
 
 
 def open_member(member: dict[str, Any]) -> None:
-    """The dump tool shows what consumers put into a group's members: an int16 version and a struct of that version."""
+    """Decodes the metadata of a group's members, which the dump tool shows as an int16 version and a struct of that
+    version.
+    """
     for name, cls in (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment)):
         data = base64.b64decode(member[name])
         (version,) = struct.unpack_from(">h", data)
@@ -75,7 +77,7 @@ def open_member(member: dict[str, Any]) -> None:
 
 
 def without_nulls(shown: Any) -> Any:
-    """The dump tool leaves out some nulls."""
+    """Removes some nulls, which the dump tool omits."""
     if isinstance(shown, dict):
         return {name: without_nulls(value) for name, value in shown.items() if value is not None}
     return [without_nulls(each) for each in shown] if isinstance(shown, list) else shown

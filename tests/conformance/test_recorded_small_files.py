@@ -110,7 +110,7 @@ def test_file_and_directory_names() -> None:
 
 
 def _shown(entry: ProducerEntry) -> str:
-    """The line of Kafka's dump for a producer."""
+    """Returns the line of Kafka's dump for a producer."""
     txn = "OptionalLong.empty" if entry.txn_first_offset is None else f"OptionalLong[{entry.txn_first_offset}]"
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} coordinatorEpoch: {entry.coordinator_epoch} "

@@ -30,7 +30,7 @@ OPEN = "java-tx-open"
 
 
 def dumped(name: str) -> list[tuple[str, dict[str, Any]]]:
-    """(transactional id, fields) of each record, as Kafka's tool prints them."""
+    """Returns (transactional id, fields) of each record, as Kafka's tool prints them."""
     found = []
     for line in (DATA / f"{name}.dump.txt").read_text().splitlines():
         match = re.search(r" key: (\{.*\}) payload: (\{.*\})$", line)
@@ -68,7 +68,7 @@ def fields_of(image: TxnImage) -> dict[str, Any]:
 
 
 def in_order(fields: dict[str, Any]) -> dict[str, Any]:
-    """Kafka writes topics in the order of a hash table."""
+    """Sorts the topics, which Kafka writes in the order of a hash table."""
     partitions = fields["transactionPartitions"]
     if partitions:
         ordered = sorted(partitions, key=lambda one: one["topic"])

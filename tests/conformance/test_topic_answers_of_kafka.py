@@ -75,7 +75,7 @@ BROKERS = brokers_of_the_cluster()
 
 
 def with_topics(answer: Json) -> MetadataImage:
-    """The topics that the answer describes, as the controller must have had them."""
+    """Returns the image with the topics that the answer describes."""
     delta = MetadataDelta(BROKERS)
     for number, topic in enumerate(answer.get("topics", [])):
         if topic["errorCode"]:

@@ -99,7 +99,7 @@ def test_batches_behind_one_another_are_found_again(runs: list[list[Record]], da
 
 
 def _try(batch: bytearray, rules: AppendRules) -> bool:
-    """Validate and, where that succeeds, store. What is refused stays as it was; what is stored is whole."""
+    """Validates a batch and, if that succeeds, stores it. A refused one stays as it was; a stored one is whole."""
     before = bytes(batch)
     try:
         valid = validate_for_append(memoryview(batch), rules, wall_ms=NOW_MS)

@@ -53,7 +53,7 @@ def check_goes_on(wired: WiredBroker) -> None:
 
 @cache
 def bodies_of(pair: Pair) -> list[bytes]:
-    """Recorded ones; where there are none, the request with its defaults."""
+    """Returns recorded bodies or, if there are none, the request with its defaults."""
     found = frames.recorded().get(pair)
     if found:
         return found

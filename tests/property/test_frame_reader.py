@@ -15,7 +15,7 @@ _MAX = 1 << 20
 
 
 def feed(reader: FrameReader, data: bytes, cut: int) -> list[bytes]:
-    """Hand over `data` in pieces of at most `cut` bytes; the frames that came out."""
+    """Feeds `data` in pieces of at most `cut` bytes, and returns the resulting frames."""
     frames = []
     position = 0
     while position < len(data):

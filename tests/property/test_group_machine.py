@@ -259,7 +259,9 @@ class GroupMachine(RuleBasedStateMachine):
             assert member.session.is_scheduled or member.keeps_alive, "nobody stays for ever"
 
     def teardown(self) -> None:
-        """No more faults: within a session, two rebalances and the initial delay all that live share all partitions."""
+        """Ends all faults: within a session, two rebalances and the initial delay all live members share all
+        partitions.
+        """
         self.release_log()
         bound_ms = SESSION_MS + 3 * REBALANCE_MS + 10_000
         for _ in range(bound_ms // 1_000):

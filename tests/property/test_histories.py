@@ -31,7 +31,7 @@ def test_a_correct_cluster_raises_no_alarm(seed: int, partitions: int) -> None:
 
 
 def polls(lines: list[Line], process: str = "") -> Iterator[tuple[int, str, list[Any]]]:
-    """Line number, place, records."""
+    """Yields line number, partition, records."""
     for number, line in enumerate(lines):
         if line["f"] == "poll" and line["type"] == "ok" and line["process"].startswith(process):
             for place, records in line["records"].items():
@@ -54,7 +54,7 @@ def forget(lines: list[Line], value: str) -> None:
 
 
 def lose_a_write(lines: list[Line], random: Random) -> Line | None:
-    """One with another above it in the same log."""
+    """Removes a record that has a later one in the same log."""
     tops = {place: records[-1][0] for _, place, records in polls(lines, "audit")}
     found = [ack for ack in acks(lines, "p") if ack["offset"] < tops.get(f"{TOPIC}-{ack['partition']}", -1)]
     if not found:
@@ -100,7 +100,7 @@ def abort_a_transaction_that_was_read(lines: list[Line], random: Random) -> Line
 
 
 def commit_after_the_read(lines: list[Line], random: Random) -> Line | None:
-    """The very last thing that happens is that it is asked for."""
+    """Moves a commit, request and answer, to the very end."""
     audit = next(number for number, line in enumerate(lines) if line["process"] == "audit")
     last = {line["process"]: number for number, line in enumerate(lines[:audit]) if line["f"] == "commit"}
     begun = {line["process"]: number for number, line in enumerate(lines[:audit]) if line["f"] == "begin"}
@@ -172,7 +172,7 @@ def swap_within_a_poll(lines: list[Line], random: Random) -> Line | None:
 
 
 def skip_within_a_poll(lines: list[Line], random: Random) -> Line | None:
-    """Another consumer is given it."""
+    """Gives a record to another consumer."""
     for _, place, records in polls(lines, "audit"):
         if len(records) > 2:
             lines.append({"process": "c9", "type": "ok", "f": "poll", "records": {place: copy.deepcopy(records)}})

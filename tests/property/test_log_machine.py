@@ -78,7 +78,9 @@ class LogMachine(RuleBasedStateMachine):
         self.end = info.last_offset + 1
 
     def _next_sequence(self) -> int:
-        """One more than the last in the log, or than the producer state would still know after a trim."""
+        """Returns the sequence after the last one in the log, or after the one that the producer state still has after
+        a trim.
+        """
         entry = self.log.producers.producers.get(_PRODUCER)
         return 0 if entry is None else entry.last_sequence + 1
 
@@ -187,7 +189,9 @@ class LogMachine(RuleBasedStateMachine):
             self.batches = []
 
     def _checked_byte(self, base: int, place: int) -> int:
-        """The next byte that the checksum, or the look of a batch, covers: not the base offset or the leader epoch."""
+        """Returns the next byte that the checksum, or the check of a header, covers: not the base offset or the leader
+        epoch.
+        """
         position = 0
         for batch in self.batches:
             if batch.first >= base:

@@ -28,7 +28,7 @@ VARIED = bytes(range(256)) * 4
 
 
 def variants_by_module() -> dict[str, list[Variant]]:
-    """All (message, version) pairs of each generated module."""
+    """Returns all (message, version) pairs of each generated module."""
     found: dict[str, list[Variant]] = {}
     for module, name in MESSAGES:
         cls = load(module, name)

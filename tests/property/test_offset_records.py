@@ -67,13 +67,13 @@ def test_a_flipped_or_cut_record_is_read_as_the_schema_reads_it_or_refused(
 
 
 def _check_plain(key: bytes, value: bytes) -> None:
-    """Decoding by hand equals decoding by the schema; it can refuse some input that the schema accepts."""
+    """Checks that decoding by hand equals decoding by the schema; it can refuse some input that the schema accepts."""
     plain = parse_plain_offset(key, value)
     assert plain is None or plain == (_by_schema(key, True), _by_schema(value, False))
 
 
 def _by_schema(data: bytes, is_key: bool) -> tuple[object, ...] | None:
-    """None where it refuses."""
+    """Returns the decoded message, or None if the schema refuses it."""
     try:
         if is_key:
             key, _ = decode(OffsetCommitKey, 0, data, 2)

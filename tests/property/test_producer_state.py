@@ -36,7 +36,7 @@ class World:
         return [entry for entry in self.log if entry[0].producer_id == producer_id]
 
     def expected(self, header: BatchHeader) -> int | str | None:
-        """None: takes it. An offset: repeats the batch there. A text: refuses."""
+        """Returns the model's verdict. None: accepted. An offset: a duplicate of the batch there. A text: refused."""
         mine = self.of(header.producer_id)
         if not mine:
             return None

@@ -98,7 +98,7 @@ def check_still_well(wired: WiredBroker) -> None:
 
 
 def serve(wired: WiredBroker, data: bytes, cuts: Sequence[int] = ()) -> WiredClient:
-    """One connection's life."""
+    """Serves one connection until its end."""
     client = wired.connect()
     send(client, data, cuts)
     wired.host.time.run_for(20)
@@ -310,13 +310,15 @@ class LogModel:
 
 
 def stored(wired: WiredBroker, log: Log) -> bytes:
-    """A log has its files with its first record."""
+    """Returns the stored bytes; a log has its files only with its first record."""
     path = f"{log.directory}/{0:020d}.log"
     return bytes(wired.host.disk.read(path)) if wired.host.disk.exists(path) else b""
 
 
 def same(ours: bytes, model: bytes) -> bool:
-    """Equal, but for largest timestamps (and checksums) that the broker put right."""
+    """Returns whether the batches are equal, except for largest timestamps (and checksums) that the broker
+    corrected.
+    """
     position = 0
     while len(ours) == len(model) and position + 61 <= len(ours):
         end = position + 12 + int.from_bytes(ours[position + 8 : position + 12], "big")

@@ -22,7 +22,9 @@ each_parser = pytest.mark.parametrize("name", parsers())
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches of any codec with gaps between and inside them, some with the time of the log, some control batches."""
+    """Draws batches of any codec with gaps between and inside them, some with the log append time, some control
+    batches.
+    """
     log, offset = bytearray(), draw(st.integers(0, 1 << 40))
     for _ in range(draw(st.integers(1, 4))):
         offset += draw(st.integers(0, 3))

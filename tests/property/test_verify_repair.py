@@ -93,7 +93,7 @@ def test_damage_beside_a_log_is_named_or_harmless_and_repair_keeps_the_log(damag
 
 
 def is_harmless(path: str, files: Files) -> bool:
-    """Whether a reader is led as well as before."""
+    """Returns whether the index leads a reader to the same place."""
     if path.endswith(LEADER_EPOCH_CHECKPOINT):
         # The first epoch may begin later than the first batch: there a log start may have been moved to.
         told, before = decode_epochs(path, files[path]), decode_epochs(path, log()[path])
@@ -113,7 +113,7 @@ def is_harmless(path: str, files: Files) -> bool:
 
 
 def harmless_times(path: str, files: Files) -> bool:
-    """An entry is right if nothing up to its offset is later, and something is as late."""
+    """Returns whether an entry is correct: nothing up to its offset is later, and one record is as late."""
     inside = [b for b in damage.batches(files) if b[0] == path.replace(".timeindex", ".log")]
     found = damage.records(inside)
     base, data = int(path.rpartition("/")[2][:20]), files[path]

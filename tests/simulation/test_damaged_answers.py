@@ -11,7 +11,7 @@ _BLOCK = 25
 
 
 def check(seed: int, patch: pytest.MonkeyPatch, *, lies: bool) -> DamagedAnswers:
-    """One node of three; the same seed gives the same run."""
+    """Runs one node of three with damaged answers; the same seed gives the same run."""
     world = DamagedAnswers(seed, f"broker{1 + seed % 3}", patch, percent=_PERCENT[seed // 3 % 3], lies=lies)
     world.damage_for(4_000)
     if lies:

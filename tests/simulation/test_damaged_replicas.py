@@ -15,7 +15,7 @@ from barnabas.storage.recovery.damaged_logs import DamagedLogs
 
 
 def cluster(seed: int = 3, min_isr: int = 1) -> tuple[Replicated, list[bytes]]:
-    """Forty records in four segments."""
+    """Returns a cluster with forty records in four segments."""
     rig = Replicated(seed, log_index_interval_bytes="100")
     rig.create_topic("orders", [[1, 2, 3]], min_insync_replicas=str(min_isr))
     values = [b"order %d" % number for number in range(40)]
@@ -139,7 +139,9 @@ def test_rot_between_many_stops(block: int) -> None:
 
 
 def rot_between_stops(seed: int, rounds: int) -> None:
-    """One broker after the other stops or is killed, loses something, and comes back, while the others take writes."""
+    """Stops or kills one broker after the other, damages its log, and starts it again, while the others accept
+    writes.
+    """
     random = Random(seed)
     rig, values = cluster(seed, min_isr=2)
     for _ in range(rounds):

@@ -71,7 +71,7 @@ class Combined:
         return self.chance.choice([each for each in _NUMBERS if each != number])
 
     def partitions_at(self, number: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(leader, ISR) of each partition, as this node knows it."""
+        """Returns (leader, ISR) of each partition, as this node has it."""
         broker = self.broker(number)
         assert broker is not None
         topic = broker.metadata.image.topics_by_name["t"]
@@ -106,7 +106,7 @@ def fill(disk: FaultyDisk) -> Callable[[], None]:
 
 
 def slow(disk: FaultyDisk) -> Callable[[], None]:
-    """Each call that writes takes half a second."""
+    """Delays each call that writes by half a second."""
     disk.stall_us = SECOND_US // 2
 
     def end() -> None:
@@ -116,7 +116,7 @@ def slow(disk: FaultyDisk) -> Callable[[], None]:
 
 
 def hanging(disk: FaultyDisk) -> Callable[[], None]:
-    """The next call that writes does not return for 25 s, and with it the whole process waits."""
+    """Blocks the next call that writes for 25 s, and the whole process with it."""
     disk.stall_us = 25 * SECOND_US
 
     def end() -> None:
@@ -140,7 +140,7 @@ _SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6
 
 
 def strike(world: Combined, kind: Kind, who: str) -> tuple[int, Callable[[], None]]:
-    """The victim, and how its trouble ends."""
+    """Begins the fault, and returns the victim and the function that ends the fault."""
     active = world.active()
     victim = active if who == "controller" else world.another(active)
     return victim, kind(world.disk(victim))

@@ -44,7 +44,7 @@ class Nodes:
         self.world.run_for(duration_ms * MILLISECOND_US)
 
     def run_until(self, condition: Callable[[], bool], within_ms: int) -> int:
-        """How many ms that took."""
+        """Runs until the condition holds, and returns the milliseconds."""
         begin_us = self.world.now_us
         self.world.run_while(lambda: not condition(), begin_us + within_ms * MILLISECOND_US)
         assert condition(), f"not within {within_ms} ms"
@@ -70,7 +70,9 @@ class Nodes:
         return name
 
     def is_whole(self) -> bool:
-        """Every process has registered and is unfenced, every partition is led, and every ISR is full."""
+        """Returns whether every process is registered and unfenced, every partition has a leader, and every ISR is
+        full.
+        """
         brokers = self.brokers
         if len(brokers) < 3 or self._unfenced() < 3 or "orders" not in self.image.topics_by_name:
             return False

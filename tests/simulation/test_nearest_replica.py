@@ -15,7 +15,7 @@ RACKS = ("a", "b", "c")
 
 
 def rig(selector: str = RACK_AWARE, racks: tuple[str, ...] = RACKS) -> Replicated:
-    """`orders` with one partition; broker 1, in rack a, leads."""
+    """Returns a world with `orders` of one partition; broker 1, in rack a, leads."""
     world = Replicated(racks=racks, replica_selector_class=selector)
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
     return world

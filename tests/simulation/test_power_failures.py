@@ -25,7 +25,7 @@ def _write(world: PowerWorld, plain: Model, compacted: Model, *, epoch: int) -> 
 
 
 def work(world: PowerWorld) -> None:
-    """A bit of everything."""
+    """Does some of everything."""
     plain, compacted = world.new("plain", 1, PLAIN), world.new("compacted", 2, COMPACTED)
     short = world.new("short", 3, SHORT)
     _write(world, plain, compacted, epoch=0)
@@ -58,7 +58,7 @@ def work(world: PowerWorld) -> None:
 
 
 def _remake(world: PowerWorld, short: Model) -> None:
-    """The topic is deleted, and one of its name made, that is shorter and begins at 0."""
+    """Deletes the topic and creates one of the same name, which is shorter and begins at 0."""
     world.wait(6000)
     world.delete_records(short, world.log(short).log_end_offset - 1)
     world.wait(3000)

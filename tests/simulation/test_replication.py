@@ -19,14 +19,14 @@ PRODUCER = {"producer_id": 4711}
 
 
 def rig(min_isr: int = 2, **configs: str) -> Replicated:
-    """`orders` with one partition on 1, 2, 3; broker 1 leads."""
+    """Returns a world with `orders` of one partition on 1, 2, 3; broker 1 leads."""
     found = Replicated()
     found.create_topic("orders", [[1, 2, 3]], min_insync_replicas=str(min_isr), **configs)
     return found
 
 
 def cut(world: Replicated, one: int, *others: int, controller: bool = False) -> list[tuple[str, str]]:
-    """Nothing passes between them; `heal` with what is returned."""
+    """Cuts all links between them, and returns the pairs for `heal`."""
     peers = [f"broker{other}" for other in others] + ([CONTROLLER] if controller else [])
     pairs = [pair for peer in peers for pair in ((f"broker{one}", peer), (peer, f"broker{one}"))]
     for source, target in pairs:
@@ -40,7 +40,7 @@ def heal(world: Replicated, pairs: list[tuple[str, str]]) -> None:
 
 
 def delete_before(world: Replicated, offset: int, *, timeout_ms: int = 1000) -> tuple[int, int]:
-    """(error code, low watermark)"""
+    """Returns (error code, low watermark)."""
     asked = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=[asked])
     request = DeleteRecordsRequest(timeout_ms=timeout_ms, topics=[topic])

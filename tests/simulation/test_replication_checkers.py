@@ -181,7 +181,7 @@ def test_a_leader_that_waits_for_less_than_the_isr() -> None:
 
 
 def broken_at(second: int, breaking: Any, settings: Settings = QUIET) -> str:
-    """The first problem of a run in which `breaking(run)` is called."""
+    """Returns the first problem of a run in which `breaking(run)` is called."""
     one = Run(settings)
     one.world.at(second * 1_000_000, lambda: breaking(one), None, "planted")
     problems = one.execute().problems

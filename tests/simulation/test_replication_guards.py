@@ -24,14 +24,14 @@ _READ_COMMITTED = 1
 
 
 def rig() -> Replicated:
-    """`orders` with one partition on 1, 2, 3; broker 1 leads; min ISR 2."""
+    """Returns a world with `orders` of one partition on 1, 2, 3; broker 1 leads; min ISR 2."""
     found = Replicated()
     found.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
     return found
 
 
 def isolate(world: Replicated, number: int) -> list[tuple[str, str]]:
-    """Only clients reach it."""
+    """Cuts a broker off from all nodes, but not from clients."""
     name = f"broker{number}"
     peers = [peer for peer in world.cluster.nodes if peer != name]
     pairs = [pair for peer in peers for pair in ((name, peer), (peer, name))]
@@ -47,7 +47,7 @@ def await_leader(world: Replicated, number: int) -> None:
 
 
 def end_of_epoch(world: Replicated, at: int, epoch: int, current_epoch: int) -> tuple[int, int, int]:
-    """(error code, epoch, end offset)"""
+    """Returns (error code, epoch, end offset)."""
     asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
         partition=0, current_leader_epoch=current_epoch, leader_epoch=epoch
     )

@@ -24,7 +24,7 @@ _ONE_DIAL = ChannelTimes(3_000, 200, 20, 200)
 
 
 def rig() -> Replicated:
-    """`orders` with one partition on 1, 2, 3, broker 1 leads; broker 3 is dead."""
+    """Returns a world with `orders` of one partition on 1, 2, 3; broker 1 leads; broker 3 is down."""
     world = Replicated(log_segment_delete_delay_ms="1000")
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
     assert world.produce(b"old") == (0, 0)

@@ -59,8 +59,9 @@ def properties_of(tree: ast.Module) -> set[str]:
 
 
 def assigned_callbacks(tree: ast.Module, elsewhere: set[str]) -> Iterator[tuple[int, str]]:
-    """(line, statement) of each callback that is set on another object. `elsewhere`: the attributes that classes of
-    other modules declare to be callable."""
+    """Yields (line, statement) of each callback that is set on another object. `elsewhere`: the attributes that classes
+    of other modules declare to be callable.
+    """
     functions = functions_of(tree) - properties_of(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:

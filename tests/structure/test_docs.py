@@ -57,7 +57,7 @@ def prose(path: Path) -> str:
 
 @cache
 def names_of_files() -> frozenset[str]:
-    """The end of each path, from each folder on: `storage/log.py` and `log.py` for one file."""
+    """Returns the end of each path, from each folder on: `storage/log.py` and `log.py` for one file."""
     found: set[str] = set()
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
@@ -151,7 +151,7 @@ def commands() -> dict[str, cli_reference.Command]:
 
 
 def shown_commands(path: Path) -> Iterator[Shown]:
-    """Command lines in code blocks, with their continuation lines, and in backticks."""
+    """Yields command lines in code blocks, with their continuation lines, and in backticks."""
     name = path.relative_to(ROOT).as_posix()
     lines = path.read_text(encoding="utf-8").splitlines()
     fenced = False
@@ -173,7 +173,7 @@ def shown_commands(path: Path) -> Iterator[Shown]:
 
 
 def problem_of(text: str) -> str | None:
-    """Why a command line does not parse: an unknown command, or an option that it does not have."""
+    """Returns why a command line cannot be parsed: an unknown command, or an unknown option."""
     words = re.sub(r"[\[\](),]", " ", text).split()
     names = alternatives(words.pop(0))
     if words and any(name in commands() and commands()[name].subcommands for name in names):
@@ -231,7 +231,7 @@ def test_a_wrong_command_is_found(text: str, problem: str | None) -> None:
 
 
 def known_options() -> frozenset[str]:
-    """The options of all commands, and those that a program of this repository defines."""
+    """Returns the options of all commands, and those that a program of this repository defines."""
     found: set[str] = set().union(*(command.options for command in commands().values()))
     for folder in ("tools", "bench", "src", "tests"):
         for path in (ROOT / folder).rglob("*.py"):

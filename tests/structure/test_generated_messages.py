@@ -39,7 +39,7 @@ def is_in(versions: tuple[int, int] | None, version: int) -> bool:
 
 
 def declared(facts: list[Any], release: Any, version: int) -> list[Any]:
-    """One version of a struct as the release's schema says: what decides its bytes."""
+    """Returns the facts that decide the bytes of one version of a struct, from the release's schema."""
     found = []
     for field in facts:
         if is_in(field.versions, version):
@@ -52,7 +52,7 @@ def declared(facts: list[Any], release: Any, version: int) -> list[Any]:
 
 
 def generated(struct: type[Struct], message: Any, version: int) -> list[Any]:
-    """The same of our class."""
+    """Returns the same facts from the generated class."""
     found = []
     for field in struct.FIELDS:
         if field.is_in(version):

@@ -18,7 +18,7 @@ timestamps = st.integers(NOW_MS - 1_000_000, NOW_MS + 1_000_000)
 
 @st.composite
 def records(draw: st.DrawFn, count_max: int = 12, timestamps: st.SearchStrategy[int] = timestamps) -> list[Record]:
-    """Records of one batch, offsets from 0."""
+    """Draws the records of one batch, offsets from 0."""
     count = draw(st.integers(1, count_max))
     return [
         Record(

@@ -92,7 +92,9 @@ def test_a_bystander_is_served_for_long(server: Server, name: str) -> None:
 
 @contextmanager
 def readers(port: int, count: int) -> Iterator[list[int]]:
-    """So many readers of the same partitions, each waiting for more on a connection of its own, again and again."""
+    """Runs `count` readers of the same partitions, each waiting for more records on its own connection, again and
+    again.
+    """
     (request,) = (ask.encoded() for ask in fetch_rows(200, epoch=0, max_wait_ms=200))
     stopped, served = threading.Event(), [0]
 

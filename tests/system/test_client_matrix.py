@@ -79,7 +79,9 @@ def codecs_of(server: Server, topic: str, partition: int) -> set[str]:
 
 
 def records_for(traits: Traits, seed: str) -> list[Record]:
-    """Records with every combination a client can write: keys, nulls, headers, sizes beyond a compression block."""
+    """Returns records with every combination that a client can write: keys, nulls, headers, sizes beyond a compression
+    block.
+    """
     chance = random.Random(seed)
     headers: list[tuple[tuple[str, bytes | None], ...]] = [(), (("trace", b"abc"), ("kind", b"\xc3\xa9t\xc3\xa9"))]
     if traits.null_headers:
@@ -106,7 +108,7 @@ def records_for(traits: Traits, seed: str) -> list[Record]:
 
 
 def expect_equal(found: Sequence[Record], written: Sequence[Record], *, first_offset: int = 0) -> None:
-    """The records, in order, without gaps; a time stamp is compared where the client chose it."""
+    """Checks the records: in order, without gaps; a timestamp is compared where the client chose it."""
     stamped = [replace(got, timestamp=None) if want.timestamp is None else got for got, want in zip(found, written)]  # noqa: B905
     assert stamped == list(written)
     assert [each.offset for each in found] == list(range(first_offset, first_offset + len(found)))

@@ -80,7 +80,7 @@ def partitions_of(cluster: Cluster, broker_ids: tuple[int, ...], topic: str) -> 
 
 
 def in_sync(cluster: Cluster, topic: str, *broker_ids: int) -> set[int]:
-    """Brokers that are in all of its ISRs."""
+    """Returns the brokers that are in all of the topic's ISRs."""
     isrs = [set(partition.isrs) for partition in partitions_of(cluster, broker_ids, topic).values()]
     return set.intersection(*isrs) if isrs else set()
 

@@ -60,7 +60,9 @@ def segments(server: Server, topic: str) -> list[Path]:
 
 
 def drop_from_cache(paths: list[Path]) -> bool:
-    """Whether the first page and the one in the middle of each file are out of the page cache now."""
+    """Evicts files from the page cache. Returns whether the first page and the middle one of each file are out of
+    it.
+    """
     cold = True
     for path in paths:
         fd = os.open(path, os.O_RDONLY)
@@ -92,7 +94,7 @@ def disk_reads(server: Server) -> tuple[int, int]:
 
 
 def fetch(wire: Wire, topic: str, offset: int, max_bytes: int = SLICE_BYTES) -> bytes:
-    """Version 4, one partition."""
+    """Returns the records in the answer to a Fetch of version 4 for one partition."""
     name = topic.encode()
     body = struct.pack(">iiiib", -1, 500, 1, 1 << 26, 0) + struct.pack(">ih", 1, len(name)) + name
     answer = wire.request(FETCH, 4, body + struct.pack(">iiqi", 1, 0, offset, max_bytes))
@@ -104,7 +106,7 @@ def fetch(wire: Wire, topic: str, offset: int, max_bytes: int = SLICE_BYTES) -> 
 
 
 def read_all(server: Server, topic: str) -> Iterator[bytes]:
-    """Whole batches, byte for byte, to the end of the log."""
+    """Yields whole batches, byte for byte, to the end of the log."""
     offset = 0
     with Wire(server.port, timeout_s=60) as wire:
         while True:

@@ -99,7 +99,7 @@ def wait_until_small(folder: Path, size_bytes: int) -> None:
 
 
 def read_all(server: Server, topic: str) -> list[tuple[int, bytes, bytes | None]]:
-    """(offset, key, value) from the beginning to the end of partition 0."""
+    """Returns (offset, key, value) from the beginning to the end of partition 0."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": "reader", "enable.partition.eof": True, "log_level": 2}
     )

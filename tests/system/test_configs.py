@@ -27,7 +27,7 @@ def admin_of(server: Server) -> AdminClient:
 
 
 def change(admin: AdminClient, kind: ResourceType, name: str, **values: str | None) -> None:
-    """Set each key to its value, or back to its default for None."""
+    """Sets each key to its value, or back to its default for None."""
     entries = [
         ConfigEntry(
             key.replace("_", "."),

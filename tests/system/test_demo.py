@@ -22,7 +22,7 @@ _TIMEOUT_S = 600
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Command lines of all processes that name the directory."""
+    """Returns the command lines of all processes that name the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -134,7 +134,7 @@ def test_the_whole_year(tmp_path: Path) -> None:
 
 
 def interrupted_at(directory: Path, stage: str, number: signal.Signals, *arguments: str) -> None:
-    """The demo gets the signal as soon as it says that it is at the stage."""
+    """Sends the signal as soon as the demo reports the stage."""
     demo = subprocess.Popen(
         [*BARNABAS, "demo", "--dir", str(directory), *arguments],
         stdout=subprocess.DEVNULL,

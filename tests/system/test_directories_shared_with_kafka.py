@@ -66,11 +66,9 @@ def must_hold(found: dict[str, Any], written: dict[str, list[Record]]) -> None:
 
 
 def must_pass_on(found: dict[str, Any], left: dict[str, Any]) -> None:
-    """All that one broker served, the other serves.
-
-    Look-ups by time in compacted logs are not compared: Kafka looks into the first segment that may have the time,
-    takes an empty one for as young as its file, and then finds nothing at all. Nor is the journal, which Barnabas makes
-    when it sees that a broker was killed.
+    """Checks that the other broker serves all that one served. Look-ups by time in compacted logs are not compared:
+    Kafka searches the first segment that can have the time, takes an empty one for as young as its file, and then finds
+    nothing. Nor is the journal, which Barnabas creates when it notices that a broker was killed.
     """
     must_equal(comparable(found), comparable(left))
 
@@ -88,7 +86,9 @@ def comparable(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def must_find_by_time(found: dict[str, Any]) -> None:
-    """A look-up by time names the first record that is not older; transaction markers count too, but are not read."""
+    """Checks that a look-up by time returns the first record that is not older; transaction markers count too, but are
+    not read.
+    """
     for at, answers in found["times"].items():
         if at[0].startswith(("txn", "compacted-txn", "__transaction_state")):
             continue
@@ -109,7 +109,7 @@ class Life:
         self.go_on(server)
 
     def go_on(self, server: Server) -> dict[str, Any]:
-        """A turn: appends to what there is, makes new things; all that is served at its end."""
+        """Runs one turn: appends to existing topics and creates new ones. Returns all that is served at its end."""
         self.turns += 1
         if self.turns > 1:
             self.replayer.check(server)

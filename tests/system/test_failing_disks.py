@@ -97,7 +97,7 @@ class Writer:
         self.acked: dict[tuple[int, int], bytes] = {}
 
     def send(self, value: bytes, partition: int = 0) -> int:
-        """The error code; 0 if it was acknowledged."""
+        """Sends a record and returns the error code; 0 if it was acknowledged."""
         outcome: list[int] = []
 
         def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:

@@ -132,7 +132,9 @@ class CutNodes:
         return True
 
     def strike(self, kind: str, victim: int, duration_s: float) -> tuple[list[float], float]:
-        """Per partition the longest time without an acknowledgement; how long after the healing all are in sync."""
+        """Causes a fault. Returns the longest time without an acknowledgement per partition, and the time from the
+        healing until all are in sync.
+        """
         writers = [Writer(self.nodes, place, self._topic_id) for place in range(len(_NUMBERS))]
         for writer in writers:
             writer.start()

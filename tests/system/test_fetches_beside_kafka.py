@@ -126,7 +126,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Aske
 
 
 def script(asker: Asker, topic: str, version: int) -> list[Any]:
-    """A session's life, and what else a reader may ask; what was answered at each step."""
+    """Runs a fetch session from start to end, and other requests of readers. Returns the answer to each step."""
     asker.create(topic)
     asker.sessions = {}
     f = asker.fetch

@@ -123,7 +123,7 @@ def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
 
 
 def fill(server: Server, topic: str, start: int, stop: int) -> set[tuple[int, int]]:
-    """One record for every partition and offset from start to stop."""
+    """Produces one record for every partition and offset from start to stop."""
     wanted = [(partition, offset) for partition in range(PARTITIONS) for offset in range(start, stop)]
     records = [Record(b"%d" % partition, b"%d" % offset, partition=partition) for partition, offset in wanted]
     ConfluentKafka(server.bootstrap).produce(topic, "none", records)

@@ -72,14 +72,14 @@ def filled(server: Server) -> str:
 
 
 def offsets(run: Run, group: str) -> dict[int, tuple[int | None, int, int | None]]:
-    """Partition -> committed, end, lag."""
+    """Returns committed offset, end offset and lag by partition."""
     [found] = json.loads(run("describe", group, "--json").stdout)
     return {row["partition"]: (row["current_offset"], row["log_end_offset"], row["lag"]) for row in found["offsets"]}
 
 
 @contextmanager
 def consuming(server: Server, group: str, topic: str, **settings: Any) -> Iterator[None]:
-    """A member of the group that has read all and committed, for as long as the `with` lasts."""
+    """Runs a member of the group that has read and committed everything, for as long as the `with` lasts."""
     base = {"bootstrap.servers": server.bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 3}
     consumer = confluent_kafka.Consumer({**base, "client.id": "reader", "enable.auto.commit": False, **settings})
     consumer.subscribe([topic])

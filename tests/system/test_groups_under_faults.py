@@ -48,7 +48,9 @@ def new_group(cluster: Cluster, tmp_path: Path) -> NewGroup:
 
 
 def survive(cluster: Cluster, made: Group, clients: list[str]) -> None:
-    """All but one; that one; the first is killed; so is the coordinator; the first comes back; the second leaves."""
+    """Starts all members but one, then that one; kills the first, then the coordinator; restarts the first; stops the
+    second.
+    """
     with made as group:
         members = [group.start(client) for client in clients[:-1]]
         group.await_owners(START_S)

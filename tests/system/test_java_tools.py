@@ -42,7 +42,7 @@ def filled_topic(java: ProcessClient, new_topic_name: Names) -> str:
 
 
 def describe(run: Run, topic: str) -> dict[str, str]:
-    """The first line of TopicCommand --describe, by its labels."""
+    """Returns the first line of TopicCommand --describe, by its labels."""
     line = run(f"{TOOLS}.TopicCommand", "--describe", "--topic", topic).out.splitlines()[0]
     return {key.strip(): value.strip() for key, value in (field.split(":", 1) for field in line.split("\t") if field)}
 

@@ -45,7 +45,7 @@ def directory_id(data: Path) -> str:
 
 
 def caught_up(nodes: Nodes, directory: str) -> bool:
-    """An observer with this directory has had everything at some time, as its leader knows."""
+    """Returns whether an observer with this directory has once had everything, as its leader reports."""
     return any(
         state.replica_directory_id == uuid_from_text(directory) and state.last_caught_up_timestamp > 0
         for state in nodes.quorum().observers
@@ -61,7 +61,7 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
         return done.text
 
     def voters(by: str) -> dict[str, str]:
-        """Node id -> directory id."""
+        """Returns the directory ids by node id."""
         shown = run(QUORUM, by, "describe", "--status")
         (line,) = [line for line in shown.splitlines() if line.startswith("CurrentVoters:")]
         return dict(re.findall(r'"id": (\d+), "directoryId": "(\S+?)"', line))

@@ -77,7 +77,7 @@ def labelled(text: str) -> dict[str, str]:
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """A table whose first line names its columns."""
+    """Returns the rows of a table whose first line names its columns."""
     header, *lines = [line.split() for line in text.splitlines() if line.strip()]
     return [dict(zip(header, line, strict=False)) for line in lines]
 

@@ -90,7 +90,7 @@ def test_kafka_serves_what_repair_left(tmp_path: Path) -> None:
 
 
 def consumed(bootstrap: str) -> list[bytes | None]:
-    """All values of the topic, up to its end."""
+    """Returns all values of the topic, up to its end."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
     try:
         partition = confluent_kafka.TopicPartition("repaired", 0, 0)

@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def addresses(cluster: Cluster) -> dict[int, Address]:
-    """Broker id -> where it is reached."""
+    """Returns the addresses by broker id."""
     pairs = (place.rpartition(":") for place in cluster.bootstrap.split(","))
     return {broker_id: (host, int(port)) for broker_id, (host, _, port) in zip(BROKERS, pairs, strict=True)}
 

@@ -77,7 +77,7 @@ def flooded(server: Server, kind: str, count: int, hold_s: float) -> tuple[Watch
 
 
 def settled_bytes(server: Server, before: int) -> int:
-    """Resident bytes once the broker is near what it had before, a minute from now at the latest."""
+    """Returns the resident bytes once they are near the earlier value, or after a minute."""
     until = time.monotonic() + 60
     while (after := resident_bytes(server.pid)) - before >= 45 * MB and time.monotonic() < until:
         time.sleep(0.5)

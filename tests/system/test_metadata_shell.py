@@ -32,7 +32,7 @@ RECOVERY_STATES = ("RECOVERED", "RECOVERING")
 
 
 def shell(file: Path, folder: Path) -> Tree:
-    """All that `tree image` shows of this file, read outside the directory that a broker may have locked."""
+    """Returns all that `tree image` shows of this file, read outside the directory that a broker can have locked."""
     folder.mkdir()
     copy = shutil.copy(file, folder)
     done = kafka_jars.run_tool("org.apache.kafka.shell.MetadataShell", "--snapshot", str(copy), "tree", "image")
@@ -166,7 +166,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def lived(cluster: Cluster) -> None:
-    """Records of many kinds: topics made, changed and gone, configs, producer ids, a broker that died and came back."""
+    """Writes records of many kinds: topics created, changed and deleted, configs, producer ids, a broker that died and
+    returned.
+    """
     create_topic(cluster, "orders", retention_ms="90000")
     create_topic(cluster, "gone", cleanup_policy="compact")
     client = admin(cluster)

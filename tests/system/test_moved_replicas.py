@@ -51,7 +51,7 @@ def move(server: Server, topic: str, target: str) -> None:
 
 
 def described(admin: Any, topic: str) -> dict[str, dict[int, tuple[int, bool]]]:
-    """Directory -> partition -> (lag, is future)."""
+    """Returns (lag, is future) by directory and partition."""
     (broker,) = admin.describe_log_dirs([topic])
     return {
         each["log_dir"]: {

@@ -92,7 +92,7 @@ def state(cluster: Cluster, topic: str) -> dict[int, tuple[int, list[int], list[
 
 
 def everything_is_in_sync(cluster: Cluster) -> bool:
-    """Whether every partition of every topic, internal ones included, has all its replicas in the ISR."""
+    """Returns whether every partition of every topic, internal ones included, has all its replicas in the ISR."""
     try:
         topics = client(cluster).list_topics(timeout=15).topics.values()
     except KafkaException:
@@ -124,7 +124,7 @@ def plan(directory: Path, topic: str, replicas: Mapping[int, Sequence[int]]) -> 
 
 
 def read_back(cluster: Cluster, topic: str, expected: list[tuple[int, int, bytes]]) -> None:
-    """All that was acknowledged is where it was said to be."""
+    """Checks that all acknowledged records are at their acknowledged offsets."""
     from confluent_kafka import Consumer, TopicPartition
 
     wanted: dict[object, object] = {(partition, offset): value for partition, offset, value in expected}

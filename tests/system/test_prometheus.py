@@ -88,7 +88,7 @@ def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """(panel, PromQL) of the dashboard."""
+    """Yields (panel, PromQL) of the dashboard."""
     dashboard = json.loads((DEPLOY / "grafana" / "barnabas.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):

@@ -264,7 +264,7 @@ def test_a_dynamic_voter_that_lost_its_directory_is_another_voter(dynamic: Nodes
     lost.wait()
 
     def seen_twice() -> bool:
-        """The old one as a voter that lags, the new one as an observer."""
+        """Returns whether the old directory is listed as a voter that lags, and the new one as an observer."""
         return lost.node_id in dynamic.voters() and lost.node_id in dynamic.observers()
 
     until("the new one follows", seen_twice)

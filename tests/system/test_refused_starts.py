@@ -37,7 +37,7 @@ def settings_of(cluster: Cluster, broker_id: int) -> dict[str, str]:
 
 
 def joining(cluster: Cluster, folder: Path, node_id: int = 9) -> dict[str, str]:
-    """A broker that is no controller, with a directory of its own."""
+    """Returns the properties of a broker without a controller, with a separate directory."""
     (port,) = kafka_jars.free_ports(1)
     return {
         "process.roles": "broker",
@@ -64,7 +64,7 @@ def start(folder: Path, settings: Mapping[str, str], cluster_id: str | None = No
 
 
 def refused(folder: Path, settings: Mapping[str, str], code: int, cluster_id: str | None = None) -> str:
-    """The one line by which it refuses to start."""
+    """Returns the one line by which the node refuses to start."""
     process = start(folder, settings, cluster_id)
     try:
         out, _ = process.communicate(timeout=120)

@@ -40,7 +40,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def read(cluster: Cluster, isolation: str = "read_committed", topic: str = "output") -> list[str]:
-    """All that a reader of that kind finds, up to the ends."""
+    """Returns all records that a reader of that isolation level finds, up to the ends."""
     consumer = Consumer(
         {
             **QUIET,
@@ -137,7 +137,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def open_transaction(cluster: Cluster, transactional_id: str) -> tuple[Producer, int]:
-    """A producer with one record in `output`-0, and where that is."""
+    """Returns a producer with one record in `output`-0, and the record's offset."""
     offsets: list[int] = []
     # The command ends it, not its age.
     named = {"transactional.id": transactional_id, "transaction.timeout.ms": 900_000}
@@ -215,7 +215,9 @@ def test_kafkas_dump_tool_reads_our_transaction_state(cluster: Cluster) -> None:
 
 
 def numbers_of(values: list[str], name: str) -> list[int]:
-    """The transactions of this id of which anything is seen; AssertionError if anything is seen twice."""
+    """Returns the transactions of this id of which a record is visible. Raises AssertionError if one is visible
+    twice.
+    """
     assert len(values) == len(set(values)), "seen twice"
     split = [value.split(":") for value in values]
     return sorted({int(number) for of, number, _ in split if of == name})

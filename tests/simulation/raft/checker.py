@@ -99,7 +99,7 @@ class Checker:
     # What it is handed.
 
     def on_commit(self, key: VoterKey, batch: CommittedBatch, epoch: int) -> None:
-        """`epoch`: the node's; it was committed in that one or before."""
+        """Checks a commit. `epoch` is the node's; the batch was committed in that one or before."""
         shadow, content = self.shadow(key), _content(batch)
         if batch.base_offset != shadow.delivered:
             raise Violation(f"node {key.node_id} is handed {batch.base_offset} after {shadow.delivered}")
@@ -129,7 +129,9 @@ class Checker:
         shadow.delivered = snapshot_id.end_offset
 
     def values_before(self, end_offset: int) -> dict[str, str]:
-        """Name -> value by all committed records before this offset. Violation if no batch ends there."""
+        """Returns the values by name of all committed records before this offset. Raises Violation if no batch ends
+        there.
+        """
         values: dict[str, str] = {}
         end = 0
         for batch in self.committed.values():

@@ -58,7 +58,7 @@ def epoch_not_bumped() -> Mistake:
 
 
 def committed_by_counting_older_epochs() -> Mistake:
-    """Raft, figure 8: what a majority has counts, of whichever epoch it is."""
+    """Commits what a majority has, of any epoch (Raft, figure 8)."""
 
     def advance(self: Progress) -> bool:
         ends = sorted((state.end_offset for state in self._voters.values()), reverse=True)
@@ -77,7 +77,7 @@ def committed_by_counting_older_epochs() -> Mistake:
 
 
 def truncation_skipped() -> Mistake:
-    """A leader does not compare the follower's end with its own log, and sends what comes next."""
+    """Skips the leader's comparison of the follower's end with its own log, and sends the next records."""
     checked = FetchAnswers._redirect_for
 
     def where_else(self: FetchAnswers, offset: int, last_epoch: int) -> Any:
@@ -88,7 +88,7 @@ def truncation_skipped() -> Mistake:
 
 
 def stale_leader_answers() -> Mistake:
-    """A leader takes for committed what is on its own disk, without asking whether anybody still follows it."""
+    """Lets a leader treat records on its own disk as committed, without a check that it still has followers."""
 
     def advance(self: Progress) -> bool:
         own = self._voters.get(self.own.node_id)
@@ -101,13 +101,13 @@ def stale_leader_answers() -> Mistake:
 
 
 def snapshot_with_missing_tail() -> Mistake:
-    """The last record of the image does not get into the snapshot."""
+    """Leaves the last record of the image out of the snapshot."""
     whole = node.image_records
     return [(node, "image_records", lambda image: list(whole(image))[:-1])]
 
 
 def snapshot_taken_for_whole_too_early() -> Mistake:
-    """The first piece of a download is taken for all of it."""
+    """Accepts the first piece of a download as the whole snapshot."""
 
     def decode(data: Any) -> Any:
         try:
@@ -185,7 +185,7 @@ def voters_stay_when_their_record_is_truncated() -> Mistake:
 
 
 def forgetful_voters_vote() -> Mistake:
-    """A voter whose log lacks what it acknowledged, or whose directory is new, votes as any other."""
+    """Lets a voter grant votes whose log lacks what it acknowledged, or whose directory is new."""
     return [(Core, "is_held", property(lambda self: False))]
 
 

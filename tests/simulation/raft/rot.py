@@ -119,7 +119,7 @@ class RottenWorld(World):
         raise Violation(f"node {place.node_id} cannot be repaired")
 
     def _follow_advice(self, place: Place, attempt: int) -> None:
-        """`barnabas log repair`; where that is not enough, with a copy of another voter's log."""
+        """Runs `barnabas log repair`; where that is not enough, copies another voter's log."""
         disk = place.disk
         if attempt:
             donor = next(p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)

@@ -429,7 +429,7 @@ class World:
             self.heap.later(0, action)
 
     def _begin_wipes(self) -> None:
-        """The disk of one voter at most is lost in a world, and only where two others have all that it had."""
+        """Removes the disk of at most one voter in a world, and only where two others have all that it had."""
         if self.plan.voters < 3 or any(not p.key.directory_id.strip(b"\0") for p in self._up() if p.is_controller):
             return
         if any(place.key.directory_id[:5] == b"wiped" for place in self.places.values()) or self._wiped:
@@ -462,7 +462,7 @@ class World:
                 self._ask_to_remove(place, self.chance.choice(voters.voters).key)
 
     def _begin_upgrades(self) -> None:
-        """kraft.version goes up once; the voters change from then on."""
+        """Raises kraft.version once; the voters change from then on."""
         for place in self._leaders():
             node = place.node
             assert node is not None

@@ -36,8 +36,9 @@ def _read(spark: Any, cluster: Server, topic: str, **more: str) -> Any:
 
 
 def _finished(start: Callable[[], Any]) -> Any:
-    """A query that ran to its end. Spark gives the Python process of a stream 10 s to start and no setting for it; on
-    a machine that is overloaded it may take longer, and then the query is started again."""
+    """Returns a query that ran to its end. Spark gives the Python process of a stream 10 s to start and has no setting
+    for that; an overloaded machine can need longer, and then the query is started again.
+    """
     while True:
         query = start()
         try:

@@ -105,7 +105,7 @@ def test_records_that_go_while_the_task_reads(
 
 
 def _await_topic_id(cluster: Server, topic: str, other_than: bytes | None) -> bytes | None:
-    """The id once it is another one; None for a topic that is gone."""
+    """Waits until the topic's id changes, and returns it; None for a deleted topic."""
     view = clusters.Cluster(Stream(cluster.bootstrap, topic).parsed.client)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:

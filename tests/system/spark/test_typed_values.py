@@ -96,7 +96,7 @@ def _rows(structs: Any) -> list[Any]:
 
 
 def _shown(value: Any) -> Any:
-    """Comparable: NaN is itself, and 0 is not -0."""
+    """Returns a comparable form: NaN equals itself, and 0 is not -0."""
     if isinstance(value, dict):
         return {key: _shown(each) for key, each in value.items()}
     if isinstance(value, list):

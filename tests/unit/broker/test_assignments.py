@@ -23,7 +23,7 @@ Told = dict[tuple[bytes, int], bytes]
 
 
 def one_topic(partitions: int) -> MetadataStore:
-    """Partitions of one topic on broker 1, and one of broker 2 alone."""
+    """Returns an image with partitions of one topic on broker 1, and one on broker 2 only."""
     delta = MetadataDelta(EMPTY_IMAGE)
     delta.replay(TopicRecord(name="orders", topic_id=TOPIC))
     for index in range(partitions + 1):

@@ -43,7 +43,7 @@ def in_one_piece(patch: pytest.MonkeyPatch) -> None:
 
 
 def by_name(struct: Any) -> Any:
-    """A value in which the order of rows does not matter, nor chance."""
+    """Returns a value without the order of rows and without random ids."""
     if isinstance(struct, list):
         return sorted((by_name(each) for each in struct), key=repr)
     if isinstance(struct, Struct):

@@ -213,7 +213,9 @@ def describe(node: Node, probe: dict[str, Any]) -> dict[str, Any]:
 
 
 def accepted(probe: dict[str, Any], actual: Any, expected: Any) -> bool:
-    """Whether this difference is one of those named above; then what was answered must still be what is said there."""
+    """Returns whether this difference is one of those named above; then the answer must still be the one given
+    there.
+    """
     if probe["api"] == "DescribeConfigs":
         unknown = probe["resource_type"] not in (2, 4, 8, 16, 32)
         return unknown and actual["error_code"] == expected["error_code"] == ErrorCode.INVALID_REQUEST

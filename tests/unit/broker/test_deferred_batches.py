@@ -18,7 +18,7 @@ VERSION = 11
 
 
 def bomb(value: bytes = b"x", *, size: int = 3_000_000, key: bytes | None = b"k", base_sequence: int = -1) -> bytes:
-    """Some kilobytes that are some megabytes."""
+    """Returns some kilobytes that decompress to some megabytes."""
     identity = {"producer_id": 7, "producer_epoch": 0} if base_sequence >= 0 else {}
     made = [Record(0, EPOCH_WALL_MS, key, value * size)]
     return bytes(encode_batch(made, codec=Codec.GZIP, base_sequence=base_sequence, **identity))
@@ -32,7 +32,7 @@ def wired() -> WiredBroker:
 
 
 def answers(wired: WiredBroker, client: WiredClient, count: int) -> list[tuple[int, int, int]]:
-    """(correlation id, error code, base offset) of the next answers."""
+    """Returns (correlation id, error code, base offset) of the next answers."""
     found: list[tuple[int, int, int]] = []
     for _ in range(200):
         for sent, response in client.received():

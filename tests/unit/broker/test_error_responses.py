@@ -36,7 +36,7 @@ NUMBERS = {"int8": 1, "int16": 1, "int32": 7, "int64": 7, "uint16": 7, "float64"
 
 
 def filled(message: type[Message], cls: type[Struct], version: int) -> Any:
-    """A struct with two elements in each array, and the longest strings."""
+    """Returns a struct with two elements in each array, and the longest strings."""
     struct = cls()
     for field in cls.FIELDS:
         if not field.is_in(version):

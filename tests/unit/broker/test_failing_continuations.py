@@ -76,7 +76,7 @@ def fail_one(send: Send, target: int, *, after: bool, wired: WiredBroker, listen
 
 
 def fail_each(send: Send, make: Callable[[], WiredBroker], listener: str = "PLAINTEXT") -> set[str]:
-    """Let every continuation fail, before and after its work. Returns the names of all kinds."""
+    """Lets every continuation fail, before and after its work. Returns the names of all kinds."""
     wired = make()
     kinds = fail_one(send, -1, after=False, wired=wired, listener=listener).kinds
     assert wired.closes.errors == []

@@ -50,7 +50,7 @@ def allow_flushes(raft: Any) -> None:
 
 
 def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
-    """Nothing more is flushed, so nothing is committed, until the returned function is called."""
+    """Stops flushes, so that nothing is committed, until the returned function is called."""
     raft: Any = wired.broker.raft
     raft._execution._flusher._is_flushing = True
 

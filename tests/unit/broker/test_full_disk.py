@@ -26,7 +26,7 @@ def run_with(plan: Plan) -> tuple[DiskWorld, set[ErrorCode], int]:
 
 
 def check_full(world: DiskWorld, codes: set[ErrorCode]) -> None:
-    """While it is full."""
+    """Checks the broker while the disk is full."""
     # Records are to be deleted that were refused; a topic was not created.
     follow = {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert codes <= {ErrorCode.NONE} | follow | REFUSALS | OFFSET_REFUSALS, codes

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long_turns("disk, log and link are in memory, and each 
 
 
 def fetched_bytes(wired: WiredBroker, offset: int) -> int:
-    """Size of what one fetch of 50 MB from this offset gives."""
+    """Returns the size of the answer to a fetch of 50 MB from this offset."""
     request = fetch_request(wired, offset, 12)
     request.max_bytes = request.topics[0].partitions[0].partition_max_bytes = 50_000_000
     row = wired.connect().call(request, 12, FetchResponse).responses[0].partitions[0]

@@ -32,7 +32,7 @@ def request(rows: Rows, acks: int = 1) -> ProduceRequest:
 
 
 def produced(wired: WiredBroker, rows: Rows, acks: int = 1, version: int = 9) -> list[tuple[int, int, int]]:
-    """Partition, error code and offset of each row of the answer."""
+    """Returns partition, error code and offset of each row of the answer."""
     answer = wired.connect().call(request(rows, acks), version, ProduceResponse, within_ms=10_000)
     (topic,) = answer.responses
     assert topic.name == "wide"

@@ -78,7 +78,7 @@ class Peer:
         return sent
 
     def announce(self, size: int, count: int) -> int:
-        """The beginning of a frame of `size` bytes, of which `count` follow."""
+        """Sends the beginning of a frame of `size` bytes, of which `count` follow."""
         self.world.area.view[:4] = size.to_bytes(4, "big")
         assert not self.frames.held_bytes
         return self.send(4 + count) - 4

@@ -9,7 +9,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 
 
 def listed(world: Replicated, number: int) -> tuple[set[int], set[int]]:
-    """Brokers that are named, and leaders."""
+    """Returns the listed brokers, and the leaders."""
     wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="orders")])
     answer = world.client.call(f"broker{number}", wanted, MetadataResponse)
     rows = answer.topics[0].partitions

@@ -84,7 +84,7 @@ def test_what_ends_a_segment_is_not_kept_waiting_for_more(wired: WiredBroker) ->
 
 
 def both(wired: WiredBroker, version: int, name: str, **options: int) -> FetchRequest:
-    """`orders` 0, and one that does not exist."""
+    """Returns a fetch of `orders` 0, and of a partition that does not exist."""
     request = fetch_request(wired, 0, version, **options)
     other = FetchRequest.FetchTopic(partitions=[FetchRequest.FetchPartition(partition=7, partition_max_bytes=1000)])
     other.topic, other.topic_id = name, b"\x07" * 16

@@ -223,7 +223,7 @@ def batches(world: ControllerWorld, decide: Callable[..., object]) -> list[int]:
 
 
 def node_world(properties: dict[str, str] | None = None) -> NodeWorld:
-    """Brokers 1 and 2, `t` on both, led by 2 though 1 is preferred."""
+    """Returns a world with brokers 1 and 2, and `t` on both, led by 2 though 1 is preferred."""
     world = NodeWorld(properties).join()
     assert world.register(2).error_code == 0
     world.beat(2)

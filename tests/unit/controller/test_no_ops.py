@@ -27,7 +27,7 @@ class Ear:
 
 
 def written(within_ms: int, *, interval_ms: int = 500, brokers: tuple[int, ...] = (1, 2)) -> int:
-    """How many NoOp records are committed, and nothing else."""
+    """Returns the number of committed NoOp records, and checks that there are no others."""
     config = make_config({"metadata.max.idle.interval.ms": str(interval_ms)})
     host = MemoryHost(0)
     raft = RaftNode(host, config, MetadataStore(), ensure_formatted(host, config))

@@ -313,7 +313,7 @@ def test_an_existing_member_of_an_empty_generation_is_unknown() -> None:
 
 
 def static_group(world: GroupWorld, *instances: str, protocols: dict[str, bytes] | None = None) -> list[str]:
-    """A stable group of static members."""
+    """Returns a stable group of static members."""
     joins = [world.join("g", instance_id=name, protocols=protocols or dict(RANGE)) for name in instances]
     world.pass_ms(2 * DELAY_MS)
     members = [join.response.member_id for join in joins]

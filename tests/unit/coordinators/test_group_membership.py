@@ -13,7 +13,9 @@ DELAY_MS = 3_000
 
 
 def completing(world: GroupWorld, count: int = 2, **more: object) -> list[str]:
-    """A group whose members have joined generation 1 and not asked for their assignment yet; the leader first."""
+    """Returns a group whose members have joined generation 1 and not requested their assignments yet; the leader
+    first.
+    """
     joins = [world.enter("g", **more) for _ in range(count)]
     world.pass_ms(2 * DELAY_MS)
     return [join.response.member_id for join in joins]

@@ -35,7 +35,7 @@ ALL = [("orders", index) for index in range(6)]
 
 
 def classic_world(config: ConsumerConfig | None = None, given: bytes | None = None) -> tuple[GroupWorld, str]:
-    """A stable classic group with one member that has all of `orders`."""
+    """Returns a stable classic group with one member that owns all of `orders`."""
     world = GroupWorld(NO_DELAY, consumer_config=config)
     join = world.enter("g", protocols=RANGE)
     world.pass_ms(0)

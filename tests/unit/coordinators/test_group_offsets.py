@@ -239,7 +239,7 @@ def test_errors_of_fetch_stand_where_the_version_has_room_for_them(version: int)
 
 
 def open_transaction(ended: bytes | None) -> MemoryPartitions:
-    """A log with an offset of 5, and a transaction that commits 6: open, or ended by this marker type."""
+    """Returns a log with an offset of 5, and a transaction that commits 6: open, or ended by this marker type."""
     log = MemoryPartitions()
     GroupWorld(log=log).commit("g", {ORDERS_0: 5})
     partition = TopicPartition("__consumer_offsets", 0)

@@ -56,7 +56,7 @@ def check_gone(world: GroupWorld, group_id: str = "g") -> None:
 
 
 def check_begun(world: GroupWorld) -> set[tuple[str, int]]:
-    """Some of the offsets of a large world have gone, the first ones. Returns those that are left."""
+    """Checks that the first offsets of a large world are gone. Returns those that are left."""
     left = set(world.offsets("g"))
     assert 0 < len(left) < SOME_ROWS
     assert left == {("orders", n) for n in range(SOME_ROWS - len(left), SOME_ROWS)}

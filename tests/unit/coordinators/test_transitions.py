@@ -38,7 +38,7 @@ def image(state: TxnState, epoch: int = EPOCH, **fields: object) -> TxnImage:
 def end(
     of: TxnImage, commit: bool, version: int, *, epoch: int = EPOCH, producer_id: int = PID, new_id: int | None = None
 ) -> TxnImage | ErrorCode | None:
-    """The next image, None for what is done already, or the code."""
+    """Returns the next image, None if it is done already, or the error code."""
     try:
         return transitions.ended(of, ProducerIdentity(producer_id, epoch), commit, version, NOW_MS, new_id)
     except RequestFailed as failure:

@@ -39,7 +39,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """(where, PromQL)."""
+    """Yields (place, PromQL)."""
     for rule in rules():
         yield rule["alert"], rule["expr"]
     for panel in panels():

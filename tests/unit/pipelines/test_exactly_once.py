@@ -59,7 +59,7 @@ def kill_at(wanted: int) -> None:
 
 
 def contents(made: OrdersPipeline) -> dict[str, Any]:
-    """Every row of every table, and the books."""
+    """Returns every row of every table, and the books."""
     connection = connect(made.tables)
     found: dict[str, Any] = {}
     for table in TABLES:

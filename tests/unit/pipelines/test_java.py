@@ -12,7 +12,7 @@ from barnabas.pipelines.errors import PipelineError
 
 
 def install(home: Path, version: str, *, has_vector: bool = True) -> Path:
-    """A program that answers as Java does, and prints what it was given otherwise."""
+    """Installs a program that answers as Java does, and otherwise prints its arguments."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True)
     refusal = "" if has_vector else 'case "$*" in *jdk.incubator.vector*) echo FindException >&2; exit 1;; esac\n'

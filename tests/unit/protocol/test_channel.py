@@ -50,7 +50,7 @@ class ScriptedPeer(Link):
         self.is_closed = True
 
     def requests(self) -> list[tuple[int, int, int, Message]]:
-        """(api key, version, correlation id, request) of what came since the last look."""
+        """Returns (API key, version, correlation id, request) of the requests since the last call."""
         found = []
         while self.sent:
             size = int.from_bytes(self.sent[:4], "big")

@@ -36,7 +36,7 @@ Base = tuple[Files, MetadataImage, dict[str, str]]
 
 @functools.cache
 def base(name: str) -> Base:
-    """(files, what they hold, properties)"""
+    """Returns (files, their image, properties)."""
     properties = PLAIN if name.startswith("plain") else PROPERTIES
     world = NodeWorld(properties).join()
     for life in range(3):
@@ -75,7 +75,9 @@ def damaged(data: bytes, kind: str, at: int) -> bytes:
 
 
 def places(files: Files, step: int) -> Iterator[tuple[str, str, int]]:
-    """(path, kind, byte): all that changes anything, or a sample of it that has every file and the ends of it."""
+    """Yields (path, kind, byte): all places where damage changes something, or a sample of them with every file and its
+    ends.
+    """
     for path, data in sorted(files.items()):
         for kind in KINDS:
             for at in range(len(data)):
@@ -89,7 +91,7 @@ def hash_of(path: str, kind: str) -> int:
 
 
 def start(files: Files, properties: dict[str, str]) -> tuple[NodeWorld | None, str]:
-    """The node, or why it does not start."""
+    """Returns the node, or the reason why it does not start."""
     try:
         return NodeWorld(properties, disk=disk_of(files), seed=9).start(), ""
     except (FatalFault, ConfigError) as refusal:

@@ -58,7 +58,7 @@ def files_of(host: MemoryHost, root: str = "/d") -> dict[str, bytes]:
 
 
 def without_chance(data: bytes, directory_id: bytes) -> bytes:
-    """A snapshot with zeros for checksums, times and the directory id."""
+    """Returns a snapshot with zeros for checksums, times and the directory id."""
     masked = bytearray(data)
     for position, header in iter_headers(data):
         masked[position + 17 : position + 21] = bytes(4)

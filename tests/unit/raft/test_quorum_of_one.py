@@ -21,7 +21,7 @@ from barnabas.storage.checkpoints import decode_epochs
 
 
 def log_records(disk: MemoryDisk) -> list[tuple[int, list[str]]]:
-    """(epoch, record names) of each batch."""
+    """Returns (epoch, record names) of each batch."""
     data = disk.read(f"{METADATA_DIR}/00000000000000000000.log")
     found = []
     for position, header in iter_headers(data):

@@ -29,7 +29,7 @@ def quorum(*ids: int, stored: ElectionState | None = None) -> tuple[KeptPromises
 
 
 def elected(*ids: int) -> tuple[KeptPromises, list[ElectionState]]:
-    """A candidate of epoch 1 among several voters."""
+    """Returns a candidate of epoch 1 among several voters."""
     state, written = quorum(*ids)
     state.become_prospective()
     assert isinstance(state.role, Prospective)

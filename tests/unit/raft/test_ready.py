@@ -23,7 +23,7 @@ from barnabas.raft.ready import Answer, Committed, Promise, Ready, Request
 
 
 def watch(node: Any, note: Callable[[Ready], None]) -> None:
-    """Call `note` with each value that `node` is about to carry out."""
+    """Calls `note` with each value that `node` is about to carry out."""
     execution = node._execution
     carry_out = execution.carry_out
 

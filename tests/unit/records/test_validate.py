@@ -289,7 +289,7 @@ def test_records_that_do_not_count_their_offsets_are_numbered_where_they_are_pac
 
 
 def encode_of(body: bytearray, pack: Callable[[bytes], bytes], template: bytearray) -> bytearray:
-    """The batch `template` with `body` packed by LZ4 instead of its own records."""
+    """Returns the batch `template` with `body` compressed by LZ4 instead of its own records."""
     packed = pack(bytes(body))
     batch = bytearray(template[:61]) + packed
     struct.pack_into(">i", batch, 8, len(batch) - 12)

@@ -17,7 +17,7 @@ _ROUNDS_MAX = 50
 
 
 def log_of(epochs: str, root: str = "/leader") -> Log:
-    """A record per digit, written in that epoch; "(4)" is an epoch in which nothing was written."""
+    """Returns a log with a record per digit, written in that epoch; "(4)" is an epoch without records."""
     log = LogWorld(LogConfig(), root=root).log
     write(log, epochs)
     return log
@@ -39,7 +39,7 @@ def epochs_of(log: Log) -> str:
 
 
 def follow(partition: Partition, leader: Log) -> int:
-    """Ask as a follower does until nothing diverges; how many rounds that took."""
+    """Sends requests as a follower does until nothing diverges, and returns the number of rounds."""
     log = partition.log
     for rounds in range(_ROUNDS_MAX):
         last_epoch = log.epochs.latest_epoch
@@ -116,7 +116,9 @@ def _catch_up(follower: Partition, leader: Log, random: Random) -> None:
 
 
 def _common(one: str, other: str) -> str:
-    """One record per offset and one leader per epoch: histories are the same as long as the epochs are."""
+    """Returns the common prefix: with one record per offset and one leader per epoch, logs are equal as long as their
+    epochs are.
+    """
     end = 0
     while end < min(len(one), len(other)) and one[end] == other[end]:
         end += 1

@@ -40,7 +40,7 @@ async def exporting() -> AsyncIterator[Exporter]:
 
 
 async def ask(exporter: Exporter, request: bytes) -> tuple[str, str]:
-    """(status line, body)."""
+    """Returns (status line, body)."""
     reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
     writer.write(request)
     answer = (await reader.read()).decode()

@@ -245,7 +245,7 @@ def test_options_come_from_the_configuration() -> None:
 
 
 def _backlog_of(port: int) -> int | None:
-    """The length of the queue of connections to accept, as Linux shows it; None without `ss`."""
+    """Returns the length of the queue of connections to accept, as Linux shows it; None without `ss`."""
     try:
         shown = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

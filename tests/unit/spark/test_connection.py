@@ -29,7 +29,7 @@ Answer = Callable[[bytes], bytes]
 
 @contextmanager
 def server(answer: Answer, context: ssl.SSLContext | None = None) -> Iterator[ClientSettings]:
-    """One connection; `answer` makes the whole reply from the body of a request."""
+    """Serves one connection; `answer` makes the whole reply from the body of a request."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

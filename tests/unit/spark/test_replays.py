@@ -26,7 +26,7 @@ def _table(rows: list[Sent]) -> Any:
 
 
 def _read(log: list[Sent], cuts: list[int]) -> list[str]:
-    """The log in ranges that end at the cuts, each by a task that knows nothing of the others."""
+    """Reads the log in ranges that end at the cuts, each by a task without knowledge of the others."""
 
     def before(first: int, end: int) -> Iterator[Any]:
         yield _table(log[first:end])

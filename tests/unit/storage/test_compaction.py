@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 def lying_batch(offset: int) -> bytes:
-    """A batch with a right checksum that announces five records and has one."""
+    """Returns a batch with a right checksum that announces five records and has one."""
     batch = encode_batch([Record(0, 0, b"key-1", b"v", [])])
     HEADER.pack_into(
         batch,
@@ -38,7 +38,7 @@ def lying_batch(offset: int) -> bytes:
 
 
 def headers(world: CleanWorld) -> list[tuple[int, int, int]]:
-    """(base offset, last offset, records) of each batch."""
+    """Returns (base offset, last offset, records) of each batch."""
     return [(h.base_offset, h.last_offset, h.record_count) for h, _ in world.log.batches(0, 1000)]
 
 

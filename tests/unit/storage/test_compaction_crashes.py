@@ -27,7 +27,7 @@ Fill = Callable[[CleanWorld], None]
 
 
 def overwritten(world: CleanWorld) -> None:
-    """Some keys over many segments, which become few."""
+    """Writes a few keys into many segments, which compaction reduces to few."""
     world.put_each((b"key-%d" % (i % 5), b"some value %d" % i) for i in range(30))
     world.put_each((b"gone-%d" % i, None) for i in range(3))
     world.roll()
@@ -63,7 +63,7 @@ D = TypeVar("D", CrashingDisk, PowerDisk)
 
 
 def _prepared(fill: Fill, disk: D) -> tuple[CleanWorld, D]:
-    """A log on sure ground: all that is in it is synced."""
+    """Returns a log whose content is all synced."""
     world = CleanWorld(replace(EAGER, min_cleanable_dirty_ratio=1.0), disk=disk)
     fill(world)
     world.log.flush()
@@ -77,7 +77,9 @@ def _prepared(fill: Fill, disk: D) -> tuple[CleanWorld, D]:
 
 
 def _snapshots(fill: Fill) -> tuple[list[list[Record]], int]:
-    """The records before the pass and after each of its groups; how many changes the pass makes on disk."""
+    """Returns the records before the pass and after each of its groups, and the number of changes that the pass makes
+    on disk.
+    """
     world, disk = _prepared(fill, CrashingDisk())
     states = [world.records()]
     before = disk.changes

@@ -344,7 +344,7 @@ def test_deleted_records_take_whole_segments_with_them() -> None:
 
 
 def filled(config: LogConfig, days: int = 10) -> LogWorld:
-    """One segment for each day, the oldest first."""
+    """Returns a log with one segment for each day, the oldest first."""
     world = LogWorld(replace(config, segment_bytes=100))
     for day in range(days, 0, -1):
         world.append(NOW_MS - day * DAY_MS)

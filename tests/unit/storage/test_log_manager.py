@@ -55,7 +55,7 @@ class ManagerWorld:
         return self.again()
 
     def killed(self) -> ManagerWorld:
-        """The process is gone: its locks with it, its timers too."""
+        """Ends the process: its locks and timers with it."""
         self.host.disk.locked.clear()
         return self.again()
 
@@ -253,7 +253,7 @@ def test_a_directory_in_use_is_refused() -> None:
 
 
 def failing(world: ManagerWorld, directory: str) -> None:
-    """Every use of files below `directory` fails from now on."""
+    """Lets every use of files below `directory` fail from now on."""
     disk = world.host.disk
 
     def wrap(name: str) -> None:

@@ -48,7 +48,7 @@ def taken_up_alone(files: Files) -> Log:
 
 
 def check_named(log: Log) -> None:
-    """Each of the forty offsets is served or named."""
+    """Checks that each of the forty offsets is served or reported."""
     assert log.log_end_offset == 40
     records = readable(log)
     assert sorted(set(records) | lost(log)) == list(range(40))

@@ -36,7 +36,7 @@ class Partition:
         self.end = 0
 
     def send(self, producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, txn: bool = False) -> int:
-        """The first offset of the batch, new or repeated."""
+        """Returns the first offset of the batch, new or duplicated."""
         header = batch(producer_id, sequence, count, epoch=epoch, attributes=TRANSACTIONAL if txn else 0)
         repeated = self.producers.check(header)
         if repeated is not None:

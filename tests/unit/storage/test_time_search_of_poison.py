@@ -32,7 +32,7 @@ def placed(batch: bytes, offset: int) -> bytes:
 
 
 def appended(log: Log, name: str) -> bool:
-    """Whether a log takes it at all, as a follower does."""
+    """Returns whether a log accepts it at all, as a follower does."""
     try:
         log.append_as_follower(placed(FORMS[name], log.log_end_offset))
     except RecordsRejected:

@@ -29,7 +29,7 @@ class Story:
             file.write(json.dumps(line) + "\n")
 
     def carry(self, link: str, value: str, offset: int) -> None:
-        """One transaction with one record, up to its end, which the test says."""
+        """Writes one transaction with one record; the test chooses its end."""
         self.note(link, "ok", "begin")
         sent = {"topic": "output", "partition": 0, "value": f"{value}@{link}:{offset}"}
         self.note(link, "invoke", "send", **sent)
