@@ -2,8 +2,8 @@
 
 The steps of one record, and what a crash at each of them leaves:
 
-1. It is handed to librdkafka (acks=all, idempotent). At most WINDOW records are in flight. 2. A broker acknowledges it;
-the callback notes the offset. After a crash before step 3, the record is in the log and
+1. It is handed to librdkafka (acks=all, idempotent). At most WINDOW records are in flight.
+2. A broker acknowledges it; the callback notes the offset. After a crash before step 3, the record is in the log and
    not in the ledger.
 3. Its line is written to the ledger before any further record is handed over. From then on it is never sent again.
 
