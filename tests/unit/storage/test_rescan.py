@@ -17,7 +17,7 @@ ONE_SEGMENT = LogConfig(segment_bytes=1 << 20, index_interval_bytes=100)
 
 
 def filled() -> LogWorld:
-    """Returns a world with forty batches of one record, all but the last five of them synced, whose process has ended."""
+    """Returns a world with forty batches of one record, all but the last five synced, whose process has ended."""
     world = LogWorld(ONE_SEGMENT)
     for index in range(40):
         if index == 35:
