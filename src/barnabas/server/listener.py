@@ -1,7 +1,7 @@
 """The listeners of a broker and their connections, on asyncio: sockets are bound, accepted, read, written and closed.
 
-Each peer has a `BufferedProtocol` that reads directly into the buffer of the broker's `Connection`. Idle connections are
-closed here (`connections.max.idle.ms`); when to stop reading is decided in `broker/requests/connection.py`.
+Each peer has a `BufferedProtocol` that reads directly into the buffer of the broker's `Connection`. Idle connections
+are closed here (`connections.max.idle.ms`); when to stop reading is decided in `broker/requests/connection.py`.
 """
 
 from __future__ import annotations
