@@ -1,6 +1,6 @@
 """The code that reads each configuration key, from the syntax trees of the broker's packages.
 
-A key is read where its name is a string in the code, where a property of `BrokerConfig` that stands for it is used, or,
+A key is read where its name is a string in the code, where a property of `BrokerConfig` that returns it is used, or,
 for settings of topics, where the field of `LogConfig` is used.
 """
 
@@ -92,7 +92,7 @@ def readers(key: str) -> list[Site]:
 
 
 def group_readers(key: str) -> list[Site]:
-    """Returns the places that read a group's own setting, which stands above the broker's key `group.` + `key`."""
+    """Returns the places that read a group's own setting, which overrides the broker's key `group.` + `key`."""
     return sorted(_reads().constants.get(key, set()) | set(readers(f"group.{key}")))
 
 

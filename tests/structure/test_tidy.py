@@ -17,11 +17,11 @@ def texts(name: str, code: str) -> list[str]:
     return [finding.text for finding in tidy.check_python(name, HEADER + code)]
 
 
-def test_the_house_is_tidy() -> None:
+def test_the_repository_is_tidy() -> None:
     assert [str(finding) for finding in tidy.check(ROOT)] == []
 
 
-def test_the_checker_sees_the_whole_house() -> None:
+def test_the_checker_sees_the_whole_repository() -> None:
     seen = {path.relative_to(ROOT).as_posix() for path in tidy.python_files(ROOT)}
     assert {"src/barnabas/common/host.py", "tools/tidy.py", "tests/structure/test_tidy.py"} <= seen
     assert {"README.md", "docs/architecture.md"} <= {
