@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.broker.configs import loggers
 from barnabas.broker.configs.config_describe import parse_broker_id
@@ -77,14 +77,27 @@ def alter(
     services: Services,
     request: AlterRequest,
     resources: Sequence[ResourceChanges],
-    answer: Callable[[Sequence[Outcome]], None],
+    response_type: type[AlterConfigsResponse | IncrementalAlterConfigsResponse],
     *,
     replace: bool = False,
 ) -> None:
-    """Applies an AlterConfigs request of either kind; `resources` are its changes by resource. `answer` receives one
-    outcome for each resource, in order, once all are decided. A request on the controller's listener, in an envelope or
-    not, is decided by the controller alone.
+    """Applies an AlterConfigs request of either kind; `resources` are its changes by resource. The response is sent
+    once all are decided. A request on the controller's listener, in an envelope or not, is decided by the controller
+    alone.
     """
+
+    def answer(results: Sequence[Outcome]) -> None:
+        rows: list[Any] = [
+            response_type.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, (code, message) in zip(resources, results, strict=True)
+        ]
+        context.reply(response_type(responses=rows))
+
     if context.listener in services.config.controller_listener_names:
         decide = services.controller.alter_configs
         decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)

@@ -54,11 +54,9 @@ def encode_fetch_response(
     topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
     for item, result in reported:
         topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
+    yield from _write_topics(writer, topics, version)
     if flexible:
-        yield from _write_topics_flexible(writer, topics, version)
         writer.head += _response_tags(request, services, reported) if version >= _LEADER_SINCE else b"\0"
-    else:
-        yield from _write_topics(writer, topics, version)
     return writer.finish()
 
 
@@ -90,50 +88,26 @@ class _Writer:
 def _write_topics(
     writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
 ) -> Generator[int, None, None]:
-    """Writes the topics for versions 4-11."""
-    writer.head += _INT32.pack(len(topics))
+    is_flexible = version >= _FLEXIBLE
+    _write_count(writer.head, len(topics), is_flexible)
     for place, (topic, rows) in enumerate(topics.items(), 1):
         if place % _ROWS_PER_STEP == 0:
             yield 1
-        assert isinstance(topic, str)
-        name = topic.encode()
-        writer.head += _INT16.pack(len(name)) + name + _INT32.pack(len(rows))
-        for row, (item, result) in enumerate(rows, 1):
-            if row % _ROWS_PER_STEP == 0:
-                yield 1
-            head = writer.head
-            fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
-            if version >= 5:
-                head += _PARTITION.pack(*fields, result.log_start_offset)
-            else:
-                head += _PARTITION_V4.pack(*fields)
-            head += _INT32.pack(-1 if result.aborted is None else len(result.aborted))
-            for transaction in result.aborted or ():
-                head += _TRANSACTION.pack(*transaction)
-            if version >= 11:
-                head += _INT32.pack(result.preferred)
-            head += _INT32.pack(len(result.data))
-            writer.records(result.data)
-
-
-def _write_topics_flexible(
-    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
-) -> Generator[int, None, None]:
-    """Writes the topics for versions 12-18."""
-    write_unsigned_varint(writer.head, len(topics) + 1)
-    for place, (topic, rows) in enumerate(topics.items(), 1):
-        if place % _ROWS_PER_STEP == 0:
-            yield 1
-        if isinstance(topic, str):
-            name = topic.encode()
-            write_unsigned_varint(writer.head, len(name) + 1)
-            writer.head += name
-        else:
+        if isinstance(topic, bytes):
             writer.head += topic
-        write_unsigned_varint(writer.head, len(rows) + 1)
+        elif is_flexible:
+            write_compact_string(writer.head, topic)
+        else:
+            name = topic.encode()
+            writer.head += _INT16.pack(len(name)) + name
+        _write_count(writer.head, len(rows), is_flexible)
         for row, (item, result) in enumerate(rows, 1):
             if row % _ROWS_PER_STEP == 0:
                 yield 1
+            if not is_flexible:
+                _write_fields(writer.head, item, result, version)
+                writer.records(result.data)
+                continue
             head = writer.head
             aborted, data = result.aborted, result.data
             fields = (
@@ -161,7 +135,30 @@ def _write_topics_flexible(
                 writer.head.append(0)
             else:
                 writer.head += _partition_tags(result, version)
-        writer.head.append(0)
+        if is_flexible:
+            writer.head.append(0)
+
+
+def _write_count(head: bytearray, count: int, is_flexible: bool) -> None:
+    if is_flexible:
+        write_unsigned_varint(head, count + 1)
+    else:
+        head += _INT32.pack(count)
+
+
+def _write_fields(head: bytearray, item: FetchItem, result: FetchResult, version: int) -> None:
+    """Writes the fields of a partition, up to the size of its records, for versions 4-11."""
+    fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
+    if version >= 5:
+        head += _PARTITION.pack(*fields, result.log_start_offset)
+    else:
+        head += _PARTITION_V4.pack(*fields)
+    head += _INT32.pack(-1 if result.aborted is None else len(result.aborted))
+    for transaction in result.aborted or ():
+        head += _TRANSACTION.pack(*transaction)
+    if version >= 11:
+        head += _INT32.pack(result.preferred)
+    head += _INT32.pack(len(result.data))
 
 
 def _partition_tags(result: FetchResult, version: int) -> bytes:

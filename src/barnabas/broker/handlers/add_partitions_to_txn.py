@@ -33,7 +33,6 @@ ERROR_ROWS: Final = (
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
 _ABORTABLE_SINCE: Final = 5
-_OLDER: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -48,8 +47,20 @@ _ROWS_PER_STEP: Final = 200
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> Work:
-    if context.api_version < _BATCHED_SINCE:
-        yield from _handle_one(context, request, services)
+    version = context.api_version
+    if version < _BATCHED_SINCE:
+        transaction = Transaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        yield from _handle_transaction(
+            version,
+            transaction,
+            services,
+            lambda topics: context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)),
+        )
         return
 
     def finish(results: Sequence[Result]) -> None:
@@ -57,64 +68,39 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services
 
     gather: Gather[Result] = Gather(len(request.transactions), finish)
     for index, transaction in enumerate(request.transactions):
-        yield from _handle_transaction(context.api_version, transaction, services, gather.slot(index))
+        yield from _handle_transaction(version, transaction, services, _result_of(transaction, gather.slot(index)))
         yield 1
 
 
+def _result_of(transaction: Transaction, give: Callable[[Result], None]) -> Callable[[list[Topic]], None]:
+    return lambda topics: give(Result(transactional_id=transaction.transactional_id, topic_results=topics))
+
+
 def _handle_transaction(
-    api_version: int, transaction: Transaction, services: Services, done_with: Callable[[Result], None]
+    api_version: int, transaction: Transaction, services: Services, answered: Callable[[list[Topic]], None]
 ) -> Work:
     def answer(code_of: CodeOf) -> None:
-        def older(partition: TopicPartition) -> ErrorCode:
-            code = code_of(partition)
-            return _OLDER.get(code, code)
+        services.steps.begin(_topics(transaction.topics, code_of, api_version), answered, owner())
 
-        def answered(topics: list[Topic]) -> None:
-            done_with(Result(transactional_id=transaction.transactional_id, topic_results=topics))
-
-        chosen = older if api_version < _ABORTABLE_SINCE else code_of
-        services.steps.begin(_topics(transaction.topics, chosen), answered, owner())
-
+    transactional_id = transaction.transactional_id
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     partitions, missing = yield from _find_partitions(transaction.topics, services)
     if transaction.verify_only:
-        codes = services.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+        codes = services.transactions.verify_partitions(transactional_id, producer, partitions)
         answer(codes.__getitem__)
     elif missing:
         answer(_codes_if_missing(missing))
     else:
+        is_producers = api_version < _BATCHED_SINCE
         services.transactions.add_partitions(
-            transaction.transactional_id, producer, partitions, EPOCH_BUMP_SINCE, lambda code: answer(lambda _: code)
+            transactional_id,
+            producer,
+            partitions,
+            # A producer's own request uses version 1 of the transaction protocol.
+            NO_EPOCH_BUMP if is_producers else EPOCH_BUMP_SINCE,
+            lambda code: answer(lambda _: code),
+            wait_ms=COMPLETION_WAIT_MS if is_producers else 0,
         )
-
-
-def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> Work:
-    topics = request.v3_and_below_topics
-
-    def answer(code_of: CodeOf) -> None:
-        def answered(found: list[Topic]) -> None:
-            context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=found))
-
-        services.steps.begin(_topics(topics, code_of), answered, owner())
-
-    partitions, missing = yield from _find_partitions(topics, services)
-    if missing:
-        answer(_codes_if_missing(missing))
-        return
-
-    def done(code: ErrorCode) -> None:
-        if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_SINCE:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH
-        answer(lambda _: code)
-
-    services.transactions.add_partitions(
-        request.v3_and_below_transactional_id,
-        ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-        partitions,
-        NO_EPOCH_BUMP,  # a producer's own request uses version 1 of the transaction protocol
-        done,
-        wait_ms=COMPLETION_WAIT_MS,
-    )
 
 
 def _find_partitions(
@@ -146,13 +132,22 @@ def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
     return code_of
 
 
-def _topics(topics: Asked, code_of: CodeOf) -> Generator[int, None, list[Topic]]:
+def _older(code: ErrorCode, api_version: int) -> ErrorCode:
+    """Returns the error as a client of this version knows it."""
+    if code is ErrorCode.PRODUCER_FENCED and api_version < _FENCED_SINCE:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+def _topics(topics: Asked, code_of: CodeOf, api_version: int) -> Generator[int, None, list[Topic]]:
     found = []
     for topic in topics:
         rows: list[Row] = []
         found.append(Topic(name=topic.name, results_by_partition=rows))
         for index in topic.partitions:
-            code = code_of(TopicPartition(topic.name, index))
+            code = _older(code_of(TopicPartition(topic.name, index)), api_version)
             rows.append(Row(partition_index=index, partition_error_code=code))
             if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1

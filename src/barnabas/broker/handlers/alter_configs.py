@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from barnabas.broker.configs import config_changes
@@ -16,9 +15,6 @@ ERROR_ROWS: Final = (ErrorRows("responses", "resources"),)
 PIECES: Final = Pieces(30, "resources", "responses", key="resource_name")
 
 
-_Row = AlterConfigsResponse.AlterConfigsResourceResponse
-
-
 def handle(context: RequestContext, request: AlterConfigsRequest, services: Services) -> None:
     resources = [
         ResourceChanges(
@@ -29,16 +25,4 @@ def handle(context: RequestContext, request: AlterConfigsRequest, services: Serv
         for resource in request.resources
     ]
 
-    def answer(results: Sequence[config_changes.Outcome]) -> None:
-        rows = [
-            _Row(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.name,
-            )
-            for resource, (code, message) in zip(resources, results, strict=True)
-        ]
-        context.reply(AlterConfigsResponse(responses=rows))
-
-    config_changes.alter(context, services, request, resources, answer, replace=True)
+    config_changes.alter(context, services, request, resources, AlterConfigsResponse, replace=True)

@@ -5,7 +5,6 @@ This broker validates the resources one by one and sends the valid ones to the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from barnabas.broker.configs import config_changes
@@ -23,9 +22,6 @@ ERROR_ROWS: Final = (ErrorRows("responses", "resources"),)
 PIECES: Final = Pieces(30, "resources", "responses", key="resource_name")
 
 
-_Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-
-
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, services: Services) -> None:
     # One change above the limit is enough for the refusal.
     resources = [
@@ -37,16 +33,4 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, ser
         for resource in request.resources
     ]
 
-    def answer(results: Sequence[config_changes.Outcome]) -> None:
-        rows = [
-            _Row(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.name,
-            )
-            for resource, (code, message) in zip(resources, results, strict=True)
-        ]
-        context.reply(IncrementalAlterConfigsResponse(responses=rows))
-
-    config_changes.alter(context, services, request, resources, answer)
+    config_changes.alter(context, services, request, resources, IncrementalAlterConfigsResponse)

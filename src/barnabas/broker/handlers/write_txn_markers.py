@@ -16,6 +16,7 @@ from barnabas.broker.requests.error_responses import INDEXES, ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.transactions.markers import version_of
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -38,52 +39,34 @@ _ROWS_PER_STEP = 50
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> Work:
-    answer = _Answer(context)
+    results: list[Result] = []
+    count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
+    # The last slot is given when all rows are there.
+    gather: Gather[ErrorCode] = Gather(count + 1, lambda _: context.reply(WriteTxnMarkersResponse(markers=results)))
+    slots = map(gather.slot, range(count))
     for marker in request.markers:
         result = Result(producer_id=marker.producer_id)
-        answer.results.append(result)
+        results.append(result)
         for topic in marker.topics:
             rows: list[Row] = []
             result.topics.append(Topic(name=topic.name, partitions=rows))
             for index in topic.partition_indexes:
                 row = Row(partition_index=index)
                 rows.append(row)
-                _write(services, marker, TopicPartition(topic.name, index), answer.expect(row))
+                _write(services, marker, TopicPartition(topic.name, index), _code_of(row, next(slots)))
                 # A row that is refused immediately costs little.
                 if row.error_code == ErrorCode.NONE or len(rows) % _ROWS_PER_STEP == 0:
                     yield 1
         yield 1
-    answer.all_expected()
+    gather.slot(count)(ErrorCode.NONE)
 
 
-class _Answer:
-    """The WriteTxnMarkers response, sent when all markers are committed or refused."""
+def _code_of(row: Row, give: Callable[[ErrorCode], None]) -> Callable[[ErrorCode], None]:
+    def done(code: ErrorCode) -> None:
+        row.error_code = code
+        give(code)
 
-    __slots__ = ("_context", "_missing", "results")
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        #: One more than the pending rows, until all rows are known.
-        self._missing = 1
-        self.results: list[Result] = []
-
-    def expect(self, row: Row) -> Callable[[ErrorCode], None]:
-        """Returns the function that receives the error code of this partition's marker."""
-        self._missing += 1
-
-        def done(code: ErrorCode) -> None:
-            row.error_code = code
-            self._settle()
-
-        return done
-
-    def all_expected(self) -> None:
-        self._settle()
-
-    def _settle(self) -> None:
-        self._missing -= 1
-        if not self._missing:
-            self._context.reply(WriteTxnMarkersResponse(markers=self.results))
+    return done
 
 
 def _write(services: Services, marker: Marker, partition: TopicPartition, done: Callable[[ErrorCode], None]) -> None:
