@@ -11,11 +11,11 @@ from tests.support.damage import Files, disk_of, files_in
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import iter_headers
 from barnabas.storage.checkpoints import parse_dir_name
-from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.faults import FileFault, FileFaultKind
 from barnabas.storage.offline.repair import Repair, is_repairable
 from barnabas.storage.offline.verify import (
     PartitionReport,
-    Verification,
+    PartitionVerification,
     check_directory,
     partition_dirs,
     verify_partition,
@@ -47,7 +47,7 @@ def recorded(name: str) -> Files:
     return found
 
 
-def faults_in(files: Files) -> tuple[list[Fault], int]:
+def faults_in(files: Files) -> tuple[list[FileFault], int]:
     """Returns all faults, and the number of batches that were checked."""
     disk = disk_of(files)
     directories, _ = partition_dirs(disk, ROOT)
@@ -65,7 +65,7 @@ def test_what_kafka_left_in_order_has_no_fault(name: str) -> None:
     files = recorded(name)
     faults, batches = faults_in(files)
     # Indexes that were still at their full size when they were recorded were too large to be kept.
-    missing = [fault for fault in faults if fault.kind is FaultKind.MISSING]
+    missing = [fault for fault in faults if fault.kind is FileFaultKind.MISSING]
     assert [fault for fault in faults if fault not in missing] == []
     assert not missing or name == "replicated/n3"
     assert batches > 0 or name.startswith("formatted-")
@@ -74,14 +74,14 @@ def test_what_kafka_left_in_order_has_no_fault(name: str) -> None:
 def test_torn_tail_is_named() -> None:
     faults, _ = faults_in(recorded("stage3-killed"))
     assert [(fault.path, fault.kind, fault.position, fault.offset) for fault in faults] == [
-        (f"{ROOT}/crash-0/00000000000000000028.log", FaultKind.TORN, 394, 30)
+        (f"{ROOT}/crash-0/00000000000000000028.log", FileFaultKind.TORN, 394, 30)
     ]
 
 
 def test_repair_cuts_where_kafkas_recovery_cut() -> None:
     files = recorded("stage3-killed")
     disk = disk_of(files)
-    verification = Verification(disk, f"{ROOT}/crash-0")
+    verification = PartitionVerification(disk, f"{ROOT}/crash-0")
     verification.run()
     kept = Repair(disk, verification).apply("repair-now")
     assert kept == f"{ROOT}/crash-0/repair-now"
@@ -96,7 +96,7 @@ def test_compaction_leaves_notes_but_no_faults() -> None:
     disk = disk_of(recorded("stage2-cleaned"))
     report = verify_partition(disk, f"{ROOT}/compacted-0")
     assert report.faults == []
-    assert {note.kind for note in report.notes} == {FaultKind.GAP, FaultKind.LEFTOVER}
+    assert {note.kind for note in report.notes} == {FileFaultKind.GAP, FileFaultKind.LEFTOVER}
 
 
 @pytest.mark.parametrize("change", ["flip", "footer", "header"])
@@ -113,7 +113,7 @@ def test_a_damaged_metadata_snapshot_is_named_and_left_alone(change: str) -> Non
     faults, _ = faults_in(files)
     assert [fault.path for fault in faults] == [path]
     assert not is_repairable(faults[0])
-    verification = Verification(disk_of(files), f"{ROOT}/__cluster_metadata-0")
+    verification = PartitionVerification(disk_of(files), f"{ROOT}/__cluster_metadata-0")
     verification.run()
     assert Repair(disk_of(files), verification).steps == []
 
@@ -124,7 +124,7 @@ def test_an_index_that_is_gone_is_named_and_made_anew(suffix: str) -> None:
     path = f"{ROOT}/txn-rolled-0/00000000000000000003{suffix}"
     original = files.pop(path)
     disk = disk_of(files)
-    verification = Verification(disk, f"{ROOT}/txn-rolled-0")
+    verification = PartitionVerification(disk, f"{ROOT}/txn-rolled-0")
     report = verification.run()
     assert [fault.path for fault in report.faults] == [path]
     Repair(disk, verification).apply("repair-now")

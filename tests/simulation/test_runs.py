@@ -21,7 +21,7 @@ from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
 from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind
 from barnabas.simulation.faulty_disk import FaultyFile
-from barnabas.simulation.operator import Operation
+from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.world import World
 from barnabas.storage.producers import ProducerStateManager
@@ -112,17 +112,17 @@ def test_controllers_of_their_own_fail_over() -> None:
 
 
 def test_the_operator_does_everything_now_and_then() -> None:
-    done: Counter[Operation] = Counter()
+    done: Counter[AdminOperation] = Counter()
     slow = replace(QUICK, layout=Layout(brokers=4, controllers=1), faults_s=40, schedule=(), records_per_s=2)
     for seed in (1, 2, 3, 4):
-        if len(+done) == len(Operation):
+        if len(+done) == len(AdminOperation):
             break
         one = Run(replace(slow, seed=seed, consumers=0))
-        one.operator.kinds = tuple(Operation)
+        one.operator.kinds = tuple(AdminOperation)
         outcome = one.execute()
         assert not outcome.failed, explain(outcome)
         done.update(one.operator.done)
-    assert all(done[kind] > 0 for kind in Operation), done
+    assert all(done[kind] > 0 for kind in AdminOperation), done
 
 
 def test_clients_of_a_run_that_broke_off_leave_no_coroutine_behind() -> None:

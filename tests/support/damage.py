@@ -19,10 +19,10 @@ from barnabas.storage.checkpoints import (
     parse_dir_name,
     write_offsets,
 )
-from barnabas.storage.faults import Fault
+from barnabas.storage.faults import FileFault
 from barnabas.storage.log import Origin
 from barnabas.storage.offline.repair import Repair, apply_directory, plan_directory
-from barnabas.storage.offline.verify import Verification, check_directory
+from barnabas.storage.offline.verify import PartitionVerification, check_directory
 
 ROOT = "/logs"
 DIRECTORY = f"{ROOT}/{PARTITION}"
@@ -91,9 +91,9 @@ def disk_of(files: Files) -> MemoryDisk:
     return disk
 
 
-def verified(disk: MemoryDisk) -> tuple[Verification, list[Fault]]:
+def verified(disk: MemoryDisk) -> tuple[PartitionVerification, list[FileFault]]:
     """Returns the partition's verification, and all faults in the data directory."""
-    verification = Verification(disk, DIRECTORY)
+    verification = PartitionVerification(disk, DIRECTORY)
     report = verification.run()
     parsed = parse_dir_name(DIRECTORY.rpartition("/")[2])
     assert parsed is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas.raft.quorum import QuorumState, Role
 from barnabas.raft.quorum_state import ElectionState
-from barnabas.raft.ready import Draft
+from barnabas.raft.ready import ReadyDraft
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey
 
@@ -23,7 +23,7 @@ class KeptPromises:
     def __init__(
         self, own: VoterKey, history: VoterHistory, stored: ElectionState | None, written: list[ElectionState]
     ) -> None:
-        self._draft = Draft()
+        self._draft = ReadyDraft()
         self._state = QuorumState(own, history, stored, self._draft, _ignore)
         self._written = written
 

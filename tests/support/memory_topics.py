@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.coordinators.groups.consumer.topics import Topic
+from barnabas.coordinators.groups.consumer.topics import TopicSummary
 
 
 class MemoryTopics:
@@ -14,7 +14,7 @@ class MemoryTopics:
 
     def __init__(self, counts: dict[str, int]) -> None:
         self.counts = counts
-        self._known: dict[str, Topic] = {}
+        self._known: dict[str, TopicSummary] = {}
         self._version = 0
         self._made = 0
 
@@ -34,13 +34,13 @@ class MemoryTopics:
                 self._known[name] = self._known[name]._replace(partition_count=count)
             else:
                 self._made += 1
-                self._known[name] = Topic(self._made.to_bytes(16, "big"), name, count)
+                self._known[name] = TopicSummary(self._made.to_bytes(16, "big"), name, count)
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str) -> TopicSummary | None:
         self._follow()
         return self._known.get(name)
 
-    def find_id(self, topic_id: bytes) -> Topic | None:
+    def find_id(self, topic_id: bytes) -> TopicSummary | None:
         self._follow()
         return next((topic for topic in self._known.values() if topic.topic_id == topic_id), None)
 

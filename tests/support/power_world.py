@@ -22,7 +22,7 @@ from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, encode_end_txn_marker
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
-from barnabas.storage.faults import FaultKind
+from barnabas.storage.faults import FileFaultKind
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.manager import LogManager
 from barnabas.storage.offline.verify import PartitionReport, check_directory, verify_partition
@@ -339,8 +339,8 @@ def faults_on(disk: MemoryDisk, empty: Sequence[str]) -> list[str]:
     return [
         fault.text
         for fault in (*faults, *check_directory(disk, ROOT, reports))
-        if fault.kind is not FaultKind.PRODUCERS
-        and not (fault.kind is FaultKind.EPOCHS and fault.path.rpartition("/")[0] in empty)
+        if fault.kind is not FileFaultKind.PRODUCERS
+        and not (fault.kind is FileFaultKind.EPOCHS and fault.path.rpartition("/")[0] in empty)
     ]
 
 

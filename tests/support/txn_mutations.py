@@ -27,7 +27,7 @@ from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
 from barnabas.coordinators.runtime import ShardLife, ShardLog, ShardState
 from barnabas.coordinators.transactions import shard, transitions
 from barnabas.coordinators.transactions.coordinator import Ending, TransactionCoordinator
-from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
+from barnabas.coordinators.transactions.markers import MarkerDelivery, MarkerSender
 from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.coordinators.transactions.state import TxnImage
 from barnabas.storage.log import Log
@@ -81,7 +81,7 @@ def markers_are_told_once(patch: pytest.MonkeyPatch) -> None:
     """Ignores the answers of partition leaders to markers."""
 
     def mutated(
-        self: MarkerSender, delivery: Delivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]
+        self: MarkerSender, delivery: MarkerDelivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]
     ) -> None:
         delivery.missing.difference_update(led)
         self._conclude(delivery)

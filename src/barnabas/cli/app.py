@@ -13,7 +13,7 @@ import typer.main
 
 import barnabas
 from barnabas.cli import output
-from barnabas.cli.commands import ENTRIES, Entry, command_of, missing_extra
+from barnabas.cli.commands import ENTRIES, CommandEntry, command_of, missing_extra
 from barnabas.cli.contexts import choice, option
 from barnabas.embedded.failures import Failure
 from barnabas.orders.errors import OrdersError
@@ -107,7 +107,7 @@ def _client_errors() -> tuple[type[Exception], ...]:
     return () if kafka is None else (kafka.KafkaException,)
 
 
-def _load(entry: Entry) -> Command:
+def _load(entry: CommandEntry) -> Command:
     try:
         found = getattr(importlib.import_module(f"barnabas.cli.{entry.module}"), entry.attribute)
     except ModuleNotFoundError as error:

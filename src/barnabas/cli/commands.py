@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command, or a group of commands."""
 
     name: str
@@ -22,35 +22,47 @@ class Entry(NamedTuple):
 
 
 ENTRIES: Final = (
-    Entry("broker", "app", "broker", "Run one broker in the foreground"),
-    Entry("up", "cluster", "up", "Start a cluster on this machine and print its bootstrap address"),
-    Entry(
+    CommandEntry("broker", "app", "broker", "Run one broker in the foreground"),
+    CommandEntry("up", "cluster", "up", "Start a cluster on this machine and print its bootstrap address"),
+    CommandEntry(
         "status",
         "cluster",
         "status",
         "Show the processes of a cluster, its active controller and the lag of its brokers",
     ),
-    Entry("down", "cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
-    Entry("context", "contexts.command", "app", "List, choose, create and delete named clusters"),
-    Entry("format", "format", "format_directories", "Format empty log directories before the first start of a node"),
-    Entry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory"),
-    Entry("info", "format", "info", "Show the identity of a node's log directories"),
-    Entry("elect", "elect", "elect", "Elect preferred leaders, or unclean leaders for partitions without one"),
-    Entry("explain", "explain", "explain", "Explain why a partition has its leader and its ISR"),
-    Entry("monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"),
-    Entry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
-    Entry("consume", "consume", "consume", "Print records, one per line"),
-    Entry("demo", "demo", "demo", "Stream orders through three brokers into Spark, and kill one broker", "pipeline"),
-    Entry("simulate", "simulate", "simulate", "Run a cluster with faults in virtual time and check its guarantees"),
-    Entry("check", "check", "check", "Judge whether the cluster kept its guarantees to clients"),
-    Entry("topics", "topics", "app", "Create, list, describe, alter and delete topics"),
-    Entry("configs", "configs.command", "app", "Show and change dynamic configs of topics, brokers and broker loggers"),
-    Entry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
-    Entry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
-    Entry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
-    Entry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),
-    Entry("orders", "orders", "app", "Replay a year of retail orders, and verify that each arrived once", "orders"),
-    Entry("log", "log", "app", "Show, verify and repair the files of a log without a broker"),
+    CommandEntry("down", "cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
+    CommandEntry("context", "contexts.command", "app", "List, choose, create and delete named clusters"),
+    CommandEntry(
+        "format", "format", "format_directories", "Format empty log directories before the first start of a node"
+    ),
+    CommandEntry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory"),
+    CommandEntry("info", "format", "info", "Show the identity of a node's log directories"),
+    CommandEntry("elect", "elect", "elect", "Elect preferred leaders, or unclean leaders for partitions without one"),
+    CommandEntry("explain", "explain", "explain", "Explain why a partition has its leader and its ISR"),
+    CommandEntry(
+        "monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"
+    ),
+    CommandEntry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
+    CommandEntry("consume", "consume", "consume", "Print records, one per line"),
+    CommandEntry(
+        "demo", "demo", "demo", "Stream orders through three brokers into Spark, and kill one broker", "pipeline"
+    ),
+    CommandEntry(
+        "simulate", "simulate", "simulate", "Run a cluster with faults in virtual time and check its guarantees"
+    ),
+    CommandEntry("check", "check", "check", "Judge whether the cluster kept its guarantees to clients"),
+    CommandEntry("topics", "topics", "app", "Create, list, describe, alter and delete topics"),
+    CommandEntry(
+        "configs", "configs.command", "app", "Show and change dynamic configs of topics, brokers and broker loggers"
+    ),
+    CommandEntry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
+    CommandEntry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
+    CommandEntry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
+    CommandEntry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),
+    CommandEntry(
+        "orders", "orders", "app", "Replay a year of retail orders, and verify that each arrived once", "orders"
+    ),
+    CommandEntry("log", "log", "app", "Show, verify and repair the files of a log without a broker"),
 )
 
 #: Top-level package -> the extra that installs it.

@@ -19,7 +19,7 @@ import typer
 from barnabas.cli import clients, output
 from barnabas.cli import demo_report as report
 from barnabas.cli.cluster import Interruption, interruptible
-from barnabas.cli.demo_course import Course, Fault, Kill
+from barnabas.cli.demo_course import BrokerKill, Course, Kill
 from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
 from barnabas.cli.orders import speed_factor
@@ -83,7 +83,7 @@ def demo(
 
 def _run(
     stage: Stage, orders: int, speed: float | None, kill: Kill, sink: str, interruption: Interruption
-) -> Fault | None:
+) -> BrokerKill | None:
     """Runs all parts until everything is drained; then ends the clients."""
     from barnabas.orders import topic as topics
     from barnabas.orders.faults import Faults
@@ -142,7 +142,7 @@ def _latencies(places: Places) -> Latencies:
     return latency.latencies(places.tables, CommitLog(places.tables).all())
 
 
-def _pictures(places: Places, fault: Fault | None) -> list[Path]:
+def _pictures(places: Places, fault: BrokerKill | None) -> list[Path]:
     from barnabas.pipelines.pictures import draw_all
     from barnabas.pipelines.style import Mark
 

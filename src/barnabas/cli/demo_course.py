@@ -41,7 +41,7 @@ class Kill(StrEnum):
 
 
 @dataclass(slots=True)
-class Fault:
+class BrokerKill:
     """The broker that the demo killed, and the consequences. Times are in seconds since the kill."""
 
     broker: int
@@ -84,7 +84,7 @@ class Course:
         self._until(lambda: self._applied() >= records, "the first batch in the tables", progress=steps)
         self._view.say(f"the pipeline is warm: {output.counted(self._applied(), 'record')} in the tables")
 
-    def play(self, kill: Kill) -> Fault | None:
+    def play(self, kill: Kill) -> BrokerKill | None:
         """Plays all steps, until every acknowledged record is in the tables."""
         fault = None
         if kill is not Kill.NONE:
@@ -99,7 +99,7 @@ class Course:
         self._until(lambda: self._is_drained(ends), "the last record in the tables", progress=self._applied)
         return fault
 
-    def _kill(self, kill: Kill) -> Fault:
+    def _kill(self, kill: Kill) -> BrokerKill:
         snapshot = self._snapshot()
         if kill is Kill.CONTROLLER:
             victim = snapshot.controller
@@ -110,13 +110,13 @@ class Course:
             why = f"leader of {busiest.key}, the busiest partition"
         led = tuple(sorted(key.partition for key, state in snapshot.partitions.items() if state.leader == victim))
         self._view.phase(f"kill -9 of broker {victim}, {why}")
-        fault = Fault(victim, time.time(), led, snapshot.controller == victim, self._acknowledged())
+        fault = BrokerKill(victim, time.time(), led, snapshot.controller == victim, self._acknowledged())
         self._stage.cluster.kill(victim)
         self._until(lambda: self._are_led(victim), f"new leaders without broker {victim}")
         fault.leaders_after_s = time.time() - fault.killed_at_s
         return fault
 
-    def _bring_back(self, fault: Fault) -> None:
+    def _bring_back(self, fault: BrokerKill) -> None:
         away_until = fault.killed_at_s + _AWAY_S
         self._until(lambda: time.time() >= away_until, "the end of the pause")
         self._view.phase(f"broker {fault.broker} restarts")
@@ -139,7 +139,7 @@ class Course:
         if wrong:
             asked = [TopicPartition(key.topic, key.partition) for key in wrong]
             # Partitions that moved in the meantime report "election not needed"; the next look shows them.
-            elect.hold(admin, elect.Kind.PREFERRED, asked)
+            elect.hold(admin, elect.ElectionKind.PREFERRED, asked)
             self._until(lambda: not self._wrong(wrong), "the state after the election", within_s=5.0, is_needed=False)
         return not wrong
 

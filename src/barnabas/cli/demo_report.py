@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli import output
-from barnabas.cli.demo_course import Fault
+from barnabas.cli.demo_course import BrokerKill
 from barnabas.cli.orders import show_proof
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.latency import Latencies
 
 
-def show(proof: Proof, fault: Fault | None, latencies: Latencies, files: Sequence[Path]) -> None:
+def show(proof: Proof, fault: BrokerKill | None, latencies: Latencies, files: Sequence[Path]) -> None:
     show_proof(proof, as_json=False)
     if fault is not None:
         output.say(_fault(fault))
@@ -29,7 +29,7 @@ def show(proof: Proof, fault: Fault | None, latencies: Latencies, files: Sequenc
 
 
 def document(
-    proof: Proof, fault: Fault | None, latencies: Latencies, files: Sequence[Path], elapsed_s: float
+    proof: Proof, fault: BrokerKill | None, latencies: Latencies, files: Sequence[Path], elapsed_s: float
 ) -> dict[str, Any]:
     """Returns the report as a JSON document."""
     p50, p99 = latencies.percentile_ms(50), latencies.percentile_ms(99)
@@ -46,7 +46,7 @@ def write(path: Path, shown: dict[str, Any]) -> None:
     path.write_text(json.dumps(shown, indent=2) + "\n")
 
 
-def _fault(fault: Fault) -> str:
+def _fault(fault: BrokerKill) -> str:
     roles = "the active controller and " if fault.was_controller else ""
     led = output.counted(len(fault.led), "partition")
     return (

@@ -21,13 +21,13 @@ from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
-class Kind(StrEnum):
+class ElectionKind(StrEnum):
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
 
 
 #: The values of `election_type` in ElectLeaders.
-_KINDS: Final = {Kind.PREFERRED: 0, Kind.UNCLEAN: 1}
+_KINDS: Final = {ElectionKind.PREFERRED: 0, ElectionKind.UNCLEAN: 1}
 
 
 class _Row(NamedTuple):
@@ -38,7 +38,7 @@ class _Row(NamedTuple):
 
 def elect(
     kind: Annotated[
-        Kind,
+        ElectionKind,
         typer.Option(
             "--type",
             "--election-type",
@@ -70,13 +70,13 @@ def elect(
     elif path is not None:
         asked = read_partitions(path)
     admin = admin_client(bootstrap, properties)
-    if kind is Kind.UNCLEAN:
+    if kind is ElectionKind.UNCLEAN:
         choice.warn_if_production("elects unclean leaders, which can lose records")
     rows = hold(admin, kind, asked)
     _show(kind, rows)
 
 
-def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
+def hold(admin: AdminClient, kind: ElectionKind, asked: list[TopicPartition] | None) -> list[_Row]:
     """Requests the election of leaders for the partitions in `asked`, or for all partitions if it is None. It uses its
     own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
     """
@@ -116,7 +116,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     return found
 
 
-def _show(kind: Kind, rows: Sequence[_Row]) -> None:
+def _show(kind: ElectionKind, rows: Sequence[_Row]) -> None:
     _line(
         f"Successfully completed leader election ({kind.name}) for partitions",
         [row.name for row in rows if row.code is ErrorCode.NONE],

@@ -25,7 +25,7 @@ from barnabas.cli.groups_reset import (
     parse_topic,
     to_rows,
 )
-from barnabas.cli.groups_view import STATES, TYPES, Described, GroupsView, Member
+from barnabas.cli.groups_view import STATES, TYPES, Described, GroupsView, MemberRow
 from barnabas.cli.lines import parse_time
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, ClientProperty, Json, read_text
 from barnabas.common.types import TopicPartition
@@ -167,7 +167,7 @@ def _document(described: Described, rows: list[dict[str, Any]]) -> dict[str, Any
     }
 
 
-def _member_document(member: Member) -> dict[str, Any]:
+def _member_document(member: MemberRow) -> dict[str, Any]:
     return {
         **member._asdict(),
         "partitions": [one._asdict() for one in member.partitions],

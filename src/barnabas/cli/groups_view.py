@@ -56,7 +56,7 @@ class Listed(NamedTuple):
     simple: bool
 
 
-class Member(NamedTuple):
+class MemberRow(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -67,7 +67,7 @@ class Member(NamedTuple):
     epoch: int | None = None
 
 
-class Node(NamedTuple):
+class NodeAddress(NamedTuple):
     broker_id: int
     host: str
     port: int
@@ -77,9 +77,9 @@ class Described(NamedTuple):
     group: str
     type: str
     state: str
-    coordinator: Node
+    coordinator: NodeAddress
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[MemberRow, ...]
     #: Consumer groups only.
     epoch: int | None = None
     assignment_epoch: int | None = None
@@ -236,13 +236,13 @@ def _described(answer: ConsumerGroupDescription) -> Described:
     for one in answer.members:
         target = None if one.target_assignment is None else _partitions(one.target_assignment.topic_partitions)
         partitions = _partitions(one.assignment.topic_partitions)
-        members.append(Member(one.member_id, one.group_instance_id, one.client_id, one.host, partitions, target))
+        members.append(MemberRow(one.member_id, one.group_instance_id, one.client_id, one.host, partitions, target))
     node = answer.coordinator
     return Described(
         answer.group_id,
         _TYPES.get(answer.type, UNKNOWN),
         _STATES.get(answer.state, UNKNOWN),
-        Node(node.id, node.host, node.port),
+        NodeAddress(node.id, node.host, node.port),
         answer.partition_assignor,
         tuple(sorted(members)),
     )

@@ -22,13 +22,13 @@ from barnabas.raft.log import metadata_log_directory
 from barnabas.raft.repair import MetadataRepair, chain_of, is_metadata_log
 from barnabas.server.disk import OsDisk
 from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
-from barnabas.storage.faults import Fault
+from barnabas.storage.faults import FileFault
 from barnabas.storage.offline.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, is_repairable, plan_directory
 from barnabas.storage.offline.verify import (
     OFFSET_CHECKPOINTS,
     PartitionReport,
-    RecoveryPoints,
-    Verification,
+    PartitionVerification,
+    RecoveryPointFiles,
     check_directory,
     partition_dirs,
     verify_partition,
@@ -56,8 +56,8 @@ class _Target:
     data_dir: str
     partitions: list[str] = field(default_factory=list)
     is_whole: bool = True
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[Fault] = field(default_factory=list)
+    faults: list[FileFault] = field(default_factory=list)
+    notes: list[FileFault] = field(default_factory=list)
     reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
     #: Files whose repair needs the metadata log.
     repaired: set[str] = field(default_factory=set)
@@ -177,7 +177,7 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
     places = {path: target for target in targets for path in target.partitions}
     # The largest log first, so that no process works alone on it at the end.
     paths = sorted(places, key=_size_bytes, reverse=True)
-    points = {target.data_dir: RecoveryPoints(OsDisk(), target.data_dir) for target in targets}
+    points = {target.data_dir: RecoveryPointFiles(OsDisk(), target.data_dir) for target in targets}
     asked = [(path, with_records, points[places[path].data_dir].of(path)) for path in paths]
     processes = min(jobs or os.cpu_count() or 1, len(paths))
     step = _progress_line(len(paths))
@@ -226,7 +226,7 @@ def _progress_line(total: int) -> Callable[[], None]:
     return step
 
 
-def _found(targets: Sequence[_Target]) -> Iterator[tuple[bool, Fault]]:
+def _found(targets: Sequence[_Target]) -> Iterator[tuple[bool, FileFault]]:
     """Yields all faults and notes of the checked directories as (whether it is a note, fault), in the order of the
     files.
     """
@@ -264,7 +264,7 @@ def _as_json(targets: Sequence[_Target]) -> dict[str, Any]:
     }
 
 
-def _fault_json(fault: Fault) -> dict[str, Any]:
+def _fault_json(fault: FileFault) -> dict[str, Any]:
     return {
         "file": fault.path,
         "position": fault.position,
@@ -286,7 +286,7 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
         if not report.faults:
             continue
         follows = chain_of(disk, report.directory) if is_metadata_log(report.directory) else None
-        verification = Verification(disk, report.directory, follows=follows)
+        verification = PartitionVerification(disk, report.directory, follows=follows)
         verification.run()
         repair = Repair(disk, verification)
         for step in repair.steps:
@@ -315,7 +315,7 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
             print(f"kept {path}")
 
 
-def _unrepaired(target: _Target) -> Iterator[Fault]:
+def _unrepaired(target: _Target) -> Iterator[FileFault]:
     for report in target.reports.values():
         yield from (fault for fault in report.faults if not is_repairable(fault) and fault.path not in target.repaired)
     yield from (fault for fault in target.faults if not is_repairable(fault) and fault.path not in target.repaired)

@@ -23,7 +23,7 @@ _SHOWN_ERRORS = 5
 
 
 @dataclass(slots=True)
-class Delivery:
+class DeliveryCounts:
     """Counts the records that the brokers acknowledged or refused."""
 
     records: int = 0
@@ -80,7 +80,7 @@ def produce(
         partition=partition,
         timestamp_ms=None if timestamp is None else lines.parse_time(timestamp, round(time.time() * 1000)),
     )
-    delivery = Delivery()
+    delivery = DeliveryCounts()
     client = clients.producer(bootstrap, properties, _settings(compression, acks, delivery))
     started = time.monotonic()
     with _input(file) as (stream, size_bytes), output.progress("lines") as progress:
@@ -98,7 +98,7 @@ def produce(
     _report(topic, delivery, left, time.monotonic() - started)
 
 
-def _settings(compression: str, acks: str, delivery: Delivery) -> dict[str, Any]:
+def _settings(compression: str, acks: str, delivery: DeliveryCounts) -> dict[str, Any]:
     return {
         "compression.type": compression,
         "acks": acks,
@@ -171,7 +171,7 @@ def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) 
         yield line.rstrip("\n")
 
 
-def _report(topic: str, delivery: Delivery, left: int, elapsed_s: float) -> None:
+def _report(topic: str, delivery: DeliveryCounts, left: int, elapsed_s: float) -> None:
     if delivery.failed or left:
         raise Failure(
             f"not delivered to {topic}: {delivery.failed + left}; delivered: {delivery.records}"

@@ -48,7 +48,7 @@ _DIRECTORY_PAUSE_S: Final = 0.1
 app = typer.Typer(help="Move replicas to other brokers or log directories", no_args_is_help=True)
 
 
-class Node(NamedTuple):
+class BrokerAddress(NamedTuple):
     host: str
     port: int
     rack: str | None
@@ -60,7 +60,7 @@ class _Cluster:
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.admin: AdminClient = admin_client(bootstrap, properties)
         described = result(self.admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
-        self.nodes = {node.id: Node(node.host, node.port, node.rack) for node in described.nodes}
+        self.nodes = {node.id: BrokerAddress(node.host, node.port, node.rack) for node in described.nodes}
 
     def replicas(self, topics: Iterable[str]) -> dict[Partition, list[int]]:
         futures = self.admin.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=TIMEOUT_S)

@@ -13,7 +13,7 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.contexts import choice
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, INT64_MAX, Bootstrap, ClientProperty, Json
-from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
+from barnabas.cli.transactions_view import ClusterRequests, Described, ProducerState
 from barnabas.common.types import TopicPartition
 from barnabas.embedded.failures import Failure
 
@@ -45,7 +45,7 @@ def list_all(
     properties: ClientProperty = None,
 ) -> None:
     """List transactional ids with their coordinators, producers and states"""
-    found = ClusterView(bootstrap, properties).listed(
+    found = ClusterRequests(bootstrap, properties).listed(
         states=state or (),
         producer_ids=producer_id or (),
         open_for_ms=-1 if open_for is None else open_for,
@@ -62,7 +62,7 @@ def describe(
     properties: ClientProperty = None,
 ) -> None:
     """Show transactional ids: state, timeout, start time and partitions"""
-    found = ClusterView(bootstrap, properties).describe(transactional_id)
+    found = ClusterRequests(bootstrap, properties).describe(transactional_id)
     columns = ["transactional_id", "coordinator", "producer_id", "producer_epoch", "state", "timeout_ms", "open_ms"]
     now_ms = round(time.time() * 1000)
     rows = [(*one[:6], _age(one, now_ms), [str(partition) for partition in one.partitions]) for one in found]
@@ -81,7 +81,7 @@ def producers(
     properties: ClientProperty = None,
 ) -> None:
     """Show the producers of a partition, and where their open transactions begin"""
-    view, wanted = ClusterView(bootstrap, properties), _parse(partition)
+    view, wanted = ClusterRequests(bootstrap, properties), _parse(partition)
     _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in view.producers(_led(view, wanted))], as_json)
 
 
@@ -121,7 +121,7 @@ def find_hanging(
     """Find transactions that are open in a partition but unknown to their coordinator"""
     if partition is not None and topic is None:
         raise Failure("--partition needs --topic")
-    view = ClusterView(bootstrap, properties)
+    view = ClusterRequests(bootstrap, properties)
     looked_at = {
         each: leader
         for each, leader in view.leaders(topic).items()
@@ -176,7 +176,7 @@ def abort(
     """Abort a hanging transaction in one partition; the records of a transaction that is still open are lost"""
     if (start_offset is None) == (producer_id is None):
         raise Failure("give exactly one of --start-offset and --producer-id")
-    view, wanted = ClusterView(bootstrap, properties), _parse(partition)
+    view, wanted = ClusterRequests(bootstrap, properties), _parse(partition)
     found = [
         one
         for one in view.producers(_led(view, wanted))
@@ -198,7 +198,7 @@ def abort(
         output.say(f"would abort the {what}; add --execute to apply the change")
 
 
-def _led(view: ClusterView, partition: TopicPartition) -> dict[TopicPartition, int]:
+def _led(view: ClusterRequests, partition: TopicPartition) -> dict[TopicPartition, int]:
     leader = view.leaders(partition.topic).get(partition)
     if leader is None:
         raise Failure(f"{partition} does not exist, or has no leader")

@@ -58,7 +58,7 @@ class ProducerState(NamedTuple):
     start_offset: int
 
 
-class ClusterView:
+class ClusterRequests:
     """Requests to the brokers of a cluster, each over its own connection."""
 
     def __init__(self, bootstrap: str, properties: Iterable[str] | None) -> None:

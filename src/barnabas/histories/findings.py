@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from barnabas.histories.anomalies import NOTES, Finding, Kind
-from barnabas.histories.known import Client, Gap, Outcome, PartitionLog, Position, Stage, Topic, Transaction, Write
+from barnabas.histories.known import Client, Gap, KnownTopic, Outcome, PartitionLog, Position, Stage, Transaction, Write
 from barnabas.histories.operations import Process
 
 
@@ -21,7 +21,7 @@ def of_logs(logs: Iterable[PartitionLog]) -> Iterator[Finding]:
             yield _finding(Kind.INCONSISTENT_OFFSETS, log, offset, values, text, tuple(lines))
 
 
-def of_writes(topics: Iterable[Topic]) -> Iterator[Finding]:
+def of_writes(topics: Iterable[KnownTopic]) -> Iterator[Finding]:
     for topic in topics:
         writes: Iterable[Write] = topic.writes.values()
         if topic.unordered:
@@ -43,7 +43,7 @@ def of_writes(topics: Iterable[Topic]) -> Iterator[Finding]:
                 yield _twice(topic, write, places)
 
 
-def _wrong_read(topic: Topic, write: Write) -> Iterator[Finding]:
+def _wrong_read(topic: KnownTopic, write: Write) -> Iterator[Finding]:
     if write.outcome is Outcome.UNSENT:
         text = f"{write.value!r} was read at {_place(topic, write)}, but never sent"
         yield _of_write(Kind.UNWRITTEN_READ, topic, write, text, (write.read_line,))
@@ -52,7 +52,7 @@ def _wrong_read(topic: Topic, write: Write) -> Iterator[Finding]:
         yield _of_write(Kind.ABORTED_READ, topic, write, text, (*write.lines, write.read_line))
 
 
-def _not_read(topic: Topic, write: Write) -> Iterator[Finding]:
+def _not_read(topic: KnownTopic, write: Write) -> Iterator[Finding]:
     """Reports acked records that were never read."""
     log, offset = write.log, write.offset
     if log is None or log.deleted or not write.committed:
@@ -96,7 +96,7 @@ def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
             yield _finding(Kind.INT_SEND_SKIP, log, skipped[0], values, text, lines)
 
 
-def _twice(topic: Topic, write: Write, places: dict[tuple[int, int], int]) -> Finding:
+def _twice(topic: KnownTopic, write: Write, places: dict[tuple[int, int], int]) -> Finding:
     also = " and ".join(f"{topic.name}-{partition}@{offset}" for partition, offset in sorted(places))
     text = f"{write.value!r} is at {_place(topic, write)} and at {also}"
     lines = {line for line in (*write.lines, write.read_line, *places.values()) if line}
@@ -146,13 +146,13 @@ def at(log: PartitionLog, offset: int) -> str:
     return f"{log.topic}-{log.partition}@{offset}"
 
 
-def _place(topic: Topic, write: Write) -> str:
+def _place(topic: KnownTopic, write: Write) -> str:
     if write.log is None:
         return f"an unknown position in {topic.name}"
     return at(write.log, write.offset) if write.offset is not None else f"{topic.name}-{write.log.partition}"
 
 
-def _of_write(kind: Kind, topic: Topic, write: Write, text: str, lines: tuple[int, ...]) -> Finding:
+def _of_write(kind: Kind, topic: KnownTopic, write: Write, text: str, lines: tuple[int, ...]) -> Finding:
     partition = write.log.partition if write.log is not None else -1
     return Finding(kind, topic.name, partition, write.offset, (write.value,), text, lines, note=kind in NOTES)
 

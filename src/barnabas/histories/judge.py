@@ -15,12 +15,12 @@ from barnabas.histories.anomalies import Finding, Kind, Verdict
 from barnabas.histories.known import (
     Client,
     Gap,
+    KnownTopic,
     Outcome,
     PartitionLog,
     Position,
     Read,
     Stage,
-    Topic,
     Transaction,
     Write,
 )
@@ -35,12 +35,12 @@ class Judge:
     """
 
     def __init__(self) -> None:
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, KnownTopic] = {}
         self.clients: dict[Process, Client] = {}
         self.transactions: list[Transaction] = []
         self.gaps: list[Gap] = []
         self._found: list[Finding] = []
-        self._places: dict[str, tuple[Topic, int]] = {}
+        self._places: dict[str, tuple[KnownTopic, int]] = {}
         self._counts = {"operations": 0, "sent": 0, "acked": 0, "failed": 0, "unknown": 0, "polls": 0, "read": 0}
         self._counts |= {"transactions": 0, "ignored": 0}
         self._takers: dict[str, Callable[[Operation], None]] = {
@@ -108,7 +108,7 @@ class Judge:
         elif write.log is None:
             write.log = topic.log(partition, write.era)
 
-    def _sent(self, operation: Operation, topic: Topic, value: Value) -> Write:
+    def _sent(self, operation: Operation, topic: KnownTopic, value: Value) -> Write:
         write = topic.writes.get(value)
         if write is None:
             write = topic.writes[value] = Write(value, topic.era)
@@ -200,7 +200,7 @@ class Judge:
             self._read(operation, client, *found, records, moved)
 
     def _read(
-        self, operation: Operation, client: Client, topic: Topic, partition: int, records: list[Any], moved: bool
+        self, operation: Operation, client: Client, topic: KnownTopic, partition: int, records: list[Any], moved: bool
     ) -> None:
         line, writes = operation.line, topic.writes
         before: Position | None = None
@@ -264,10 +264,10 @@ class Judge:
                 topic = self._topic(name)
                 topic.log(partition, topic.era).drained = True
 
-    def _topic(self, name: str) -> Topic:
+    def _topic(self, name: str) -> KnownTopic:
         found = self.topics.get(name)
         if found is None:
-            found = self.topics[name] = Topic(name)
+            found = self.topics[name] = KnownTopic(name)
         return found
 
     def _client(self, process: Process) -> Client:

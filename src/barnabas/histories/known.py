@@ -156,7 +156,7 @@ class PartitionLog:
         return self._offsets[bisect_right(self._offsets, low) : bisect_left(self._offsets, high)]
 
 
-class Topic:
+class KnownTopic:
     """A topic name. Each deletion begins another era with new logs."""
 
     __slots__ = ("changing", "era", "logs", "moved", "name", "unordered", "writes")

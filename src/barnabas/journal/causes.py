@@ -14,7 +14,7 @@ from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
-from barnabas.replication.isr_reasons import IsrReason, Member, read_reason
+from barnabas.replication.isr_reasons import IsrReason, ReplicaLag, read_reason
 
 UNKNOWN: Final = "unknown"
 
@@ -172,7 +172,7 @@ def _lagged(whole: EventCause, cause: Cause | None, key: tuple[bytes, int], lead
     return whole._replace(code="follower-lagged", text=text, seen=seen)
 
 
-def _lag(member: Member) -> str:
+def _lag(member: ReplicaLag) -> str:
     end = "it has not fetched" if member.leo < 0 else f"log end offset {member.leo}"
     return f"{end}, last caught up with the leader {member.lag_ms} ms before" if member.lag_ms >= 0 else end
 

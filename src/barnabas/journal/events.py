@@ -29,7 +29,7 @@ _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-me
 _HIDDEN: Final = "[hidden]"
 
 
-class Change(NamedTuple):
+class MetadataChange(NamedTuple):
     """One committed change. `voters`: the quorum's voters before and after it, or None if they are the same."""
 
     delta: MetadataDelta
@@ -67,7 +67,7 @@ def makes_events(delta: MetadataDelta) -> bool:
     )
 
 
-def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
+def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
     """Yields (subject, event), nodes first, as they cause the others. `view` shows the image after the change."""
     whole = cause_of_change(change.cause, change.delta)
     builder = _EventBuilder(change, whole, view, node_id)
@@ -83,7 +83,7 @@ def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tu
 
 
 class _EventBuilder:
-    def __init__(self, change: Change, whole: EventCause, view: ControllerView, node_id: int) -> None:
+    def __init__(self, change: MetadataChange, whole: EventCause, view: ControllerView, node_id: int) -> None:
         self._change = change
         self._whole = whole
         self._view = view

@@ -27,7 +27,7 @@ from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.controller.kraft.result import Cause, ControllerEvent
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.journal.events import Change, changes_of, events_of, makes_events
+from barnabas.journal.events import MetadataChange, changes_of, events_of, makes_events
 from barnabas.journal.record import record_of
 from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.topic import EventsTopic
@@ -165,7 +165,7 @@ class Journal:
                 else image.epoch != self._registered_epoch
             )
             self._registered_epoch = image.epoch
-        change = Change(delta, image, cause, is_first, voters)
+        change = MetadataChange(delta, image, cause, is_first, voters)
         self.window.add(change)
         if self._context.controller.is_active and not self._topic.exists and self._needs_explaining(change):
             self._later(_CREATE_MS)
@@ -195,7 +195,7 @@ class Journal:
 
     # -- whether it is needed
 
-    def _needs_explaining(self, change: Change) -> bool:
+    def _needs_explaining(self, change: MetadataChange) -> bool:
         """Returns whether a broker was lost, or a partition of a user's topic changed its leader, ISR or replicas.
 
         False in a cluster of one broker: there the leaders only come and go with the broker.
@@ -263,7 +263,7 @@ class Journal:
         elif is_active:
             self.window.written()  # these changes made no events
 
-    def _records_of(self, change: Change) -> Iterator[Record]:
+    def _records_of(self, change: MetadataChange) -> Iterator[Record]:
         random, cluster_id = self._host.random, self._context.cluster_id
         view = ControllerView(change.image, self._config, random, cluster_id, change.image.offset + 1)
         for _, event in events_of(change, view, self._node_id):

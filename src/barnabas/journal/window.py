@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
-from barnabas.journal.events import Change
+from barnabas.journal.events import MetadataChange
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class ChangeWindow:
     """The bounded queue of changes, and how far they are drawn and written."""
 
     def __init__(self) -> None:
-        self._changes: deque[Change] = deque()
+        self._changes: deque[MetadataChange] = deque()
         self._weight = 0
         #: This node has no changes up to this metadata offset: they are from before its start, or were dropped.
         self.floor = -1
@@ -42,10 +42,10 @@ class ChangeWindow:
     def __bool__(self) -> bool:
         return bool(self._changes)
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[MetadataChange]:
         return iter(self._changes)
 
-    def add(self, change: Change) -> None:
+    def add(self, change: MetadataChange) -> None:
         self._changes.append(change)
         self._weight += change.weight
         while len(self._changes) > _CHANGES_MAX or (self._weight > _WEIGHT_MAX and len(self._changes) > 1):
@@ -71,7 +71,7 @@ class ChangeWindow:
         while self._changes and self._changes[0].offset < offset:
             self._drop_first()
 
-    def draw(self, events_of: Callable[[Change], Iterator[T]], count_max: int) -> list[T]:
+    def draw(self, events_of: Callable[[MetadataChange], Iterator[T]], count_max: int) -> list[T]:
         """Returns the next events, at most `count_max`."""
         found: list[T] = []
         while len(found) < count_max and self._drawn < len(self._changes):

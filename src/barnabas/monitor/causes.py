@@ -30,7 +30,7 @@ _QUIET: Final = frozenset(
 )
 
 
-class Journal:
+class RecentEvents:
     """The recent events of a cluster's journal. An event that explained a change of a subject explains no later change
     of the same subject.
     """
@@ -135,7 +135,7 @@ class Pending:
     def add(self, changes: Iterable[Change], now_ms: int) -> None:
         self._waiting.extend((now_ms + self._wait_ms, change) for change in changes)
 
-    def take(self, journal: Journal, now_ms: int, *, has_journal: bool, at_once: bool = False) -> list[Change]:
+    def take(self, journal: RecentEvents, now_ms: int, *, has_journal: bool, at_once: bool = False) -> list[Change]:
         """Removes and returns the changes that can be shown now; all of them with `at_once`, if the journal cannot be
         read.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from barnabas.monitor.causes import WAIT_MS, Journal, Pending
+from barnabas.monitor.causes import WAIT_MS, Pending, RecentEvents
 from barnabas.monitor.changes import Change, Event, diff
 from barnabas.monitor.snapshot import Severity, Snapshot
 
@@ -21,7 +21,7 @@ class Course:
         #: Why no broker answers; None while one does.
         self.problem: str | None = None
         self._since_ms = 0
-        self._journal = Journal()
+        self._journal = RecentEvents()
         self._pending = Pending(wait_ms=wait_ms)
 
     @property

@@ -20,7 +20,7 @@ class CommittedBatch(NamedTuple):
     records: Sequence[Message]
 
 
-class Listener(Protocol):
+class CommitListener(Protocol):
     """A subscriber of the committed metadata log."""
 
     def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:

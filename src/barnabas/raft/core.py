@@ -22,7 +22,7 @@ from barnabas.raft.messages import endpoints_in
 from barnabas.raft.peers import Address, EventTimers, Peers, Reply
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
 from barnabas.raft.quorum_state import NONE
-from barnabas.raft.ready import Draft, Request
+from barnabas.raft.ready import ReadyDraft, Request
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
@@ -86,7 +86,7 @@ class Core:
         self.log_health = log_health
         self._peers = peers
         #: The actions that the current event has added so far.
-        self.draft = Draft()
+        self.draft = ReadyDraft()
         self.times = times
         self.cluster_id = identity.cluster_id
         self.own = identity.key

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from barnabas.common.continuations import later
-from barnabas.raft.commits import CommittedBatch, Listener
+from barnabas.raft.commits import CommitListener, CommittedBatch
 from barnabas.raft.snapshots import Snapshot, SnapshotId
 
 
@@ -31,7 +31,7 @@ class _Waiting(NamedTuple):
 class Delivery:
     """The batches of the log that wait for their commit, the listeners, and the waiting callbacks."""
 
-    def __init__(self, listeners: list[Listener]) -> None:
+    def __init__(self, listeners: list[CommitListener]) -> None:
         self.listeners = listeners
         #: Batches that are in the log and not delivered.
         self._appended: deque[CommittedBatch] = deque()

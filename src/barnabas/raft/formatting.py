@@ -21,7 +21,7 @@ from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.raft.log import metadata_log_directory
-from barnabas.raft.mark import Identity, MarkFile, mark_path
+from barnabas.raft.mark import MarkedIdentity, MarkFile, mark_path
 from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
@@ -183,7 +183,7 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
     known = MarkFile(host.disk, config.metadata_log_dir).identity
     if known is None:
         return
-    found = Identity.of(config.node_id, meta.cluster_id or "", meta.directory_id or bytes(16))
+    found = MarkedIdentity.of(config.node_id, meta.cluster_id or "", meta.directory_id or bytes(16))
     for key, value, expected in (
         ("directory.id", found.directory_id, known.directory_id),
         ("cluster.id", found.cluster_id, known.cluster_id),

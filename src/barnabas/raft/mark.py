@@ -59,7 +59,7 @@ class Mark(NamedTuple):
     hold: Hold = Hold.NONE
 
 
-class Identity(NamedTuple):
+class MarkedIdentity(NamedTuple):
     """The `meta.properties` when the mark was created; "-" for a cluster id that does not fit into a line."""
 
     node_id: int
@@ -67,9 +67,9 @@ class Identity(NamedTuple):
     directory_id: str
 
     @staticmethod
-    def of(node_id: int, cluster_id: str, directory_id: bytes) -> Identity:
+    def of(node_id: int, cluster_id: str, directory_id: bytes) -> MarkedIdentity:
         is_plain = len(cluster_id) <= _CLUSTER_ID_MAX and cluster_id.isascii() and cluster_id.split() == [cluster_id]
-        return Identity(node_id, cluster_id if is_plain else "-", uuid_to_text(directory_id))
+        return MarkedIdentity(node_id, cluster_id if is_plain else "-", uuid_to_text(directory_id))
 
 
 def mark_path(log_dir: str) -> str:
@@ -89,7 +89,7 @@ class MarkFile:
         self._is_synced = True
         #: The content of the file; None if it is missing or unreadable.
         self.mark: Mark | None = None
-        self.identity: Identity | None = None
+        self.identity: MarkedIdentity | None = None
         #: Whether a line of an existing file is damaged.
         self.is_damaged = False
         if disk.exists(self.path):
@@ -98,7 +98,7 @@ class MarkFile:
     def _read(self, data: bytes) -> None:
         identity = _decode(data[:_IDENTITY_BYTES], _IDENTITY_BYTES)
         if identity is not None and len(identity) == 4:
-            self.identity = Identity(int(identity[1]), identity[2], identity[3])
+            self.identity = MarkedIdentity(int(identity[1]), identity[2], identity[3])
         found = []
         for place in range(2):
             start = _IDENTITY_BYTES + place * _LINE_BYTES
@@ -110,7 +110,7 @@ class MarkFile:
             self._sequence, self.mark = max(found)
         self.is_damaged = identity is None or len(found) < 2
 
-    def create(self, identity: Identity, mark: Mark) -> None:
+    def create(self, identity: MarkedIdentity, mark: Mark) -> None:
         """Writes the whole file, synced, unless it has this content already."""
         if (self.identity, self.mark, self.is_damaged) == (identity, mark, False):
             return
@@ -200,7 +200,7 @@ class MarkKeeper:
         mark = self._file.mark
         return Mark() if mark is None else mark
 
-    def begin(self, identity: Identity, mark: Mark) -> None:
+    def begin(self, identity: MarkedIdentity, mark: Mark) -> None:
         """Writes the first mark, once the state of the log is known. Raises OSError."""
         self._file.create(identity, mark)
 

@@ -29,7 +29,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.message import Message
-from barnabas.raft.commits import Listener
+from barnabas.raft.commits import CommitListener
 from barnabas.raft.core import Core, Identity, QuorumTimes
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.elections import Elections
@@ -41,7 +41,7 @@ from barnabas.raft.leading import Leading
 from barnabas.raft.loading import read_bootstrap
 from barnabas.raft.log import MetadataLog
 from barnabas.raft.log_health import LogHealth
-from barnabas.raft.mark import Identity as LogIdentity
+from barnabas.raft.mark import MarkedIdentity
 from barnabas.raft.opening import open_metadata
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
@@ -74,7 +74,7 @@ class RaftNode:
         self._config = config
         self.own = VoterKey(config.node_id, formatted.metadata_directory_id)
         self._delivery = Delivery([MetadataPublisher(host.clock, config, store, self.write_snapshot)])
-        self._identity = LogIdentity.of(config.node_id, formatted.cluster_id, formatted.metadata_directory_id)
+        self._identity = MarkedIdentity.of(config.node_id, formatted.cluster_id, formatted.metadata_directory_id)
         names = config.controller_listener_names
         identity = Identity(
             formatted.cluster_id,
@@ -107,7 +107,7 @@ class RaftNode:
 
     # Listeners.
 
-    def add_listener(self, listener: Listener) -> None:
+    def add_listener(self, listener: CommitListener) -> None:
         """Adds a listener; only before `start`."""
         assert not self._core.is_open, "listeners come before the start"
         self._delivery.listeners.append(listener)

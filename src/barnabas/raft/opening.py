@@ -22,7 +22,7 @@ from barnabas.common.types import METADATA_TOPIC_ID
 from barnabas.raft.evidence import Chain, CutJudge, advice, first_base, limit_of
 from barnabas.raft.loading import Loaded, load, read_snapshot
 from barnabas.raft.log import MetadataLog, metadata_log_directory
-from barnabas.raft.mark import Hold, Identity, Mark, MarkFile, MarkKeeper
+from barnabas.raft.mark import Hold, Mark, MarkedIdentity, MarkFile, MarkKeeper
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.snapshots import Snapshot, SnapshotFiles, SnapshotId
 from barnabas.storage.checkpoints import (
@@ -61,7 +61,7 @@ class _Snapshots(NamedTuple):
 def open_metadata(
     host: Host,
     config: BrokerConfig,
-    identity: Identity,
+    identity: MarkedIdentity,
     high_watermark: Callable[[], int],
     health: WriteHealth | None = None,
 ) -> Opened:
@@ -77,7 +77,7 @@ class _Opening:
         self,
         host: Host,
         config: BrokerConfig,
-        identity: Identity,
+        identity: MarkedIdentity,
         high_watermark: Callable[[], int],
         health: WriteHealth | None,
     ) -> None:

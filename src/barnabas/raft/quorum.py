@@ -28,7 +28,7 @@ from barnabas.common.types import ZERO_UUID
 from barnabas.raft.mark import Hold
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
-from barnabas.raft.ready import Draft
+from barnabas.raft.ready import ReadyDraft
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterEndpoint, VoterKey, VoterSet
 
@@ -134,7 +134,7 @@ class QuorumState:
         own: VoterKey,
         history: VoterHistory,
         stored: ElectionState | None,
-        draft: Draft,
+        draft: ReadyDraft,
         on_role: Callable[[Role, Role], None],
     ) -> None:
         self.own = own

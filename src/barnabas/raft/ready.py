@@ -114,7 +114,7 @@ class Ready(NamedTuple):
 NOTHING = Ready()
 
 
-class Draft:
+class ReadyDraft:
     """The `Ready` of the current event, while the parts of the node add to it."""
 
     __slots__ = (

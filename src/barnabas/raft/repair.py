@@ -19,13 +19,13 @@ from barnabas.protocol.messages.records_raft import KRaftVersionRecord
 from barnabas.raft.control import decode_control
 from barnabas.raft.evidence import Chain, first_base
 from barnabas.raft.log import metadata_log_directory
-from barnabas.raft.mark import Hold, Identity, Mark, MarkFile
+from barnabas.raft.mark import Hold, Mark, MarkedIdentity, MarkFile
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, decode_batch, read_header
 from barnabas.storage.checkpoints import META_PROPERTIES, CheckpointError, decode_meta_properties
-from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.offline.verify import Verification
+from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.offline.verify import PartitionVerification
 from barnabas.storage.repair_folder import RepairFolder
 
 
@@ -34,7 +34,7 @@ def is_metadata_log(directory: str) -> bool:
 
 
 def chain_of(disk: Disk, directory: str) -> Callable[[BatchHeader, memoryview], str]:
-    """Returns a check for `Verification`: why a batch cannot follow those before it; "" if it can."""
+    """Returns a check for `PartitionVerification`: why a batch cannot follow those before it; "" if it can."""
     chain = Chain(max(first_base(list(disk.list_dir(directory))), 0), None)
     return lambda header, batch: "" if chain.follows(header, batch) else chain.reason
 
@@ -63,7 +63,7 @@ class MetadataRepair:
         self._directory = metadata_log_directory(log_dir)
         self._mark_file = MarkFile(disk, log_dir)
         self.steps: list[str] = []
-        self.faults: list[Fault] = []
+        self.faults: list[FileFault] = []
         #: The files whose faults are removed by the steps.
         self.repaired: set[str] = set()
         self._found = _Found()
@@ -95,7 +95,7 @@ class MetadataRepair:
     def _examine_log(self) -> None:
         disk, found = self._disk, self._found
         follows = chain_of(disk, self._directory)
-        verification = Verification(disk, self._directory, follows=follows)
+        verification = PartitionVerification(disk, self._directory, follows=follows)
         found.end = verification.run().log_end_offset
         found.first_base = verification.scans[0].base_offset if verification.scans else 0
         found.is_cut = verification.damaged is not None
@@ -152,7 +152,7 @@ class MetadataRepair:
             text = f"has epoch {found.state.epoch}, although this node took part in epoch {known}"
         if not text:
             return
-        self.faults.append(Fault(path, FaultKind.CHECKPOINT, text))
+        self.faults.append(FileFault(path, FileFaultKind.CHECKPOINT, text))
         self.repaired.add(path)
         self._state = ElectionState(known + 1)
         self.steps.append(f"{path}: rewritten, to begin with epoch {known + 1}")
@@ -166,7 +166,7 @@ class MetadataRepair:
         is_short = mark is not None and end < mark.end
         if is_short and mark is not None:
             text = f"everything before offset {mark.end} was on this disk, the metadata log ends at {end}"
-            self.faults.append(Fault(self._mark_file.path, FaultKind.CHECKPOINT, text, None, end))
+            self.faults.append(FileFault(self._mark_file.path, FileFaultKind.CHECKPOINT, text, None, end))
             self.repaired.add(self._mark_file.path)
         # A node that has written `quorum-state` also has a mark: if it is gone, what it recorded is unknown.
         is_lost = mark is None and found.state is not None and (found.state.is_own or not found.end)
@@ -198,13 +198,13 @@ class MetadataRepair:
             kept.copy(self._mark_file.path)
             self._mark_file.create(self._mark_file.identity or self._identity(), self._mark)
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> MarkedIdentity:
         path = f"{self._log_dir}/{META_PROPERTIES}"
         try:
             meta = decode_meta_properties(path, self._disk.read(path))
         except (CheckpointError, OSError):
-            return Identity.of(0, "-", ZERO_UUID)
-        return Identity.of(meta.node_id or 0, meta.cluster_id or "-", meta.directory_id or ZERO_UUID)
+            return MarkedIdentity.of(0, "-", ZERO_UUID)
+        return MarkedIdentity.of(meta.node_id or 0, meta.cluster_id or "-", meta.directory_id or ZERO_UUID)
 
 
 def _is_of_kraft_version(batch: memoryview) -> bool:

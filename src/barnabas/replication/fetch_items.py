@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
-from barnabas.replication.leadership import Follower
+from barnabas.replication.leadership import FollowerState
 from barnabas.replication.partition import Isolation, Partition
 
 NO_REPLICA = -1
@@ -67,7 +67,7 @@ class FetchItem:
         #: The partition that this item watches.
         self.watched: Partition | None = None
         #: The fetching follower's state at the leader, while it is caught up here.
-        self.idle_follower: Follower | None = None
+        self.idle_follower: FollowerState | None = None
 
     def watch(self, isolation: Isolation) -> None:
         """Watches the partition of the last read, instead of an earlier one."""

@@ -26,7 +26,7 @@ _MEMBER: Final = struct.Struct(">iqq")
 _BYTES_MAX: Final = _LEADER.size + 1_000 * _MEMBER.size
 
 
-class Member(NamedTuple):
+class ReplicaLag(NamedTuple):
     broker_id: int
     leo: int
     lag_ms: int
@@ -34,7 +34,7 @@ class Member(NamedTuple):
 
 class IsrReason(NamedTuple):
     leader_leo: int
-    members: tuple[Member, ...]
+    members: tuple[ReplicaLag, ...]
 
 
 def encode_reason(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags:
@@ -61,6 +61,6 @@ def read_reason(tags: Iterable[tuple[int, bytes]]) -> IsrReason | None:
             size = len(data) - _LEADER.size
             if size < 0 or size % _MEMBER.size or len(data) > _BYTES_MAX:
                 return None
-            members = tuple(Member(*fields) for fields in _MEMBER.iter_unpack(data[_LEADER.size :]))
+            members = tuple(ReplicaLag(*fields) for fields in _MEMBER.iter_unpack(data[_LEADER.size :]))
             return IsrReason(_LEADER.unpack_from(data)[0], members)
     return None

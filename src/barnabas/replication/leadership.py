@@ -37,7 +37,7 @@ class SessionFetch:
         self.ms = now_ms
 
 
-class Follower:
+class FollowerState:
     """The state of one follower, as its fetches in this epoch show it."""
 
     __slots__ = (
@@ -118,7 +118,7 @@ class Leadership:
         self.node_id = node_id
         self.epoch = image.leader_epoch
         self.epoch_start_offset = epoch_start_offset
-        self.followers: dict[int, Follower] = {}
+        self.followers: dict[int, FollowerState] = {}
         self.isr: tuple[int, ...] = image.isr
         self.proposed: tuple[int, ...] | None = None
         #: The reason for the proposal (`replication.isr_reasons`).
@@ -147,7 +147,7 @@ class Leadership:
         for replica, directory in zip(image.replicas, directories, strict=True):
             if replica != self.node_id:
                 known = before.get(replica)
-                follower = known or Follower(now_ms if replica in self.isr else _NEVER_MS)
+                follower = known or FollowerState(now_ms if replica in self.isr else _NEVER_MS)
                 follower.directory = directory
                 self.followers[replica] = follower
         self._update_is_alone()

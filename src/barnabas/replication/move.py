@@ -26,14 +26,14 @@ LAST_SLICE_BYTES = 128 * 1024
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 
 
-class Stage(Enum):
+class MoveStage(Enum):
     COPYING = "copying"
     REPORTING = "reporting"
     EXCHANGING = "exchanging"
     ENDED = "ended"
 
 
-class Place(NamedTuple):
+class MovePosition(NamedTuple):
     """The position of the next slice in the current log."""
 
     segment: Segment
@@ -64,7 +64,7 @@ class Move:
         self.future = future
         self.source = root_of(partition.log.directory)
         self.target = root_of(future.directory)
-        self.stage = Stage.COPYING
+        self.stage = MoveStage.COPYING
         #: Changes when the current log is truncated: data read before that must not be appended.
         self.generation = 0
         self.place: tuple[Segment, int] | None = None
@@ -80,7 +80,7 @@ class Move:
         """Whether the copy has synced less than the current log, so that a power failure could lose more."""
         return self.future.recovery_point < self.partition.log.recovery_point
 
-    def read(self, disk: Disk, place: Place, path: str, end: int) -> bytes:
+    def read(self, disk: Disk, place: MovePosition, path: str, end: int) -> bytes:
         """Reads a slice, in a thread, one at a time; at least one whole batch if there is one before `end`."""
         position = place.position
         if self.file is None or self.file_of is not place.segment:
@@ -115,7 +115,7 @@ class Move:
         if future.log_start_offset < start <= future.log_end_offset:
             future.delete_records_before(start)
 
-    def next_place(self) -> Place | None:
+    def next_place(self) -> MovePosition | None:
         """Returns where to continue reading; None if everything is copied."""
         current, future = self.partition.log, self.future
         if future.log_end_offset >= current.log_end_offset:
@@ -131,7 +131,7 @@ class Move:
             return None
         segment, position = self.place
         size = min(max(self.batch_bytes * _SLICE_BATCHES, _SLICE_BYTES_MIN), _SLICE_BYTES_MAX)
-        return Place(segment, position, min(size, segment.size_bytes - position))
+        return MovePosition(segment, position, min(size, segment.size_bytes - position))
 
     def _locate(self, current: Log, offset: int) -> tuple[Segment, int] | None:
         for segment in current.segments.from_offset(offset):
@@ -140,7 +140,7 @@ class Move:
                 return segment, position
         return None
 
-    def append(self, place: Place, data: bytes) -> int:
+    def append(self, place: MovePosition, data: bytes) -> int:
         """Appends the whole batches of a slice; returns their size. Raises RecordsRejected, StorageFault."""
         future = self.future
         size = count = skipped = 0
@@ -159,7 +159,7 @@ class Move:
         self.unsynced_bytes += size
         return size
 
-    def fits_at_once(self, place: Place) -> bool:
+    def fits_at_once(self, place: MovePosition) -> bool:
         """Returns whether the rest is small enough to be copied in one event."""
         segments = self.partition.log.segments
         if place.segment is not segments.active:

@@ -32,7 +32,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
-from barnabas.replication.move import LAST_SLICE_BYTES, UNSYNCED_BYTES_MAX, Move, Place, Stage, is_in
+from barnabas.replication.move import LAST_SLICE_BYTES, UNSYNCED_BYTES_MAX, Move, MovePosition, MoveStage, is_in
 from barnabas.replication.partition import Partition
 from barnabas.replication.quotas import dynamic_rate
 from barnabas.replication.throttle import Throttle
@@ -67,7 +67,7 @@ class Replicas(Protocol):
 class _Slice(NamedTuple):
     """The source of one slice, to detect that it changed since it was read."""
 
-    place: Place
+    place: MovePosition
     generation: int
     log: Log
 
@@ -106,7 +106,7 @@ class ReplicaMoves:
         """Stops all moves, without cleaning up: the next process continues them."""
         self._closed = True
         for move in self._moves.values():
-            move.stage = Stage.ENDED
+            move.stage = MoveStage.ENDED
         self._moves.clear()
 
     # -- requests
@@ -181,7 +181,7 @@ class ReplicaMoves:
     def report_directory(self, partition: Partition, image: PartitionImage) -> None:
         """Reports the replica's directory to the controller if the metadata contain another one (KIP-858)."""
         move = self._moves.get(partition.topic_partition)
-        if move is not None and move.stage in (Stage.REPORTING, Stage.EXCHANGING):
+        if move is not None and move.stage in (MoveStage.REPORTING, MoveStage.EXCHANGING):
             return
         directory_id = self._logs.roots.id_of(root_of(partition.log.directory))
         if directory_id not in (ZERO_UUID, image.directory_of(self._node_id)):
@@ -220,10 +220,10 @@ class ReplicaMoves:
         move = self._moves.pop(topic_partition, None)
         if move is None:
             return
-        if move.stage in (Stage.REPORTING, Stage.EXCHANGING) and not is_deleted:
+        if move.stage in (MoveStage.REPORTING, MoveStage.EXCHANGING) and not is_deleted:
             directory_id = self._logs.roots.id_of(move.source)
             self._assignments.assign(move.partition.topic_id, topic_partition.partition, directory_id, _nothing)
-        move.stage = Stage.ENDED
+        move.stage = MoveStage.ENDED
         self._running.discard(topic_partition)
         self._host.timers.call_soon(self._start_next)
 
@@ -234,7 +234,7 @@ class ReplicaMoves:
 
     def _step(self, move: Move) -> None:
         """Begins the next step of the move. No other step is in progress now."""
-        if move.stage is Stage.ENDED:
+        if move.stage is MoveStage.ENDED:
             move.close_file()
             return
         try:
@@ -256,12 +256,12 @@ class ReplicaMoves:
                 self._read(move, place)
         elif move.unsynced_bytes > LAST_SLICE_BYTES and move.is_synced_less:
             self._sync(move)
-        elif move.stage is Stage.COPYING:
+        elif move.stage is MoveStage.COPYING:
             self._report_target(move)
-        elif move.stage is Stage.EXCHANGING:
+        elif move.stage is MoveStage.EXCHANGING:
             self._exchange(move)
 
-    def _read(self, move: Move, place: Place) -> None:
+    def _read(self, move: Move, place: MovePosition) -> None:
         disk, path = self._host.disk, place.segment.log_path
         source = _Slice(place, move.generation, move.partition.log)
         end = place.segment.size_bytes
@@ -271,7 +271,7 @@ class ReplicaMoves:
         )
 
     def _on_read(self, move: Move, source: _Slice, data: bytes | None, error: BaseException | None) -> None:
-        if move.stage is Stage.ENDED:
+        if move.stage is MoveStage.ENDED:
             move.close_file()
             return
         is_same = move.generation == source.generation and is_in(move.partition.log, source.place.segment)
@@ -295,7 +295,7 @@ class ReplicaMoves:
         work, succeeded = move.future.sync_job(move.future.log_end_offset)
 
         def done(_: object, error: BaseException | None) -> None:
-            if move.stage is Stage.ENDED:
+            if move.stage is MoveStage.ENDED:
                 move.close_file()
             elif error is not None:
                 self._failed(move, _fault(move.target, "cannot sync a future log", error))
@@ -311,11 +311,11 @@ class ReplicaMoves:
     def _report_target(self, move: Move) -> None:
         self._logs.futures.prepare()
         directory_id = self._logs.roots.id_of(move.target)
-        move.stage = Stage.REPORTING
+        move.stage = MoveStage.REPORTING
 
         def known() -> None:
-            if move.stage is Stage.REPORTING:
-                move.stage = Stage.EXCHANGING
+            if move.stage is MoveStage.REPORTING:
+                move.stage = MoveStage.EXCHANGING
                 self._soon(move)
 
         partition = move.partition
@@ -339,7 +339,7 @@ class ReplicaMoves:
         partition.wake(0)
         self._moves.pop(topic_partition, None)
         self._running.discard(topic_partition)
-        move.stage = Stage.ENDED
+        move.stage = MoveStage.ENDED
         move.close_file()
         self._host.timers.call_soon(self._start_next)
         disk = self._host.disk

@@ -38,7 +38,7 @@ _NO_ID = bytes(16)
 _TOPIC, _SET = 2, 0
 
 
-class Operation(Enum):
+class AdminOperation(Enum):
     """The kinds of administrative changes that an operator makes."""
 
     REASSIGN = "reassign"  # other brokers, or another order, or one replica less
@@ -52,7 +52,7 @@ class Operation(Enum):
 class Operator:
     """An operator, which `start` starts; after `stopping` it only completes what it has begun, until `is_idle`."""
 
-    def __init__(self, cluster: Cluster, topics: Sequence[Topic], kinds: Sequence[Operation], name: str) -> None:
+    def __init__(self, cluster: Cluster, topics: Sequence[Topic], kinds: Sequence[AdminOperation], name: str) -> None:
         self._cluster = cluster
         self._topics = list(topics)
         self.name = name
@@ -69,7 +69,7 @@ class Operator:
         #: Ids of deleted topics that a broker with old metadata can still return.
         self._deleted: set[bytes] = set()
         #: The number of changes of each kind that were answered without an error.
-        self.done: dict[Operation, int] = dict.fromkeys(Operation, 0)
+        self.done: dict[AdminOperation, int] = dict.fromkeys(AdminOperation, 0)
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +100,7 @@ class Operator:
 
         channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
 
-    def _try(self, kind: Operation, what: str, request: Message) -> None:
+    def _try(self, kind: AdminOperation, what: str, request: Message) -> None:
         """Sends an administrative request and counts its response, whatever the result."""
         self._note(what)
 
@@ -126,19 +126,21 @@ class Operator:
         ids = sorted(int(name.removeprefix("broker")) for name in self._brokers)
         replicas = self._random.sample(ids, count)
         self._try(
-            Operation.REASSIGN, f"moves {topic.name}-{index} to {replicas}", _reassignment(topic.name, index, replicas)
+            AdminOperation.REASSIGN,
+            f"moves {topic.name}-{index} to {replicas}",
+            _reassignment(topic.name, index, replicas),
         )
 
     def _cancel(self) -> None:
         topic, index = self._place()
         what = f"cancels the move of {topic.name}-{index}"
-        self._try(Operation.CANCEL, what, _reassignment(topic.name, index, None))
+        self._try(AdminOperation.CANCEL, what, _reassignment(topic.name, index, None))
 
     def _elect(self) -> None:
         topic, _ = self._place()
         chosen = ElectLeadersRequest.TopicPartitions(topic=topic.name, partitions=list(range(topic.partitions)))
         request = ElectLeadersRequest(election_type=0, topic_partitions=[chosen], timeout_ms=_TIMEOUT_MS)
-        self._try(Operation.ELECT, f"elects preferred leaders of {topic.name}", request)
+        self._try(AdminOperation.ELECT, f"elects preferred leaders of {topic.name}", request)
 
     def _configure(self) -> None:
         changeable = [topic for topic in self._topics if topic.choices]
@@ -152,7 +154,7 @@ class Operator:
             resource_type=_TOPIC, resource_name=topic.name, configs=[config]
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
-        self._try(Operation.CONFIGURE, f"sets {key}={value} of {topic.name}", request)
+        self._try(AdminOperation.CONFIGURE, f"sets {key}={value} of {topic.name}", request)
 
     def _enlarge(self) -> None:
         topic, _ = self._place()
@@ -168,7 +170,7 @@ class Operator:
                 ErrorCode.NONE,
                 ErrorCode.INVALID_PARTITIONS,
             ):
-                self.done[Operation.ENLARGE] += 1
+                self.done[AdminOperation.ENLARGE] += 1
                 topic.partitions = max(topic.partitions, count)
 
         self._ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
@@ -226,7 +228,7 @@ class Operator:
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 topic.life = TopicIncarnation(topic.life.deleted_us)
                 self._note(f"{topic.name} is there again")
-                self.done[Operation.REPLACE] += 1
+                self.done[AdminOperation.REPLACE] += 1
                 self._replacing = False
             else:
                 self._again(lambda: self._create(topic))

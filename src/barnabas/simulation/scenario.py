@@ -21,7 +21,7 @@ from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injecto
 from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Violation
 from barnabas.simulation.liveness import core, what_is_missing
-from barnabas.simulation.operator import Operation, Operator
+from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.replication_checkers import (
     Committed,
@@ -67,7 +67,7 @@ class Settings:
     consumers: int = 2
     records_per_s: float = 10.0
     #: The changes that the operator can make; each seed draws some of them.
-    operations: tuple[Operation, ...] = tuple(Operation)
+    operations: tuple[AdminOperation, ...] = tuple(AdminOperation)
     keep_events: bool = False
     #: A run with more events is in an endless loop.
     events_max: int = 3_000_000

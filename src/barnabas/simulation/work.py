@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Protocol
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import History, Leniency, judge
-from barnabas.simulation.operator import Operation
+from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.topics import Topic, topics_of_a_run
 from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
 
 _DRAIN_S = 15
 #: Changes by an operator that keep the partitions and settings of topics.
-MOVES = (Operation.REASSIGN, Operation.CANCEL, Operation.ELECT)
+MOVES = (AdminOperation.REASSIGN, AdminOperation.CANCEL, AdminOperation.ELECT)
 
 
 class WorkKind(Enum):
@@ -73,7 +73,7 @@ class Work(Protocol):
     internal: list[Topic]
 
     @property
-    def operations(self) -> Collection[Operation]:
+    def operations(self) -> Collection[AdminOperation]:
         """Returns the changes that an operator can make to the topics."""
 
     @property
@@ -139,7 +139,7 @@ class RecordsWork:
         self.history = History(lambda: cluster.world.now_us)
         self.topics = topics_of_a_run(cluster.layout.min_in_sync)
         self.internal: list[Topic] = []
-        self.operations: Collection[Operation] = tuple(Operation)
+        self.operations: Collection[AdminOperation] = tuple(AdminOperation)
         self.checkers: Sequence[Checker] = ()
         shared = (self.history, self.topics)
         self.must_make_progress = [

@@ -24,8 +24,8 @@ from barnabas.common.types import TopicPartition
 from barnabas.spark import cluster as clusters
 from barnabas.spark import lookup
 from barnabas.spark.checkpoint import Position, Progress
-from barnabas.spark.cluster import Cluster, LogEnd, TopicView
-from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.cluster import ClusterClient, LogEnd, TopicView
+from barnabas.spark.losses import LossCause, LostRange
 from barnabas.spark.source_options import Subscription
 
 
@@ -54,7 +54,7 @@ class Step:
     lost: list[LostRange] = field(default_factory=list)
 
 
-def step(cluster: Cluster, start: Progress, seen: ClusterState, subscription: Subscription) -> Step:
+def step(cluster: ClusterClient, start: Progress, seen: ClusterState, subscription: Subscription) -> Step:
     """Returns where the next micro-batch begins, and what is lost.
 
     Raises:
@@ -69,7 +69,7 @@ def step(cluster: Cluster, start: Progress, seen: ClusterState, subscription: Su
         if kept is None:
             anew.append(partition)
         elif _is_another_topic(start, seen, partition.topic):
-            found.lost.append(_lost(start, partition, kept.offset, None, Cause.RECREATED))
+            found.lost.append(_lost(start, partition, kept.offset, None, LossCause.RECREATED))
             anew.append(partition)
         else:
             found.begins[partition] = kept.offset
@@ -80,7 +80,7 @@ def step(cluster: Cluster, start: Progress, seen: ClusterState, subscription: Su
     _find_cuts(cluster, found, start, seen, unsure)
     for partition, kept in start.positions.items():
         if partition not in seen.ends and _is_subscribed(partition, subscription):
-            found.lost.append(_lost(start, partition, kept.offset, None, Cause.DELETED))
+            found.lost.append(_lost(start, partition, kept.offset, None, LossCause.DELETED))
     _find_aged(cluster, found, start, seen, anew)
     return found
 
@@ -128,20 +128,20 @@ def _is_another_topic(start: Progress, seen: ClusterState, topic: str) -> bool:
 
 
 def _lost(
-    start: Progress, partition: TopicPartition, first: int, end: int | None, cause: Cause, was_read: bool = False
+    start: Progress, partition: TopicPartition, first: int, end: int | None, cause: LossCause, was_read: bool = False
 ) -> LostRange:
     topic_id = start.topic_ids.get(partition.topic, "")
     return LostRange(partition.topic, partition.partition, first, end, cause, was_read, topic_id)
 
 
 def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offset: int) -> None:
-    found.lost.append(_lost(start, partition, at, offset, Cause.TRUNCATED, was_read=True))
+    found.lost.append(_lost(start, partition, at, offset, LossCause.TRUNCATED, was_read=True))
     found.begins[partition] = at
     found.moved.add(partition)
 
 
 def _find_cuts(
-    cluster: Cluster, found: Step, start: Progress, seen: ClusterState, epochs: dict[TopicPartition, int]
+    cluster: ClusterClient, found: Step, start: Progress, seen: ClusterState, epochs: dict[TopicPartition, int]
 ) -> None:
     """Finds partitions whose log was truncated below the stream's offset: at the present leader, the epoch of that
     offset ends before it.
@@ -159,7 +159,9 @@ def _find_cuts(
             _cut(found, start, partition, at, offset)
 
 
-def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: ClusterState, anew: list[TopicPartition]) -> None:
+def _find_aged(
+    cluster: ClusterClient, found: Step, start: Progress, seen: ClusterState, anew: list[TopicPartition]
+) -> None:
     """Moves the begin of each partition up to the log's first record, since retention removed the ones before; new
     partitions begin there.
     """
@@ -170,13 +172,13 @@ def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: ClusterStat
     for partition in unread:
         begin, first = found.begins[partition], firsts[partition].offset
         if first > begin:
-            found.lost.append(_lost(start, partition, begin, first, Cause.AGED))
+            found.lost.append(_lost(start, partition, begin, first, LossCause.AGED))
             found.begins[partition] = first
             found.moved.add(partition)
     for partition in anew:
         first = firsts[partition].offset
         if first > 0:
             topic_id = lookup.id_text(seen.views[partition.topic])
-            found.lost.append(LostRange(*partition, 0, first, Cause.AGED, topic_id=topic_id))
+            found.lost.append(LostRange(*partition, 0, first, LossCause.AGED, topic_id=topic_id))
         found.begins[partition] = first
         found.moved.add(partition)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import TopicPartition
-from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.losses import LossCause, LostRange
 
 VERSION = 1
 
@@ -110,7 +110,7 @@ def _lost_from_json(value: Mapping[str, Any]) -> LostRange:
         partition=int(value["partition"]),
         first_offset=int(value["first"]),
         end_offset=None if end is None else int(end),
-        cause=Cause(value["cause"]),
+        cause=LossCause(value["cause"]),
         was_read=bool(value["read"]),
         topic_id=str(value["id"]),
     )

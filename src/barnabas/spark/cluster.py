@@ -4,8 +4,8 @@ Every request goes to a broker that can answer it and is repeated, with growing 
 retriable (a moved leader, a broker that starts). After the timeout, the exception names the last cause. Connections are
 kept, and opened again after a failure.
 
-`of(settings)` returns one `Cluster` per process and settings: Spark's Python workers live longer than one task, and a
-micro-batch should not have to connect again.
+`of(settings)` returns one `ClusterClient` per process and settings: Spark's Python workers live longer than one task,
+and a micro-batch should not have to connect again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LogEnd(NamedTuple):
     epoch: int
 
 
-class Deadline:
+class RetryDeadline:
     """The time to stop trying, and the growing pauses between two tries."""
 
     def __init__(self, settings: ClientSettings, timeout_ms: int) -> None:
@@ -78,7 +78,7 @@ class Deadline:
         self._pause_s = min(self._pause_s * 2, self._pause_max_s)
 
 
-class Cluster:
+class ClusterClient:
     """Metadata, offsets and connections. Not safe for use by two threads at the same time."""
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -93,9 +93,9 @@ class Cluster:
 
     # -- connections
 
-    def deadline(self) -> Deadline:
+    def deadline(self) -> RetryDeadline:
         settings = self.settings
-        return Deadline(settings, settings.api_timeout_ms if self.was_reached else settings.first_timeout_ms)
+        return RetryDeadline(settings, settings.api_timeout_ms if self.was_reached else settings.first_timeout_ms)
 
     def connection(self, address: tuple[str, int]) -> Connection:
         """Returns the kept connection or a new one. Raises OSError."""
@@ -340,12 +340,12 @@ def _by_leader(
     return grouped
 
 
-_clusters: dict[ClientSettings, Cluster] = {}
+_clusters: dict[ClientSettings, ClusterClient] = {}
 
 
-def of(settings: ClientSettings) -> Cluster:
-    """Returns the `Cluster` of this process."""
+def of(settings: ClientSettings) -> ClusterClient:
+    """Returns the `ClusterClient` of this process."""
     found = _clusters.get(settings)
     if found is None:
-        found = _clusters[settings] = Cluster(settings)
+        found = _clusters[settings] = ClusterClient(settings)
     return found

@@ -24,10 +24,10 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.header import BatchHeader
 from barnabas.spark import cluster as clusters
 from barnabas.spark.batches import Selection, select
-from barnabas.spark.cluster import Cluster, Deadline
+from barnabas.spark.cluster import ClusterClient, RetryDeadline
 from barnabas.spark.connection import Connection
 from barnabas.spark.faults import ClusterUnreachable, RequestRefused
-from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.losses import LossCause, LostRange
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.source_options import FetchSettings
 
@@ -48,7 +48,7 @@ class Fetcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         wanted: OffsetRange,
         settings: FetchSettings,
         on_lost: Callable[[LostRange], None],
@@ -64,7 +64,7 @@ class Fetcher:
         self._connection: Connection | None = None
         # The driver has planned the range, so the cluster exists and is only away for a while.
         cluster.was_reached = True
-        self._deadline: Deadline = cluster.deadline()
+        self._deadline: RetryDeadline = cluster.deadline()
         self._cause = "no answer"
 
     def answers(self) -> Iterator[Fetched]:
@@ -199,7 +199,7 @@ class Fetcher:
         """Returns whether to fetch from this leader again: it may not know its high watermark yet."""
         readable = answer.last_stable_offset if self._settings.read_committed else answer.high_watermark
         if readable < self._end_offset and self._deadline.passed:
-            self._lose(self._position, self._end_offset, Cause.TRUNCATED)
+            self._lose(self._position, self._end_offset, LossCause.TRUNCATED)
             return False
         if self._deadline.passed:
             self._retry("the leader returns no records")
@@ -212,11 +212,11 @@ class Fetcher:
         if self._position >= self._end_offset:
             return
         if earliest > self._position:
-            self._lose(self._position, min(earliest, self._end_offset), Cause.AGED)
+            self._lose(self._position, min(earliest, self._end_offset), LossCause.AGED)
             return
         latest = self._cluster.log_ends({partition: clusters.LATEST})[partition].offset
         if latest < self._position:
-            self._lose(self._position, self._end_offset, Cause.TRUNCATED)
+            self._lose(self._position, self._end_offset, LossCause.TRUNCATED)
         else:
             self._retry("the offset was out of range and is not any more")
 
@@ -230,7 +230,7 @@ class Fetcher:
             return
         # Records before the truncation are still the planned ones, and are read.
         cut, position = max(end, self._position), self._position
-        self._lose(cut, self._end_offset, Cause.TRUNCATED)
+        self._lose(cut, self._end_offset, LossCause.TRUNCATED)
         self._position, self._end_offset = position, cut
 
     def _check_topic(self) -> None:
@@ -238,12 +238,12 @@ class Fetcher:
         view = self._cluster.topics([self._wanted.topic], fresh=True).get(self._wanted.topic)
         if view is None:
             if self._deadline.passed:
-                self._lose(self._position, self._end_offset, Cause.DELETED)
+                self._lose(self._position, self._end_offset, LossCause.DELETED)
             return
         if ZERO_UUID not in (view.topic_id, self._wanted.topic_id) and view.topic_id != self._wanted.topic_id:
-            self._lose(self._position, self._end_offset, Cause.RECREATED)
+            self._lose(self._position, self._end_offset, LossCause.RECREATED)
 
-    def _lose(self, first: int, end: int, cause: Cause) -> None:
+    def _lose(self, first: int, end: int, cause: LossCause) -> None:
         wanted = self._wanted
         topic_id = "" if wanted.topic_id == ZERO_UUID else uuid_to_text(wanted.topic_id)
         self._on_lost(LostRange(wanted.topic, wanted.partition, first, end, cause, topic_id=topic_id))

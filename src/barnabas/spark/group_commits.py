@@ -10,7 +10,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.spark.checkpoint import Progress
-from barnabas.spark.cluster import Cluster, Deadline
+from barnabas.spark.cluster import ClusterClient, RetryDeadline
 from barnabas.spark.faults import RequestRefused
 
 #: Later versions name topics by ids only.
@@ -26,7 +26,7 @@ _GIVE_UP_MS = 1_000
 class GroupCommits:
     """A committer that keeps the coordinator's address, and finds it again if it moves or starts."""
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._coordinator: tuple[str, int] | None = None
@@ -37,7 +37,7 @@ class GroupCommits:
         Raises:
             OSError, ClusterUnreachable, RequestRefused.
         """
-        deadline = Deadline(self._cluster.settings, _GIVE_UP_MS)
+        deadline = RetryDeadline(self._cluster.settings, _GIVE_UP_MS)
         while True:
             try:
                 code = self._try(progress)

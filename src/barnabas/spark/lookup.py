@@ -8,11 +8,11 @@ from barnabas.common.errors import ConfigError
 from barnabas.common.types import ZERO_UUID, TopicPartition, uuid_to_text
 from barnabas.spark import cluster as clusters
 from barnabas.spark.bounds import EARLIEST, LATEST, Bound
-from barnabas.spark.cluster import Cluster, LogEnd, TopicView
+from barnabas.spark.cluster import ClusterClient, LogEnd, TopicView
 from barnabas.spark.source_options import Subscription
 
 
-def subscribed(cluster: Cluster, subscription: Subscription, *, fresh: bool = True) -> dict[str, TopicView]:
+def subscribed(cluster: ClusterClient, subscription: Subscription, *, fresh: bool = True) -> dict[str, TopicView]:
     """Returns the existing topics, each with the requested partitions."""
     if subscription.pattern is not None:
         return cluster.matching(subscription.pattern)
@@ -28,7 +28,7 @@ def subscribed(cluster: Cluster, subscription: Subscription, *, fresh: bool = Tr
     }
 
 
-def must_exist(cluster: Cluster, views: Mapping[str, TopicView], subscription: Subscription) -> None:
+def must_exist(cluster: ClusterClient, views: Mapping[str, TopicView], subscription: Subscription) -> None:
     """Raises ConfigError for a named topic or partition that does not exist; a pattern can match nothing yet."""
     for name in dict.fromkeys((*subscription.topics, *(each.topic for each in subscription.partitions))):
         if name not in views:
@@ -50,12 +50,14 @@ def id_text(view: TopicView) -> str:
     return "" if view.topic_id == ZERO_UUID else uuid_to_text(view.topic_id)
 
 
-def ends(cluster: Cluster, partitions: Iterable[TopicPartition], read_committed: bool) -> dict[TopicPartition, LogEnd]:
+def ends(
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], read_committed: bool
+) -> dict[TopicPartition, LogEnd]:
     """Returns the end of each log as a reader of this isolation level sees it, and the epoch of its leader."""
     return cluster.log_ends(dict.fromkeys(partitions, clusters.LATEST), int(read_committed))
 
 
-def resolve(cluster: Cluster, bound: Bound, latest: Mapping[TopicPartition, LogEnd]) -> dict[TopicPartition, int]:
+def resolve(cluster: ClusterClient, bound: Bound, latest: Mapping[TopicPartition, LogEnd]) -> dict[TopicPartition, int]:
     """Returns the offset that the bound means in every partition of `latest`. Raises ConfigError if it means none."""
     wanted = _wanted(bound, latest)
     found: dict[TopicPartition, int] = {}

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Cause(StrEnum):
+class LossCause(StrEnum):
     AGED = "aged"
     TRUNCATED = "truncated"
     RECREATED = "recreated"
@@ -31,7 +31,7 @@ class LostRange(NamedTuple):
     partition: int
     first_offset: int
     end_offset: int | None
-    cause: Cause
+    cause: LossCause
     was_read: bool = False
     topic_id: str = ""
 

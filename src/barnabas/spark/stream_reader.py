@@ -26,7 +26,7 @@ from barnabas.spark import advance, checkpoint, lookup, lost_table
 from barnabas.spark import cluster as clusters
 from barnabas.spark.advance import ClusterState
 from barnabas.spark.checkpoint import Position, Progress
-from barnabas.spark.cluster import Cluster, TopicView
+from barnabas.spark.cluster import ClusterClient, TopicView
 from barnabas.spark.faults import DataLost, SourceFailed
 from barnabas.spark.group_commits import GroupCommits
 from barnabas.spark.ranges import OffsetRange, RangePartition, cut, limited
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- the cluster
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         return clusters.of(self._options.client)
 
     def _look(self, known: Progress | None = None) -> ClusterState:

@@ -43,10 +43,10 @@ class LogDirectory:
         self.written: dict[str, Offsets] = {}
         #: Checkpoints whose name is not synced yet.
         self.unsynced_names: set[str] = set()
-        self.drafts: dict[str, Draft] = {}
+        self.drafts: dict[str, CheckpointDraft] = {}
 
 
-class Draft:
+class CheckpointDraft:
     """The next content of a checkpoint, while it is collected and written."""
 
     __slots__ = ("directory", "is_void", "name", "offsets")
@@ -90,14 +90,14 @@ class CheckpointFiles:
 
     # -- in the background
 
-    def draft(self, directory: LogDirectory, name: str) -> Draft | None:
+    def draft(self, directory: LogDirectory, name: str) -> CheckpointDraft | None:
         """Returns a draft to be filled and passed to `finish`; None while another one is in progress."""
         if name in directory.drafts:
             return None
-        made = directory.drafts[name] = Draft(directory, name)
+        made = directory.drafts[name] = CheckpointDraft(directory, name)
         return made
 
-    def finish(self, draft: Draft) -> None:
+    def finish(self, draft: CheckpointDraft) -> None:
         """Writes a complete draft; the caller must not change it any more."""
         directory, name = draft.directory, draft.name
         if draft.is_void or (name not in directory.unsynced_names and directory.written.get(name) == draft.offsets):
@@ -110,7 +110,7 @@ class CheckpointFiles:
 
         self._blocking.run(lambda: _write(disk, temporary, offsets), written)
 
-    def _take_name(self, draft: Draft, temporary: str, error: BaseException | None) -> None:
+    def _take_name(self, draft: CheckpointDraft, temporary: str, error: BaseException | None) -> None:
         directory, name, disk = draft.directory, draft.name, self._disk
         if draft.is_void:
             self._blocking.run(lambda: remove_quietly(disk, temporary), _ignore)
@@ -156,7 +156,7 @@ def remove_drafts(disk: Disk, directory: str) -> None:
             remove_quietly(disk, f"{directory}/{name}")
 
 
-def _void(directory: LogDirectory, name: str, draft: Draft | None = None) -> None:
+def _void(directory: LogDirectory, name: str, draft: CheckpointDraft | None = None) -> None:
     known = directory.drafts.get(name)
     if known is not None and (draft is None or draft is known):
         known.is_void = True

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class FaultKind(StrEnum):
+class FileFaultKind(StrEnum):
     """The kind of a fault or note; the names are part of the JSON that scripts read."""
 
     TORN = "torn"  # the file ends inside a batch
@@ -26,13 +26,13 @@ class FaultKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-class Fault(NamedTuple):
+class FileFault(NamedTuple):
     """A fault or note in a file. `position` is the byte in the file, `offset` that of the affected records; None if
     there is none.
     """
 
     path: str
-    kind: FaultKind
+    kind: FileFaultKind
     message: str
     position: int | None = None
     offset: int | None = None

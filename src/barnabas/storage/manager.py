@@ -47,7 +47,7 @@ from barnabas.storage.identity import is_misread as is_misread_id
 from barnabas.storage.log import Log
 from barnabas.storage.log_events import LogEvents
 from barnabas.storage.log_reads import fault as storage_fault
-from barnabas.storage.progress import Progress
+from barnabas.storage.progress import ProgressLog
 from barnabas.storage.recovery.damaged_logs import DamagedLogs
 from barnabas.storage.recovery.recovery import Opening, is_unused, open_log
 from barnabas.storage.recovery.segment_ends import Evidence
@@ -220,7 +220,7 @@ class LogManager:
         host, services = self._host, self._services
         threads = 1 if directory.clean else self._config.int_of("num.recovery.threads.per.data.dir")
         how = "after a clean shutdown" if directory.clean else "after an unclean shutdown"
-        progress = Progress(host, f"{directory.path}: opening logs {how}", len(openings))
+        progress = ProgressLog(host, f"{directory.path}: opening logs {how}", len(openings))
         work = [partial(_try_to_open, services, opening) for opening in openings]
         for opening, log in zip(openings, host.blocking.run_all(work, threads), strict=True):
             if isinstance(log, CheckpointError):

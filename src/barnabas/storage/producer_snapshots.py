@@ -74,7 +74,7 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
     return entries
 
 
-class SnapshotFiles:
+class ProducerSnapshotFiles:
     """The `.snapshot` files of one log, identified by their offsets. `directory` changes when the log's is renamed."""
 
     __slots__ = ("_offsets", "directory", "disk")

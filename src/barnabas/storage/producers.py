@@ -31,7 +31,7 @@ from barnabas.records.header import (
 )
 from barnabas.storage.checkpoints import CheckpointError
 from barnabas.storage.producer_entries import AppendedBatch, ProducerEntry
-from barnabas.storage.producer_snapshots import SnapshotFiles
+from barnabas.storage.producer_snapshots import ProducerSnapshotFiles
 
 DEFAULT_EXPIRATION_MS = 86_400_000
 
@@ -77,7 +77,7 @@ class ProducerStateManager:
     ) -> None:
         self.topic_partition = topic_partition
         self.expiration_ms = expiration_ms
-        self.snapshots = SnapshotFiles(disk, directory, names)
+        self.snapshots = ProducerSnapshotFiles(disk, directory, names)
         self.map_end_offset = 0
         self._snapshot_offset = 0
         self._producers: dict[int, ProducerEntry] = {}

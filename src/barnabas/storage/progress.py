@@ -7,7 +7,7 @@ from barnabas.common.host import Host
 _INTERVAL_MS = 2_000
 
 
-class Progress:
+class ProgressLog:
     """Logs `what: done of total` at most every two seconds, and a last line if there was one before."""
 
     __slots__ = ("_done", "_host", "_reported_ms", "_started_ms", "_total", "_what")

@@ -22,7 +22,7 @@ from barnabas.raft.mark import mark_path
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.raft.repair import MetadataRepair, chain_of
 from barnabas.storage.offline.repair import Repair
-from barnabas.storage.offline.verify import Verification
+from barnabas.storage.offline.verify import PartitionVerification
 
 LOG_DIR = "/data"
 DIRECTORY = metadata_log_directory(LOG_DIR)
@@ -134,7 +134,7 @@ class RottenWorld(World):
         metadata = MetadataRepair(disk, LOG_DIR)
         kept = f"repair-{self.repairs}x"
         if disk.is_dir(DIRECTORY):
-            verification = Verification(disk, DIRECTORY, follows=chain_of(disk, DIRECTORY))
+            verification = PartitionVerification(disk, DIRECTORY, follows=chain_of(disk, DIRECTORY))
             verification.run()
             Repair(disk, verification).apply(kept)
         for step in metadata.steps:

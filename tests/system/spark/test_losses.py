@@ -18,7 +18,7 @@ from tests.support.spark_streams import Stream, texts
 from barnabas.common.types import uuid_to_text
 from barnabas.spark import cluster as clusters
 from barnabas.spark.faults import DataLost
-from barnabas.spark.losses import Cause
+from barnabas.spark.losses import LossCause
 from barnabas.testing import Cluster
 
 Produce = Callable[..., None]
@@ -29,7 +29,7 @@ def _values(count: int, mark: str = "v") -> list[str]:
     return [f"{mark}{number}" for number in range(count)]
 
 
-def _lost(stream: Stream) -> list[tuple[int, int | None, Cause, bool]]:
+def _lost(stream: Stream) -> list[tuple[int, int | None, LossCause, bool]]:
     """Returns the error of failOnDataLoss=true, as (first, end, cause, was read)."""
     stream.restart(failOnDataLoss="true")
     with pytest.raises(DataLost) as raised:
@@ -54,7 +54,7 @@ def test_records_that_retention_took(
     assert stream.next() is not None
     [deleted] = admin.delete_records([TopicPartition(topic, 0, 7)]).values()
     deleted.result(timeout=120)
-    assert _lost(stream) == [(4, 7, Cause.AGED, False)]
+    assert _lost(stream) == [(4, 7, LossCause.AGED, False)]
     stream.restart(failOnDataLoss="false", maxOffsetsPerTrigger="1000")
     table = stream.next()
     assert table is not None
@@ -106,7 +106,7 @@ def test_records_that_go_while_the_task_reads(
 
 def _await_topic_id(cluster: Server, topic: str, other_than: bytes | None) -> bytes | None:
     """Waits until the topic's id changes, and returns it; None for a deleted topic."""
-    view = clusters.Cluster(Stream(cluster.bootstrap, topic).parsed.client)
+    view = clusters.ClusterClient(Stream(cluster.bootstrap, topic).parsed.client)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         found = view.topics([topic], fresh=True).get(topic)
@@ -132,7 +132,7 @@ def test_a_topic_made_again_is_not_taken_for_the_old_one(
     _await_topic_id(cluster, topic, None)
     # More than the query has read of the old one: by offsets alone nothing would be wrong.
     produce(topic, _values(8, "new"))
-    assert _lost(stream) == [(5, None, Cause.RECREATED, False)]
+    assert _lost(stream) == [(5, None, LossCause.RECREATED, False)]
     stream.restart(failOnDataLoss="false")
     assert stream.drain() == _values(8, "new")
     [row] = _table(tmp_path)
@@ -151,7 +151,7 @@ def test_a_topic_that_is_gone(
     before = _await_topic_id(cluster, goes, None)
     admin.delete_topics([goes])[goes].result(timeout=120)
     _await_topic_id(cluster, goes, before)
-    assert _lost(stream) == [(1, None, Cause.DELETED, False)]
+    assert _lost(stream) == [(1, None, LossCause.DELETED, False)]
     stream.restart(failOnDataLoss="false")
     produce(stays, ["c"])
     assert stream.drain() == ["c"]
@@ -189,7 +189,7 @@ def test_an_unclean_election_is_told_with_the_rewritten_range(tmp_path: Path) ->
             planned.again()
         planned.restart(failOnDataLoss="false")
         assert texts(planned.again()) == _values(10, "kept")
-        assert _lost(stream) == [(10, 15, Cause.TRUNCATED, True)]
+        assert _lost(stream) == [(10, 15, LossCause.TRUNCATED, True)]
         stream.restart(failOnDataLoss="false")
         assert stream.drain() == _values(8, "new")
         [row] = _table(lost)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from barnabas.broker.configs.config_describe import Entry, describe, topic_entries
+from barnabas.broker.configs.config_describe import ConfigEntry, describe, topic_entries
 from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import ConfigSource, ResourceType
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -45,7 +45,7 @@ def config() -> BrokerConfig:
     return built
 
 
-def as_recorded(entries: list[Entry]) -> list[dict[str, Any]]:
+def as_recorded(entries: list[ConfigEntry]) -> list[dict[str, Any]]:
     return [
         {
             "name": entry.name,

@@ -12,7 +12,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import brokers, configs, elections, partitions, reassignments, topics
 from barnabas.controller.kraft.result import Cause, ControllerEvent, Result
 from barnabas.journal.causes import CAUSES, cause_of_change
-from barnabas.journal.events import Change, Event, events_of
+from barnabas.journal.events import Event, MetadataChange, events_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -42,7 +42,7 @@ class TellingWorld(ControllerWorld):
         delta = MetadataDelta(before)
         for record, _ in result.records:
             delta.replay(record)
-        return [event for _, event in events_of(Change(delta, self.image, cause), self.view(), NODE)]
+        return [event for _, event in events_of(MetadataChange(delta, self.image, cause), self.view(), NODE)]
 
     def create(self, name: str, *replicas: list[int], **configs_: str) -> list[Event]:
         rows = [

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.journal import window as journal_window
-from barnabas.journal.events import Change
+from barnabas.journal.events import MetadataChange
 from barnabas.journal.window import ChangeWindow
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 
 
-def change(offset: int) -> Change:
+def change(offset: int) -> MetadataChange:
     delta = MetadataDelta(EMPTY_IMAGE)
-    return Change(delta, delta.apply(offset, 1, 0), None)
+    return MetadataChange(delta, delta.apply(offset, 1, 0), None)
 
 
-def three(each: Change) -> Iterator[str]:
+def three(each: MetadataChange) -> Iterator[str]:
     yield from (f"{each.offset}{part}" for part in "abc")
 
 

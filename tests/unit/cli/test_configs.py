@@ -8,12 +8,12 @@ import pytest
 
 from barnabas.cli import entry
 from barnabas.cli.configs import changes
-from barnabas.cli.configs.access import Entity, Entry, Kind, Synonym
+from barnabas.cli.configs.access import Entity, EntityKind, Entry, Synonym
 from barnabas.embedded.failures import Failure
 
-TOPIC = Entity(Kind.TOPICS, "t")
-BROKER = Entity(Kind.BROKERS, "1")
-DEFAULT = Entity(Kind.BROKERS, "")
+TOPIC = Entity(EntityKind.TOPICS, "t")
+BROKER = Entity(EntityKind.BROKERS, "1")
+DEFAULT = Entity(EntityKind.BROKERS, "")
 
 
 def listed(name: str, source: str, *synonyms: Synonym, read_only: bool = False) -> Entry:

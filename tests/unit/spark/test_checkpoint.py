@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import TopicPartition
 from barnabas.spark.checkpoint import Position, Progress, from_json, spans
-from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.losses import LossCause, LostRange
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 20))
 positions = st.builds(Position, st.integers(0, 1 << 60), st.integers(-1, 99), st.none() | st.integers(0, 1 << 60))
@@ -22,7 +22,7 @@ losses = st.builds(
     st.integers(0, 9),
     st.integers(0, 99),
     st.none() | st.integers(0, 999),
-    st.sampled_from(Cause),
+    st.sampled_from(LossCause),
     st.booleans(),
     st.just("id"),
 )

@@ -19,7 +19,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.spark.client_settings import ClientSettings
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import ClusterClient
 from barnabas.spark.connection import Connection
 from barnabas.spark.faults import RequestRefused
 
@@ -182,7 +182,7 @@ def test_a_wrong_password_is_told_at_once_in_one_line() -> None:
     with server(doorkeeper("SCRAM-SHA-256")) as plain:
         settings = replace(plain, security=credentials("SCRAM-SHA-256", "guess"))
         with pytest.raises(RequestRefused) as refused:
-            Cluster(settings).topics(["t"])
+            ClusterClient(settings).topics(["t"])
     port = plain.bootstrap[0][1]
     said = f"the broker at 127.0.0.1:{port} refuses the login of alice with SCRAM-SHA-256: wrong password"
     assert str(refused.value) == said

@@ -8,7 +8,7 @@ from tests.support.damage import DIRECTORY, KEPT, batches, disk_of, files_in, re
 from tests.support.log_world import NOW_MS, LogWorld
 from tests.unit.storage.test_compaction import lying_batch
 
-from barnabas.storage.faults import FaultKind
+from barnabas.storage.faults import FileFaultKind
 
 
 def poisoned() -> LogWorld:
@@ -24,7 +24,7 @@ def test_it_is_named_and_taken_out() -> None:
     world = poisoned()
     disk = disk_of(files_in(world.disk, world.root))
     _, faults = verified(disk)
-    (fault,) = [fault for fault in faults if fault.kind is FaultKind.RECORDS]
+    (fault,) = [fault for fault in faults if fault.kind is FileFaultKind.RECORDS]
     assert (fault.offset, fault.path.rpartition("/")[2]) == (2, f"{0:020d}.log")
     steps = repaired(disk)
     assert any("offsets 2 to 6, is replaced by an empty one" in step for step in steps)

@@ -11,7 +11,7 @@ from tests.support.log_world import LogWorld
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import iter_headers
 from barnabas.storage.offline.verify import verify_partition
-from barnabas.storage.recovery.rescan import Place, synced_part
+from barnabas.storage.recovery.rescan import ScanStart, synced_part
 
 ONE_SEGMENT = LogConfig(segment_bytes=1 << 20, index_interval_bytes=100)
 
@@ -35,7 +35,7 @@ def positions(world: LogWorld) -> dict[int, int]:
 def test_what_was_synced_is_not_scanned() -> None:
     world = filled()
     at = positions(world)[35]
-    assert synced_part(world.log.segments.active, 35) == Place(at, 35)
+    assert synced_part(world.log.segments.active, 35) == ScanStart(at, 35)
     recovered = world.kill()
     assert recovered.log_end_offset == 40
     assert [tuple(entry) for entry in recovered.epochs.entries] == [(0, 0), (1, 30)]
@@ -50,7 +50,7 @@ def test_an_index_with_a_blank_page_is_made_anew(suffix: str) -> None:
     file = world.disk.open(world.path(name))
     file.write_at(24, bytes(48))
     file.close()
-    assert synced_part(world.log.segments.active, 35) == Place(0, 0)
+    assert synced_part(world.log.segments.active, 35) == ScanStart(0, 0)
     recovered = world.kill()
     assert recovered.log_end_offset == 40
     assert len(world.disk.read(world.path(name))) >= len(before)
@@ -60,7 +60,7 @@ def test_an_index_with_a_blank_page_is_made_anew(suffix: str) -> None:
 
 def test_a_recovery_point_beyond_the_file_has_everything_scanned() -> None:
     world = filled()
-    assert synced_part(world.log.segments.active, 41) == Place(0, 0)
+    assert synced_part(world.log.segments.active, 41) == ScanStart(0, 0)
     recovered = world.open(clean=False, recovery_point=41)
     assert (recovered.log_end_offset, recovered.recovery_point) == (40, 40)
 
@@ -103,7 +103,7 @@ def test_batches_behind_the_last_index_entry_are_no_reason_to_scan() -> None:
     (segment,) = world.log.segments
     behind = [offset for offset in positions(world) if offset > segment.index.last()[0]]
     assert len(behind) > 1
-    assert synced_part(segment, 40) == Place(segment.size_bytes, 40)
+    assert synced_part(segment, 40) == ScanStart(segment.size_bytes, 40)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -113,7 +113,7 @@ def test_an_index_that_rises_and_says_something_else_is_made_anew(suffix: str) -
     changed = bytearray(world.disk.read(world.path(name)))
     changed[-1 if suffix == ".index" else -5] -= 1  # the last position; the last timestamp
     world.disk.write(world.path(name), changed)
-    assert synced_part(world.log.segments.active, 40) == Place(0, 0)
+    assert synced_part(world.log.segments.active, 40) == ScanStart(0, 0)
     world.log.recovery_point = 40
     recovered = world.kill()
     assert recovered.log_end_offset == 40

@@ -51,7 +51,7 @@ _THREAD_COUNTS: Final = (
 )
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One change of one key; `operation` is SET, DELETE, APPEND or SUBTRACT."""
 
     key: str
@@ -64,7 +64,7 @@ class ResourceChanges(NamedTuple):
 
     resource_type: int
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[ConfigChange]
 
 
 #: The error code and message for one resource.
@@ -190,7 +190,7 @@ def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges,
     return True
 
 
-def change_loggers(changes: Sequence[Change]) -> None:
+def change_loggers(changes: Sequence[ConfigChange]) -> None:
     """Applies changes of logger levels that `check` has accepted."""
     for change in changes:
         if change.operation == SET:
@@ -244,7 +244,7 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
         raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _applied(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+def _applied(before: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
     after = dict(before)
     for change in changes:
         if change.operation == DELETE:

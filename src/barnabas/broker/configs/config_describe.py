@@ -46,7 +46,7 @@ class Synonym(NamedTuple):
     source: ConfigSource
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One key of a resource with its effective value; None if it is sensitive."""
 
     name: str
@@ -59,7 +59,7 @@ class Entry(NamedTuple):
     documentation: str | None = None
 
 
-def describe(config: BrokerConfig, image: MetadataImage, resource_type: int, name: str) -> list[Entry]:
+def describe(config: BrokerConfig, image: MetadataImage, resource_type: int, name: str) -> list[ConfigEntry]:
     """Returns the entries of a resource, ordered by name. Raises RequestFailed if there is no such resource."""
     if resource_type == ResourceType.TOPIC:
         return _describe_topic(config, image, name)
@@ -81,7 +81,7 @@ def parse_broker_id(name: str, what: str = "Broker id") -> int:
     return int(name)
 
 
-def _describe_topic(config: BrokerConfig, image: MetadataImage, topic: str) -> list[Entry]:
+def _describe_topic(config: BrokerConfig, image: MetadataImage, topic: str) -> list[ConfigEntry]:
     problem = topic_name_problem(topic)
     if problem is not None:
         raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -90,7 +90,7 @@ def _describe_topic(config: BrokerConfig, image: MetadataImage, topic: str) -> l
     return topic_entries(config, image.topic_config(topic))
 
 
-def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Returns the entries of a topic with these overrides, ordered by name."""
     defaults = LogConfig.resolve(config, {})
     entries = []
@@ -105,10 +105,10 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[En
     return entries
 
 
-def _entry(key: ConfigKey, value: str | None, default_source: ConfigSource, synonyms: Sequence[Synonym]) -> Entry:
+def _entry(key: ConfigKey, value: str | None, default_source: ConfigSource, synonyms: Sequence[Synonym]) -> ConfigEntry:
     """Returns the entry of a key that can be changed; its source is that of the first synonym."""
     source = synonyms[0].source if synonyms else default_source
-    return Entry(key.name, value, key.type, source, False, False, synonyms, _document(key))
+    return ConfigEntry(key.name, value, key.type, source, False, False, synonyms, _document(key))
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
@@ -117,7 +117,7 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
     return [Synonym(other, None if hidden else text, source) for source, other, text in config.synonyms_of(name)]
 
 
-def _describe_broker(config: BrokerConfig, name: str) -> list[Entry]:
+def _describe_broker(config: BrokerConfig, name: str) -> list[ConfigEntry]:
     if not name:
         return [
             _broker_entry(config, key, config.cluster_default[key], defaults=True)
@@ -134,7 +134,7 @@ def _describe_broker(config: BrokerConfig, name: str) -> list[Entry]:
     return [_broker_entry(config, key, layers.get(key)) for key in sorted(names)]
 
 
-def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults: bool = False) -> Entry:
+def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults: bool = False) -> ConfigEntry:
     """Returns the entry of a broker key. `text` is its configured value, None if it is not set. With `defaults` only
     the cluster-wide level counts."""
     key = base_key(name)
@@ -145,7 +145,7 @@ def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults
     synonyms = _broker_synonyms(config, name)
     if defaults:
         synonyms = [synonym for synonym in synonyms if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
-    return Entry(
+    return ConfigEntry(
         name,
         value,
         ConfigType.UNKNOWN if key is None else key.type,
@@ -157,7 +157,7 @@ def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults
     )
 
 
-def _describe_loggers(config: BrokerConfig, name: str) -> list[Entry]:
+def _describe_loggers(config: BrokerConfig, name: str) -> list[ConfigEntry]:
     if not name:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if parse_broker_id(name) != config.node_id:
@@ -165,7 +165,8 @@ def _describe_loggers(config: BrokerConfig, name: str) -> list[Entry]:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
     source = ConfigSource.DYNAMIC_BROKER_LOGGER
     return [
-        Entry(logger, level, ConfigType.UNKNOWN, source, False, False, ()) for logger, level in loggers.levels().items()
+        ConfigEntry(logger, level, ConfigType.UNKNOWN, source, False, False, ())
+        for logger, level in loggers.levels().items()
     ]
 
 
@@ -175,7 +176,7 @@ def group_default(config: BrokerConfig, key: ConfigKey) -> Value:
     return config.value_of(name) if name in BROKER_KEYS else key.default_value()
 
 
-def _describe_group(config: BrokerConfig, image: MetadataImage, group: str) -> list[Entry]:
+def _describe_group(config: BrokerConfig, image: MetadataImage, group: str) -> list[ConfigEntry]:
     if not group:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     overrides = image.config_of(ResourceType.GROUP, group)
@@ -188,7 +189,7 @@ def _describe_group(config: BrokerConfig, image: MetadataImage, group: str) -> l
     return entries
 
 
-def _describe_client_metrics(image: MetadataImage, subscription: str) -> list[Entry]:
+def _describe_client_metrics(image: MetadataImage, subscription: str) -> list[ConfigEntry]:
     if not subscription:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     overrides = image.config_of(ResourceType.CLIENT_METRICS, subscription)

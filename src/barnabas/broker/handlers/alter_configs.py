@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.configs import config_changes
-from barnabas.broker.configs.config_changes import SET, Change, ResourceChanges
+from barnabas.broker.configs.config_changes import SET, ConfigChange, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
@@ -20,7 +20,7 @@ def handle(context: RequestContext, request: AlterConfigsRequest, services: Serv
         ResourceChanges(
             resource.resource_type,
             resource.resource_name,
-            [Change(entry.name, SET, entry.value) for entry in resource.configs],
+            [ConfigChange(entry.name, SET, entry.value) for entry in resource.configs],
         )
         for resource in request.resources
     ]

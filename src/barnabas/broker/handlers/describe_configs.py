@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.configs.config_describe import Entry, describe
+from barnabas.broker.configs.config_describe import ConfigEntry, describe
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest, services: S
     return response
 
 
-def _encode(entry: Entry, request: DescribeConfigsRequest) -> _Entry:
+def _encode(entry: ConfigEntry, request: DescribeConfigsRequest) -> _Entry:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return _Entry(
         name=entry.name,

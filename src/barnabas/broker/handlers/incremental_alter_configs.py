@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.configs import config_changes
-from barnabas.broker.configs.config_changes import Change, ResourceChanges
+from barnabas.broker.configs.config_changes import ConfigChange, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
@@ -28,7 +28,10 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, ser
         ResourceChanges(
             resource.resource_type,
             resource.resource_name,
-            [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs[: CHANGES_MAX + 1]],
+            [
+                ConfigChange(entry.name, entry.config_operation, entry.value)
+                for entry in resource.configs[: CHANGES_MAX + 1]
+            ],
         )
         for resource in request.resources
     ]

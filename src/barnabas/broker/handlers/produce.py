@@ -18,7 +18,7 @@ from itertools import islice
 from barnabas.broker.producing import long_produce
 from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, name_of, refuse_all
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
-from barnabas.broker.producing.produce_writes import ACKS, Writes
+from barnabas.broker.producing.produce_writes import ACKS, ProduceWrites
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.steps import Work, run_to_end
@@ -55,7 +55,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     if acks not in ACKS:
         refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
         return answer()
-    chunks = Writes(request, services, transactional_id, acks, topics, answer).begin()
+    chunks = ProduceWrites(request, services, transactional_id, acks, topics, answer).begin()
     if chunks and transactional_id is None and len(asked) == 1 and len(asked[0][1]) == 1:
         request.connection.shortcut = _shortcut(request, frame, acks, asked, topics, chunks, services)
     return chunks

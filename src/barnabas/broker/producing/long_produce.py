@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, refuse_all
-from barnabas.broker.producing.produce_writes import ACKS, Writes
+from barnabas.broker.producing.produce_writes import ACKS, ProduceWrites
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
@@ -98,7 +98,7 @@ class _Appends:
         request = self._request
         part = next(self._parts, None)
         if part is not None:
-            Writes(request, self._services, self._transactional_id, self._acks, part, self._append_next).begin()
+            ProduceWrites(request, self._services, self._transactional_id, self._acks, part, self._append_next).begin()
             return
         request.connection.end_exclusive()
         request.reply_with(self._answer)

@@ -29,7 +29,7 @@ ACKS = (-1, 0, 1)
 _UNKNOWN_ID = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Writes:
+class ProduceWrites:
     """The appends of one request, or of one part of a long request."""
 
     __slots__ = ("_acks", "_answer", "_request", "_services", "_topics", "_transactional_id")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.common.types import METADATA_TOPIC
-from barnabas.coordinators.groups.consumer.topics import Topic
+from barnabas.coordinators.groups.consumer.topics import TopicSummary
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.topics import TopicImage
@@ -29,15 +29,15 @@ class ImageTopics:
         before, after = delta.image.topics_by_id.get(topic_id), image.topics_by_id.get(topic_id)
         return before is None or after is None or len(before.partitions) != len(after.partitions)
 
-    def find(self, name: str) -> Topic | None:
+    def find(self, name: str) -> TopicSummary | None:
         return _topic(self._metadata.image.topics_by_name.get(name))
 
-    def find_id(self, topic_id: bytes) -> Topic | None:
+    def find_id(self, topic_id: bytes) -> TopicSummary | None:
         return _topic(self._metadata.image.topics_by_id.get(topic_id))
 
     def names(self) -> Iterable[str]:
         return (name for name in self._metadata.image.topics_by_name if name != METADATA_TOPIC)
 
 
-def _topic(image: TopicImage | None) -> Topic | None:
-    return None if image is None else Topic(image.topic_id, image.name, len(image.partitions))
+def _topic(image: TopicImage | None) -> TopicSummary | None:
+    return None if image is None else TopicSummary(image.topic_id, image.name, len(image.partitions))

@@ -44,7 +44,7 @@ _CODES: Final = frozenset(ErrorCode)
 _TYPES: Final = ("UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD")
 
 
-class Kind(StrEnum):
+class EntityKind(StrEnum):
     """The type of an entity, by the names of Kafka's tool."""
 
     TOPICS = "topics"
@@ -52,7 +52,7 @@ class Kind(StrEnum):
     LOGGERS = "broker-loggers"
 
 
-_RESOURCE_TYPES: Final = {Kind.TOPICS: 2, Kind.BROKERS: 4, Kind.LOGGERS: 8}
+_RESOURCE_TYPES: Final = {EntityKind.TOPICS: 2, EntityKind.BROKERS: 4, EntityKind.LOGGERS: 8}
 
 
 class Entity(NamedTuple):
@@ -60,20 +60,20 @@ class Entity(NamedTuple):
     brokers.
     """
 
-    kind: Kind
+    kind: EntityKind
     name: str
 
     def __str__(self) -> str:
-        if self.kind is Kind.BROKERS and not self.name:
+        if self.kind is EntityKind.BROKERS and not self.name:
             return "the default of all brokers"
-        return f"{'topic' if self.kind is Kind.TOPICS else 'broker'} {self.name}"
+        return f"{'topic' if self.kind is EntityKind.TOPICS else 'broker'} {self.name}"
 
     @property
     def own_source(self) -> str:
         """The source of the values that are set on this entity itself."""
-        if self.kind is Kind.TOPICS:
+        if self.kind is EntityKind.TOPICS:
             return _SOURCES[1]
-        if self.kind is Kind.LOGGERS:
+        if self.kind is EntityKind.LOGGERS:
             return _SOURCES[6]
         return _SOURCES[2] if self.name else _SOURCES[3]
 
@@ -177,7 +177,7 @@ class Access:
 
     def _answering(self, entity: Entity) -> list[int]:
         """Returns the brokers that can answer requests about an entity."""
-        if entity.kind is Kind.TOPICS or not entity.name:
+        if entity.kind is EntityKind.TOPICS or not entity.name:
             return sorted(self.brokers)
         broker = int(entity.name) if entity.name.isascii() and entity.name.isdigit() else -1
         if broker not in self.brokers:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from barnabas.cli.configs.access import Entity, Entry, Kind
+from barnabas.cli.configs.access import Entity, EntityKind, Entry
 from barnabas.cli.options import read_text
 from barnabas.common.errors import ConfigError
 from barnabas.common.properties import parse_properties
@@ -77,11 +77,11 @@ def check(entity: Entity, changes: Mapping[str, str | None], listed: Sequence[En
     """
     set_here = {entry.name for entry in listed if is_set(entity, entry)}
     for key, value in changes.items():
-        if value is None and key not in set_here and entity.kind is not Kind.LOGGERS:
+        if value is None and key not in set_here and entity.kind is not EntityKind.LOGGERS:
             others = ", ".join(sorted(set_here)) or "none"
             raise Failure(f"--delete {key}: it is not set on {entity}", f"keys that are set there: {others}")
     names = {entry.name for entry in listed} | set(known)
-    if entity.kind is Kind.BROKERS:
+    if entity.kind is EntityKind.BROKERS:
         for key in changes:
             if not _is_known(key, names):
                 raise Failure(

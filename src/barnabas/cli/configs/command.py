@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.configs.access import Access, Entity, Entry, Kind
+from barnabas.cli.configs.access import Access, Entity, EntityKind, Entry
 from barnabas.cli.configs.changes import (
     after_deletion,
     changes_of,
@@ -25,7 +25,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, J
 from barnabas.embedded.failures import Failure
 
 EntityType = Annotated[
-    Kind | None, typer.Option("--entity-type", help="topics, brokers, or broker-loggers (levels of log messages)")
+    EntityKind | None, typer.Option("--entity-type", help="topics, brokers, or broker-loggers (levels of log messages)")
 ]
 EntityName = Annotated[
     str | None, typer.Option("--entity-name", metavar="NAME", help="Name of a topic, or id of a broker")
@@ -49,7 +49,7 @@ app = typer.Typer(help="Show and change dynamic configs of topics, brokers and b
 class _Named(NamedTuple):
     """The entities that the options name. Without a name and without `is_default`, these are all of one kind."""
 
-    kind: Kind
+    kind: EntityKind
     name: str | None
     is_default: bool
 
@@ -63,10 +63,10 @@ class _Named(NamedTuple):
         """Returns the entities to show, in the order of Kafka's tool: the default of all brokers comes last."""
         if self.name is not None or self.is_default:
             return [self.entity()]
-        if self.kind is Kind.TOPICS:
+        if self.kind is EntityKind.TOPICS:
             return [Entity(self.kind, name) for name in access.topics()]
         brokers = [Entity(self.kind, str(broker)) for broker in sorted(access.brokers)]
-        return brokers if self.kind is Kind.LOGGERS else [*brokers, Entity(self.kind, "")]
+        return brokers if self.kind is EntityKind.LOGGERS else [*brokers, Entity(self.kind, "")]
 
 
 @app.command()
@@ -161,7 +161,7 @@ def alter(
 
 
 def _named(
-    entity_type: Kind | None,
+    entity_type: EntityKind | None,
     entity_name: str | None,
     entity_default: bool,
     topic: str | None,
@@ -171,7 +171,7 @@ def _named(
     """Raises Failure unless the options name a kind of entity in one way."""
     short = [
         _Named(kind, name, False)
-        for kind, name in ((Kind.TOPICS, topic), (Kind.BROKERS, broker), (Kind.LOGGERS, logger))
+        for kind, name in ((EntityKind.TOPICS, topic), (EntityKind.BROKERS, broker), (EntityKind.LOGGERS, logger))
         if name is not None
     ]
     if len(short) + (entity_name is not None) + entity_default > 1:
@@ -181,19 +181,19 @@ def _named(
             raise Failure(f"--entity-type {entity_type} names another kind of entity than {short[0].kind}")
         found = short[0]
     else:
-        kind = entity_type or (Kind.BROKERS if entity_default else None)
+        kind = entity_type or (EntityKind.BROKERS if entity_default else None)
         if kind is None:
             raise Failure("give --entity-type topics, brokers or broker-loggers; or --topic, --broker, --broker-logger")
         found = _Named(kind, entity_name, entity_default)
     if found.name == "":
         raise Failure("a name must not be empty", "the default of all brokers is --entity-default")
-    if found.is_default and found.kind is not Kind.BROKERS:
+    if found.is_default and found.kind is not EntityKind.BROKERS:
         raise Failure(f"{found.kind} have no --entity-default: only brokers have one")
     return found
 
 
 def _any_broker(access: Access) -> Entity:
-    return Entity(Kind.BROKERS, str(min(access.brokers)))
+    return Entity(EntityKind.BROKERS, str(min(access.brokers)))
 
 
 def _show(entries: Sequence[Entry], *, synonyms: bool, verbose: bool) -> None:

@@ -2,7 +2,7 @@
 
     decided -> one WriteTxnMarkers per broker, for everything to be sent in this event of the loop
             -> a partition that has written its marker is done; one that cannot is retried at its leader of that time
-            -> after the last partition: `Delivery.on_delivered`
+            -> after the last partition: `MarkerDelivery.on_delivered`
 
 Invariants
 - A repeated marker has no effect, so every marker without a successful response is sent again, for as long as this
@@ -52,7 +52,7 @@ class PartitionLeaders(Protocol):
         """Sends a request and calls `reply` once, with None if there was no response; never during this call."""
 
 
-class Delivery:
+class MarkerDelivery:
     """The markers of one transaction. `cancel` ends it when this broker no longer coordinates the transaction."""
 
     __slots__ = (
@@ -105,15 +105,15 @@ class MarkerSender:
         self._host = host
         self._leaders = leaders
         #: The markers per broker that are sent at the end of this event.
-        self._outbox: dict[int, list[tuple[Delivery, list[TopicPartition]]]] = {}
+        self._outbox: dict[int, list[tuple[MarkerDelivery, list[TopicPartition]]]] = {}
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, delivery: MarkerDelivery) -> None:
         """Starts a delivery. `on_delivered` is called later, even if there are no partitions."""
         self._enqueue(delivery, delivery.missing)
         if not delivery.missing:
             self._host.timers.call_soon(lambda: self._conclude(delivery))
 
-    def _enqueue(self, delivery: Delivery, partitions: Iterable[TopicPartition]) -> None:
+    def _enqueue(self, delivery: MarkerDelivery, partitions: Iterable[TopicPartition]) -> None:
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in sorted(partitions):
             leader = self._leaders.leader_of(partition)
@@ -128,13 +128,13 @@ class MarkerSender:
                 self._host.timers.call_soon(self._flush)
             self._outbox.setdefault(leader, []).append((delivery, led))
 
-    def _resend_missing(self, delivery: Delivery) -> None:
+    def _resend_missing(self, delivery: MarkerDelivery) -> None:
         """Sends all missing markers again, including those in flight: a second marker has no effect."""
         if not delivery.cancelled:
             self._enqueue(delivery, delivery.missing)
             self._conclude(delivery)
 
-    def _conclude(self, delivery: Delivery) -> None:
+    def _conclude(self, delivery: MarkerDelivery) -> None:
         if not delivery.missing and not delivery.cancelled:
             delivery.cancel()
             delivery.on_delivered()
@@ -146,7 +146,7 @@ class MarkerSender:
             if live:
                 self._send(broker_id, live)
 
-    def _send(self, broker_id: int, entries: list[tuple[Delivery, list[TopicPartition]]]) -> None:
+    def _send(self, broker_id: int, entries: list[tuple[MarkerDelivery, list[TopicPartition]]]) -> None:
         request = WriteTxnMarkersRequest(markers=[_marker(delivery, led) for delivery, led in entries])
 
         def answered(response: Message | None) -> None:
@@ -156,7 +156,9 @@ class MarkerSender:
 
         self._leaders.send_markers(broker_id, request, answered)
 
-    def _on_codes(self, delivery: Delivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]) -> None:
+    def _on_codes(
+        self, delivery: MarkerDelivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]
+    ) -> None:
         if delivery.cancelled:
             return
         for partition in led:
@@ -172,7 +174,7 @@ class MarkerSender:
         self._conclude(delivery)
 
 
-def _marker(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:
+def _marker(delivery: MarkerDelivery, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:
     image = delivery.image
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:

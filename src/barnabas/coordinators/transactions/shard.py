@@ -26,7 +26,7 @@ from barnabas.coordinators.runtime import (
     client_error,
 )
 from barnabas.coordinators.transactions.config import TransactionConfig
-from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
+from barnabas.coordinators.transactions.markers import MarkerDelivery, MarkerSender
 from barnabas.coordinators.transactions.records import (
     parse_key,
     parse_value,
@@ -116,7 +116,7 @@ class TransactionShard(LoadSink):
         self._transactions: dict[str, Transaction] = {}
         #: The open transactions among them, which can time out.
         self._ongoing: dict[str, Transaction] = {}
-        self._deliveries: dict[str, Delivery] = {}
+        self._deliveries: dict[str, MarkerDelivery] = {}
         #: Requests that are processed again when the transaction of an id is free.
         self._waiting: dict[str, list[Waiter]] = {}
         self._abort = self._deadlines.new()
@@ -202,7 +202,7 @@ class TransactionShard(LoadSink):
                 f"{self.partition} has a newer coordinator, which writes the transaction markers of {key}"
             )
 
-        delivery = Delivery(transaction.image, self.leader_epoch, self._deadlines, on_delivered, on_fenced)
+        delivery = MarkerDelivery(transaction.image, self.leader_epoch, self._deadlines, on_delivered, on_fenced)
         self._deliveries[key] = delivery
         self._sender.deliver(delivery)
 

@@ -35,7 +35,7 @@ from barnabas.storage.compaction.rewriting import (
     Copy,
     CopyRules,
     LastRecord,
-    Source,
+    SourceSegment,
     Steps,
     Unreadable,
     cleaned_files,
@@ -490,8 +490,8 @@ class LogCleaner:
             self._failed(job.root, error)
 
 
-def _source(segment: Segment) -> Source:
-    return Source(segment.path(LOG_SUFFIX), segment.base_offset, segment.size_bytes)
+def _source(segment: Segment) -> SourceSegment:
+    return SourceSegment(segment.path(LOG_SUFFIX), segment.base_offset, segment.size_bytes)
 
 
 def _last_records(log: Log) -> dict[int, LastRecord]:

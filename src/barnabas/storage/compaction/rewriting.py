@@ -38,7 +38,7 @@ _RELATIVE_MAX = 0x7FFFFFFF
 Steps = Generator[int, None, None]
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment as it was when the pass began, to be read from `position` on."""
 
     path: str
@@ -63,7 +63,7 @@ class Unreadable:
         self.count = 0
         self.first = ""
 
-    def add(self, source: Source, header: BatchHeader, why: str) -> None:
+    def add(self, source: SourceSegment, header: BatchHeader, why: str) -> None:
         self.count += 1
         self.first = self.first or f"offset {header.base_offset} in {source.path}: {why}"
 
@@ -96,7 +96,9 @@ class CleanedSegment(Segment):
         return super().path(suffix) + CLEANED_SUFFIX
 
 
-def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tuple[bytes, int, BatchHeader, bool]]:
+def read_batches(
+    disk: Disk, source: SourceSegment, buffer_bytes: int
+) -> Iterator[tuple[bytes, int, BatchHeader, bool]]:
     """Yields (buffer, position in it, header, whether the checksum is valid) of each batch; each batch is complete in
     its buffer."""
     file = disk.open(source.path, read_only=True)
@@ -129,7 +131,7 @@ def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tupl
 
 def index_keys(
     disk: Disk,
-    sources: Sequence[tuple[Source, int]],
+    sources: Sequence[tuple[SourceSegment, int]],
     first_dirty: int,
     transactions: CleanedTransactions,
     offsets: OffsetMap,
@@ -191,7 +193,7 @@ class Copy:
         self,
         disk: Disk,
         directory: str,
-        sources: Sequence[Source],
+        sources: Sequence[SourceSegment],
         rules: CopyRules,
         offsets: OffsetMap,
         transactions: CleanedTransactions,
@@ -247,7 +249,14 @@ class Copy:
         yield 0
 
     def _keep(
-        self, source: Source, retention: Retention, header: BatchHeader, buffer: bytes, place: int, *, is_intact: bool
+        self,
+        source: SourceSegment,
+        retention: Retention,
+        header: BatchHeader,
+        buffer: bytes,
+        place: int,
+        *,
+        is_intact: bool,
     ) -> Kept | None:
         """Returns what compaction keeps of a batch; all of an unreadable one."""
         data = memoryview(buffer)[place : place + header.size_bytes]

@@ -17,7 +17,7 @@ from barnabas.records.header import NO_TIMESTAMP
 from barnabas.storage.checkpoints import INDEX_SUFFIX, LOG_SUFFIX, CheckpointError
 from barnabas.storage.offline.dump_log import (
     UNLIMITED,
-    BatchReader,
+    DumpedBatches,
     DumpedFile,
     DumpFailed,
     DumpOptions,
@@ -225,7 +225,7 @@ class IndexDump:
             if place and offset == base_offset:
                 return  # the preallocated zeros
             end = _slice_end(dumped, position, self._options.max_message_bytes, window)
-            found = next(BatchReader(dumped.sibling(LOG_SUFFIX), window, position, end), None)
+            found = next(DumpedBatches(dumped.sibling(LOG_SUFFIX), window, position, end), None)
             if found is None:
                 raise DumpFailed("java.util.NoSuchElementException")
             if found[0].last_offset != offset:
@@ -252,7 +252,7 @@ class IndexDump:
         position = index.lookup(offset)
         path = dumped.absolute_path
         end = _slice_end(dumped, position, UNLIMITED, window)
-        for header, data in BatchReader(dumped.sibling(LOG_SUFFIX), window, position, end):
+        for header, data in DumpedBatches(dumped.sibling(LOG_SUFFIX), window, position, end):
             if header.last_offset < offset:
                 continue
             if header.last_offset > offset:

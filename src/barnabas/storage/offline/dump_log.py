@@ -132,7 +132,7 @@ def open_existing(disk: Disk, path: str, shown: str | None = None) -> File:
         raise DumpFailed("java.nio.file.NoSuchFileException", shown or path) from None
 
 
-class BatchReader:
+class DumpedBatches:
     """The batches of a file from `start` to `end` as Java's reader finds them: it ends at the first incomplete batch,
     and fails at an impossible size."""
 
@@ -210,7 +210,7 @@ class LogDump:
         try:
             window = Window(file, options.max_bytes)
             position, last_offset = 0, -1
-            for header, data in BatchReader(dumped.absolute_path, window):
+            for header, data in DumpedBatches(dumped.absolute_path, window):
                 self._out(_batch_line(header, position, data))
                 if options.deep_iteration or options.print_data_log:
                     last_offset = self._records(dumped, header, data, last_offset)

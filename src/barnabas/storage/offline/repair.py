@@ -47,9 +47,9 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.compaction.record_filter import empty_batch
-from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import SegmentScan
-from barnabas.storage.offline.verify import OFFSET_CHECKPOINTS, PartitionReport, Verification
+from barnabas.storage.offline.verify import OFFSET_CHECKPOINTS, PartitionReport, PartitionVerification
 from barnabas.storage.offline.verify_indexes import encode_aborted
 from barnabas.storage.repair_folder import RepairFolder
 from barnabas.storage.segment import RollLimits
@@ -61,7 +61,7 @@ _CUT_BYTES = 1024 * 1024
 _MENDED_SUFFIX = ".mended"
 _EPOCH = struct.Struct(">i")
 #: Faults that rebuilt indexes repair.
-_INDEX_FAULTS = frozenset({FaultKind.INDEX, FaultKind.TIME_INDEX, FaultKind.MISSING})
+_INDEX_FAULTS = frozenset({FileFaultKind.INDEX, FileFaultKind.TIME_INDEX, FileFaultKind.MISSING})
 
 
 @dataclass(slots=True)
@@ -82,15 +82,15 @@ class _Plan:
     emptied: dict[int, list[int]] = field(default_factory=dict)
 
 
-def is_repairable(fault: Fault) -> bool:
+def is_repairable(fault: FileFault) -> bool:
     """Returns whether a repair removes this fault. Identities, metadata snapshots and the records of the metadata log
     need a person who knows what they should contain."""
     name = fault.path.rpartition("/")[2]
     if name in OFFSET_CHECKPOINTS:
         return True
-    if fault.kind is FaultKind.RECORDS:
+    if fault.kind is FileFaultKind.RECORDS:
         return name.endswith(LOG_SUFFIX) and not is_of_metadata(fault.path.rpartition("/")[0])
-    if fault.kind in (FaultKind.CHECKPOINT, FaultKind.UNREADABLE):
+    if fault.kind in (FileFaultKind.CHECKPOINT, FileFaultKind.UNREADABLE):
         return False
     return name.endswith((*_SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT))
 
@@ -105,7 +105,7 @@ class Repair:
 
     __slots__ = ("_disk", "_plan", "_verification", "directory", "log_end_offset", "steps")
 
-    def __init__(self, disk: Disk, verification: Verification) -> None:
+    def __init__(self, disk: Disk, verification: PartitionVerification) -> None:
         self._disk = disk
         self._verification = verification
         self.directory = verification.directory
@@ -134,7 +134,7 @@ class Repair:
             if f"{base:020d}" in broken or (cut and base == cut.base_offset) or base in plan.emptied
         ]
         plan.transactions = [base for base in kept if self._needs_transactions(base)]
-        lost = {fault.offset for fault in faults if fault.kind is FaultKind.PRODUCERS}
+        lost = {fault.offset for fault in faults if fault.kind is FileFaultKind.PRODUCERS}
         plan.snapshots = [
             offset for offset in verification.snapshots() if offset in lost or offset > self.log_end_offset
         ]
@@ -143,7 +143,9 @@ class Repair:
         faults = self._verification.report.faults
         found: dict[int, list[int]] = {}
         for scan in self._verification.scans:
-            bad = {fault.position for fault in faults if fault.kind is FaultKind.RECORDS and fault.path == scan.path}
+            bad = {
+                fault.position for fault in faults if fault.kind is FileFaultKind.RECORDS and fault.path == scan.path
+            }
             places = [place for place, position in enumerate(scan.positions) if position in bad]
             if places and scan.base_offset in kept:
                 found[scan.base_offset] = places
@@ -158,7 +160,7 @@ class Repair:
 
     def _plan_epochs(self) -> None:
         plan, verification = self._plan, self._verification
-        wrong = [fault for fault in verification.report.faults if fault.kind is FaultKind.EPOCHS]
+        wrong = [fault for fault in verification.report.faults if fault.kind is FileFaultKind.EPOCHS]
         entries = verification.epochs
         in_batches = [fault for fault in wrong if fault.path.endswith(LOG_SUFFIX)]
         if wrong and (not entries or not _rise(entries) or len(in_batches) > 1 or self._splits_a_batch(entries)):

@@ -24,7 +24,7 @@ from barnabas.records.header import (
     PREFIX,
     PREFIX_BYTES,
 )
-from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.faults import FileFault, FileFaultKind
 from barnabas.storage.window import Window
 
 _RELATIVE_MAX = 0x7FFFFFFF
@@ -67,8 +67,8 @@ class SegmentScan:
         self.records = 0
         self.gaps = 1 if base_offset > expected_offset else 0
         self.first_gap: int | None = expected_offset if self.gaps else None
-        self.damage: Fault | None = None
-        self.faults: list[Fault] = []
+        self.damage: FileFault | None = None
+        self.faults: list[FileFault] = []
         self.positions: list[int] = []
         self.sizes: list[int] = []
         self.first_offsets: list[int] = []
@@ -94,7 +94,7 @@ class SegmentScan:
         for column in (self.positions, self.sizes, self.first_offsets, self.last_offsets, self.timestamps, self.epochs):
             column.pop()
 
-    def damaged(self, fault: Fault) -> None:
+    def damaged(self, fault: FileFault) -> None:
         self.faults.append(fault)
         if self.damage is None:
             self.damage = fault
@@ -173,11 +173,13 @@ class _Scanner:
             header = read_header(data)
             is_sound = has_valid_crc(data, 0, header)
         except RecordsRejected as rejected:
-            scan.damaged(Fault(scan.path, FaultKind.CHECKSUM, f"an invalid batch: {rejected}", position, base_offset))
+            scan.damaged(
+                FileFault(scan.path, FileFaultKind.CHECKSUM, f"an invalid batch: {rejected}", position, base_offset)
+            )
             return len(data)
         if not is_sound:
             text = f"the checksum of a batch of {len(data)} bytes is wrong"
-            scan.damaged(Fault(scan.path, FaultKind.CHECKSUM, text, position, base_offset))
+            scan.damaged(FileFault(scan.path, FileFaultKind.CHECKSUM, text, position, base_offset))
             return len(data)
         if scan.damage is not None:
             return len(data)
@@ -195,33 +197,37 @@ class _Scanner:
         self._pending = position, header, data
         return len(data)
 
-    def _outline(self, position: int, left: int) -> Fault | None:
+    def _outline(self, position: int, left: int) -> FileFault | None:
         """Returns a fault unless a complete batch can be at this position."""
         path, expected = self._scan.path, self._scan.next_offset
         if left < PREFIX_BYTES:
-            return Fault(path, FaultKind.TORN, f"the last {left} bytes are not a batch", position, expected)
+            return FileFault(path, FileFaultKind.TORN, f"the last {left} bytes are not a batch", position, expected)
         prefix = self._window.at(position, PREFIX_BYTES)
         length = PREFIX.unpack_from(prefix)[1] + LOG_OVERHEAD
         magic = prefix[MAGIC_OFFSET]
         if magic > MAGIC_V2:
-            return Fault(path, FaultKind.HEADER, f"a batch of unknown magic {magic}", position, expected)
+            return FileFault(path, FileFaultKind.HEADER, f"a batch of unknown magic {magic}", position, expected)
         if length < (HEADER_BYTES if magic == MAGIC_V2 else LEGACY_MIN_BYTES):
             text = f"a batch cannot have {length} bytes; the last {left} bytes of the file are unreadable"
-            return Fault(path, FaultKind.HEADER, text, position, expected)
+            return FileFault(path, FileFaultKind.HEADER, text, position, expected)
         if length > left:
-            return Fault(
-                path, FaultKind.TORN, f"a batch of {length} bytes, but only {left} bytes are left", position, expected
+            return FileFault(
+                path,
+                FileFaultKind.TORN,
+                f"a batch of {length} bytes, but only {left} bytes are left",
+                position,
+                expected,
             )
         return None
 
-    def _place(self, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
+    def _place(self, position: int, header: BatchHeader, data: memoryview) -> FileFault | None:
         """Returns the fault that `follows`, the additional check of the metadata log, finds in this batch; None if
         there is none.
         """
         text = "" if self._follows is None else self._follows(header, data)
-        return Fault(self._scan.path, FaultKind.OFFSET, text, position, header.base_offset) if text else None
+        return FileFault(self._scan.path, FileFaultKind.OFFSET, text, position, header.base_offset) if text else None
 
-    def _offsets(self, position: int, header: BatchHeader) -> Fault | None:
+    def _offsets(self, position: int, header: BatchHeader) -> FileFault | None:
         scan = self._scan
         if header.base_offset < scan.next_offset:
             before = self._expected_before_gap
@@ -232,32 +238,34 @@ class _Scanner:
                 scan.next_offset, scan.valid_bytes = before, blamed
                 scan.gaps -= 1
                 text = f"a batch at offset {first} between offsets {before - 1} and {header.base_offset}"
-                return Fault(scan.path, FaultKind.OFFSET, text, blamed, first)
+                return FileFault(scan.path, FileFaultKind.OFFSET, text, blamed, first)
             text = f"offset {header.base_offset}, but at least {scan.next_offset} was expected"
-            return Fault(scan.path, FaultKind.OFFSET, text, position, header.base_offset)
+            return FileFault(scan.path, FileFaultKind.OFFSET, text, position, header.base_offset)
         if header.last_offset_delta < 0 or header.last_offset - scan.base_offset > _RELATIVE_MAX:
             text = f"an impossible last offset {header.last_offset} in the segment of {scan.base_offset}"
-            return Fault(scan.path, FaultKind.OFFSET, text, position, header.base_offset)
+            return FileFault(scan.path, FileFaultKind.OFFSET, text, position, header.base_offset)
         if self._end_offset is not None and header.last_offset >= self._end_offset:
             text = f"offset {header.last_offset} in a segment that ends before {self._end_offset}"
-            return Fault(scan.path, FaultKind.OFFSET, text, position, header.base_offset)
+            return FileFault(scan.path, FileFaultKind.OFFSET, text, position, header.base_offset)
         return None
 
 
-def _records_fault(path: str, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
+def _records_fault(path: str, position: int, header: BatchHeader, data: memoryview) -> FileFault | None:
     """Returns a fault unless the records are those that the header announces. The checksum does not show this: the
     producer computed it over the wrong records."""
     try:
         records = decode_batch(data)
     except RecordsRejected as rejected:
-        return Fault(path, FaultKind.RECORDS, f"the records cannot be read: {rejected}", position, header.base_offset)
+        return FileFault(
+            path, FileFaultKind.RECORDS, f"the records cannot be read: {rejected}", position, header.base_offset
+        )
     offset = header.base_offset - 1
     for record in records:
         if not offset < record.offset <= header.last_offset:
             text = f"offset {record.offset} of a record in the batch {header.base_offset} to {header.last_offset}"
-            return Fault(path, FaultKind.RECORDS, text, position, record.offset)
+            return FileFault(path, FileFaultKind.RECORDS, text, position, record.offset)
         offset = record.offset
     if header.magic != MAGIC_V2 and offset != header.last_offset:
         text = f"a message set that ends at offset {offset} in a wrapper of offset {header.last_offset}"
-        return Fault(path, FaultKind.RECORDS, text, position, header.base_offset)
+        return FileFault(path, FileFaultKind.RECORDS, text, position, header.base_offset)
     return None

@@ -11,7 +11,7 @@
 
 A fault is something a broker cannot read or must not trust. A note is something that can be right: gaps as compaction
 leaves them, files and directories that are to be removed. The end of a log that a running broker is writing can look
-torn. An epoch that began above the recovery point can be missing from the checkpoint (`RecoveryPoints`).
+torn. An epoch that began above the recovery point can be missing from the checkpoint (`RecoveryPointFiles`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from barnabas.storage.checkpoints import (
     offset_of,
     parse_dir_name,
 )
-from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import Follows, SegmentScan, scan_segment
 from barnabas.storage.offline.verify_indexes import Transactions, check_epochs, check_index, check_time_index
 from barnabas.storage.producer_snapshots import decode_snapshot
@@ -77,8 +77,8 @@ class PartitionReport:
     """The findings in one partition's directory."""
 
     directory: str
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[Fault] = field(default_factory=list)
+    faults: list[FileFault] = field(default_factory=list)
+    notes: list[FileFault] = field(default_factory=list)
     segments: int = 0
     batches: int = 0
     records: int = 0
@@ -87,13 +87,13 @@ class PartitionReport:
     #: Whether the log itself must be cut somewhere.
     is_damaged: bool = False
 
-    def add(self, found: Iterable[Fault | None]) -> None:
+    def add(self, found: Iterable[FileFault | None]) -> None:
         for fault in found:
             if fault is not None:
                 (self.notes if fault.is_note else self.faults).append(fault)
 
 
-class Verification:
+class PartitionVerification:
     """The verification of one partition: its scans, and what else the report and a repair need."""
 
     __slots__ = (
@@ -143,7 +143,7 @@ class Verification:
             report.add(self._metadata_snapshots())
         except OSError as error:
             path = error.filename or self.directory
-            report.add([Fault(str(path), FaultKind.UNREADABLE, error.strerror or str(error))])
+            report.add([FileFault(str(path), FileFaultKind.UNREADABLE, error.strerror or str(error))])
         report.add(self._leftovers())
         return report
 
@@ -208,20 +208,20 @@ class Verification:
         begun = {p.producer_id: p.txn_first_offset for p in producers if p.txn_first_offset is not None}
         return Transactions(begun, is_whole=True)
 
-    def _gap(self, scan: SegmentScan) -> list[Fault]:
+    def _gap(self, scan: SegmentScan) -> list[FileFault]:
         if not scan.gaps:
             return []
         text = f"offsets are missing in {scan.gaps} place{'s' if scan.gaps > 1 else ''}, as after compaction"
-        return [Fault(scan.path, FaultKind.GAP, text, None, scan.first_gap, is_note=True)]
+        return [FileFault(scan.path, FileFaultKind.GAP, text, None, scan.first_gap, is_note=True)]
 
-    def _segment_indexes(self, scan: SegmentScan, transactions: Transactions) -> list[Fault | None]:
-        found: list[Fault | None] = []
+    def _segment_indexes(self, scan: SegmentScan, transactions: Transactions) -> list[FileFault | None]:
+        found: list[FileFault | None] = []
         for suffix, check in ((INDEX_SUFFIX, check_index), (TIME_INDEX_SUFFIX, check_time_index)):
             path = self.path(scan.base_offset, suffix)
             if self._disk.exists(path):
                 found.append(check(self._disk, path, scan))
             else:
-                found.append(Fault(path, FaultKind.MISSING, "the file is missing", None, scan.base_offset))
+                found.append(FileFault(path, FileFaultKind.MISSING, "the file is missing", None, scan.base_offset))
         path = self.path(scan.base_offset, TXN_INDEX_SUFFIX)
         fault = transactions.check(self._disk, path, scan)
         if fault is not None or scan.damage is not None:
@@ -230,40 +230,40 @@ class Verification:
 
     # Files other than segments
 
-    def _snapshots(self) -> list[Fault]:
+    def _snapshots(self) -> list[FileFault]:
         faults = []
         for offset in self.snapshots():
             path = self.path(offset, SNAPSHOT_SUFFIX)
             try:
                 producers = decode_snapshot(path, self._disk.read(path))
             except CheckpointError as error:
-                faults.append(_unreadable(error, FaultKind.PRODUCERS, offset))
+                faults.append(_unreadable(error, FileFaultKind.PRODUCERS, offset))
                 continue
             end = self.report.log_end_offset
             if offset > end and not self.report.is_damaged:
                 text = f"a snapshot at offset {offset}, but the log ends at {end}"
-                faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
+                faults.append(FileFault(path, FileFaultKind.PRODUCERS, text, None, offset))
             for producer in producers:
                 if any(batch.last_offset >= offset for batch in producer.batches):
                     text = f"producer {producer.producer_id} has a batch at or above offset {offset}"
-                    faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
+                    faults.append(FileFault(path, FileFaultKind.PRODUCERS, text, None, offset))
         return faults
 
-    def _small_files(self) -> list[Fault]:
-        faults: list[Fault] = []
+    def _small_files(self) -> list[FileFault]:
+        faults: list[FileFault] = []
         path = f"{self.directory}/{PARTITION_METADATA}"
         if PARTITION_METADATA in self._names:
             try:
                 decode_partition_metadata(path, self._disk.read(path))
             except CheckpointError as error:
-                faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+                faults.append(_unreadable(error, FileFaultKind.CHECKPOINT))
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         data = self._disk.read(path) if LEADER_EPOCH_CHECKPOINT in self._names else b""
         try:
             self.epochs = decode_epochs(path, data)
         except CheckpointError as error:
             self.epochs = None
-            return [*faults, _unreadable(error, FaultKind.EPOCHS)]
+            return [*faults, _unreadable(error, FileFaultKind.EPOCHS)]
         damaged = self.damaged
         end = self.report.log_end_offset
         scans = self.scans[: self.scans.index(damaged) + 1] if damaged else self.scans
@@ -271,14 +271,14 @@ class Verification:
         for entry in self.epochs:
             if entry.start_offset > end and not self.report.is_damaged:
                 text = f"epoch {entry.epoch} begins at {entry.start_offset}, but the log ends at {end}"
-                faults.append(Fault(path, FaultKind.EPOCHS, text, None, entry.start_offset))
+                faults.append(FileFault(path, FileFaultKind.EPOCHS, text, None, entry.start_offset))
         return faults
 
-    def _metadata_snapshots(self) -> list[Fault]:
+    def _metadata_snapshots(self) -> list[FileFault]:
         names = [name for name in self._names if _METADATA_SNAPSHOT.fullmatch(name)]
         return [fault for name in names for fault in check_metadata_snapshot(self._disk, f"{self.directory}/{name}")]
 
-    def _leftovers(self) -> list[Fault]:
+    def _leftovers(self) -> list[FileFault]:
         """Returns one note for all files of a kind: there can be thousands."""
         logs = {name.partition(".")[0] for name in self._names if name.endswith(LOG_SUFFIX)}
         texts: dict[str, list[str]] = {}
@@ -295,7 +295,9 @@ class Verification:
         for text, names in texts.items():
             others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
             path = f"{self.directory}/{names[0]}"
-            found.append(Fault(path, FaultKind.LEFTOVER, text + others, None, offset_of(names[0]), is_note=True))
+            found.append(
+                FileFault(path, FileFaultKind.LEFTOVER, text + others, None, offset_of(names[0]), is_note=True)
+            )
         return found
 
 
@@ -311,8 +313,8 @@ def _noting(transactions: Transactions, report: PartitionReport) -> Callable[[in
     return note
 
 
-def _unreadable(error: CheckpointError, kind: FaultKind, offset: int | None = None) -> Fault:
-    return Fault(error.path, kind, str(error).removeprefix(f"{error.path}: "), None, offset)
+def _unreadable(error: CheckpointError, kind: FileFaultKind, offset: int | None = None) -> FileFault:
+    return FileFault(error.path, kind, str(error).removeprefix(f"{error.path}: "), None, offset)
 
 
 def verify_partition(
@@ -324,10 +326,12 @@ def verify_partition(
     follows: Follows | None = None,
 ) -> PartitionReport:
     """Verifies one partition's directory. Never raises an error because of its contents."""
-    return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows).run()
+    return PartitionVerification(
+        disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows
+    ).run()
 
 
-def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
+def check_metadata_snapshot(disk: Disk, path: str) -> list[FileFault]:
     """Checks a `.checkpoint` of the metadata log: batches from offset 0 on, a header as the first record and a footer
     as the last."""
     kinds: list[int | None] = []
@@ -341,14 +345,16 @@ def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
     try:
         scan = scan_segment(disk, path, 0, expected_offset=0, end_offset=None, with_records=True, on_batch=note)
     except RecordsRejected as rejected:
-        return [Fault(path, FaultKind.RECORDS, str(rejected))]
+        return [FileFault(path, FileFaultKind.RECORDS, str(rejected))]
     if scan.faults:
         return scan.faults
     if kinds[:1] != [ControlType.SNAPSHOT_HEADER]:
-        return [Fault(path, FaultKind.RECORDS, "the snapshot does not begin with a header", 0, 0)]
+        return [FileFault(path, FileFaultKind.RECORDS, "the snapshot does not begin with a header", 0, 0)]
     if kinds[-1] != ControlType.SNAPSHOT_FOOTER:
         return [
-            Fault(path, FaultKind.TORN, "the snapshot does not end with a footer", scan.size_bytes, scan.next_offset)
+            FileFault(
+                path, FileFaultKind.TORN, "the snapshot does not end with a footer", scan.size_bytes, scan.next_offset
+            )
         ]
     return []
 
@@ -356,7 +362,7 @@ def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
 # Data directories
 
 
-class RecoveryPoints:
+class RecoveryPointFiles:
     """The recovery points of a data directory's logs: each log is complete below its own, with all its files. A broker
     recovers the part above when it starts; until then other files, such as the epoch checkpoint, can lack it without a
     fault."""
@@ -379,7 +385,7 @@ class RecoveryPoints:
         return 0 if parsed is None else self._offsets.get(parsed.topic_partition, 0)
 
 
-def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
+def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[FileFault]]:
     """Returns the directories of live partitions in a data directory, and notes on the others."""
     found, notes = [], []
     for name in disk.list_dir(directory):
@@ -389,22 +395,22 @@ def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
             continue
         if parsed.suffix:
             text = f"a directory marked {parsed.suffix}; its files were not checked"
-            notes.append(Fault(path, FaultKind.LEFTOVER, text, is_note=True))
+            notes.append(FileFault(path, FileFaultKind.LEFTOVER, text, is_note=True))
         else:
             found.append(path)
     return found, notes
 
 
-def check_directory(disk: Disk, directory: str, reports: Mapping[TopicPartition, PartitionReport]) -> list[Fault]:
+def check_directory(disk: Disk, directory: str, reports: Mapping[TopicPartition, PartitionReport]) -> list[FileFault]:
     """Checks the files of a data directory that are not in partitions. `reports`: the verified partitions."""
     names = frozenset(disk.list_dir(directory))
-    faults: list[Fault] = []
+    faults: list[FileFault] = []
     if META_PROPERTIES in names:
         path = f"{directory}/{META_PROPERTIES}"
         try:
             decode_meta_properties(path, disk.read(path))
         except CheckpointError as error:
-            faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+            faults.append(_unreadable(error, FileFaultKind.CHECKPOINT))
     for name in OFFSET_CHECKPOINTS:
         if name not in names:
             continue
@@ -412,7 +418,7 @@ def check_directory(disk: Disk, directory: str, reports: Mapping[TopicPartition,
         try:
             offsets = decode_offsets(path, disk.read(path))
         except CheckpointError as error:
-            faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+            faults.append(_unreadable(error, FileFaultKind.CHECKPOINT))
             continue
         is_exact = name == RECOVERY_POINT_CHECKPOINT and CLEAN_SHUTDOWN_FILE in names
         faults += _beyond(path, offsets, reports, is_exact=is_exact)
@@ -428,7 +434,7 @@ def _beyond(
     reports: Mapping[TopicPartition, PartitionReport],
     *,
     is_exact: bool,
-) -> list[Fault]:
+) -> list[FileFault]:
     """Returns faults for checkpointed offsets beyond the ends of the logs. With `is_exact`, after a clean shutdown, the
     recovery point must be the log's end.
     """
@@ -440,5 +446,5 @@ def _beyond(
         end = report.log_end_offset
         if offset > end or (is_exact and offset != end):
             text = f"{topic_partition} is at {offset}, but its log ends at {end}"
-            faults.append(Fault(path, FaultKind.CHECKPOINT, text, None, offset))
+            faults.append(FileFault(path, FileFaultKind.CHECKPOINT, text, None, offset))
     return faults

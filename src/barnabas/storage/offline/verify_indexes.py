@@ -14,7 +14,7 @@ from barnabas.common.host import Disk
 from barnabas.records.batch import BatchHeader, decode_batch, read_end_txn_marker
 from barnabas.records.header import MAGIC_V2
 from barnabas.storage.checkpoints import EpochEntry
-from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import SegmentScan
 from barnabas.storage.transactions import AbortedTxn
 
@@ -31,7 +31,7 @@ def _entries(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, tuple[int
         yield place * entry.size, entry.unpack_from(data, place * entry.size)
 
 
-def check_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
+def check_index(disk: Disk, path: str, scan: SegmentScan) -> FileFault | None:
     """Returns the first fault of an offset index."""
     data = disk.read(path)
     starts = {position: place for place, position in enumerate(scan.positions)}
@@ -49,12 +49,12 @@ def check_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
         elif offset < scan.first_offsets[starts[position]] or offset not in ends:
             text = f"entry {offset} -> byte {position}, where offset {scan.first_offsets[starts[position]]} begins"
         if text is not None:
-            return Fault(path, FaultKind.INDEX, text, at, offset)
+            return FileFault(path, FileFaultKind.INDEX, text, at, offset)
         previous_offset, previous_position = offset, position
-    return _size_fault(path, FaultKind.INDEX, data, _OFFSET_ENTRY)
+    return _size_fault(path, FileFaultKind.INDEX, data, _OFFSET_ENTRY)
 
 
-def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
+def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> FileFault | None:
     """Returns the first fault of a time index."""
     data = disk.read(path)
     previous_offset = previous_timestamp = -1
@@ -71,17 +71,17 @@ def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
         elif scan.timestamps[place] != timestamp:
             text = f"entry {timestamp} -> {offset}, whose batch has timestamp {scan.timestamps[place]}"
         if text is not None:
-            return Fault(path, FaultKind.TIME_INDEX, text, at, offset)
+            return FileFault(path, FileFaultKind.TIME_INDEX, text, at, offset)
         previous_offset, previous_timestamp = offset, timestamp
-    return _size_fault(path, FaultKind.TIME_INDEX, data, _TIME_ENTRY)
+    return _size_fault(path, FileFaultKind.TIME_INDEX, data, _TIME_ENTRY)
 
 
-def _size_fault(path: str, kind: FaultKind, data: bytes, entry: struct.Struct) -> Fault | None:
+def _size_fault(path: str, kind: FileFaultKind, data: bytes, entry: struct.Struct) -> FileFault | None:
     # Preallocated space is a multiple of the entry size too.
     if len(data) % entry.size == 0:
         return None
     text = f"the size of {len(data)} bytes is not a multiple of {entry.size}"
-    return Fault(path, kind, text, len(data) - len(data) % entry.size)
+    return FileFault(path, kind, text, len(data) - len(data) % entry.size)
 
 
 class Transactions:
@@ -119,7 +119,7 @@ class Transactions:
                 stable = min(self._open.values(), default=record.offset + 1)
                 self.aborted.append(AbortedTxn(header.producer_id, first_offset, record.offset, stable))
 
-    def check(self, disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
+    def check(self, disk: Disk, path: str, scan: SegmentScan) -> FileFault | None:
         """Returns the first fault of the segment's transaction index, which can be absent."""
         data = disk.read(path) if disk.exists(path) else b""
         expected = {aborted.last_offset: aborted for aborted in self.aborted}
@@ -132,16 +132,16 @@ class Transactions:
                 return None
             text = self._entry_fault(version, entry, previous, expected.get(entry.last_offset))
             if text is not None:
-                return Fault(path, FaultKind.TXN_INDEX, text, at, entry.last_offset)
+                return FileFault(path, FileFaultKind.TXN_INDEX, text, at, entry.last_offset)
             previous = entry.last_offset
             found.add(previous)
-        fault = _size_fault(path, FaultKind.TXN_INDEX, data, _ABORTED)
+        fault = _size_fault(path, FileFaultKind.TXN_INDEX, data, _ABORTED)
         if fault is not None:
             return fault
         for offset, aborted in expected.items():
             if offset not in found:
                 text = f"no entry for the transaction of producer {aborted.producer_id} aborted at offset {offset}"
-                return Fault(path, FaultKind.TXN_INDEX, text, None, offset)
+                return FileFault(path, FileFaultKind.TXN_INDEX, text, None, offset)
         return None
 
     def sound_entries(self, disk: Disk, path: str) -> list[AbortedTxn]:
@@ -176,14 +176,14 @@ def encode_aborted(entries: Iterable[AbortedTxn]) -> bytes:
 
 def check_epochs(
     path: str, entries: Sequence[EpochEntry], scans: Sequence[SegmentScan], complete_below: int
-) -> list[Fault]:
+) -> list[FileFault]:
     """Compares the epochs in the checkpoint with those in the batches, which are outside the checksums. An epoch newer
     than the checkpoint's can begin at `complete_below` or later."""
     previous = EpochEntry(-1, -1)
     for entry in entries:
         if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
             text = f"epoch {entry.epoch} at offset {entry.start_offset} does not follow epoch {previous.epoch}"
-            return [Fault(path, FaultKind.EPOCHS, text, None, entry.start_offset)]
+            return [FileFault(path, FileFaultKind.EPOCHS, text, None, entry.start_offset)]
         previous = entry
     faults = []
     name = path.rpartition("/")[2]
@@ -195,11 +195,13 @@ def check_epochs(
                 continue
             if epoch >= 0 and not entries:
                 return [
-                    Fault(path, FaultKind.EPOCHS, f"the file has no epoch, but the log has epoch {epoch}", None, first)
+                    FileFault(
+                        path, FileFaultKind.EPOCHS, f"the file has no epoch, but the log has epoch {epoch}", None, first
+                    )
                 ]
             known = bisect_right(starts, first), bisect_right(starts, last)
             # Nothing is known about the offsets before the first entry.
             if any(count and entries[count - 1].epoch != epoch for count in known):
                 text = f"a batch of leader epoch {epoch}, but {name} has {entries[known[1] - 1].epoch}"
-                faults.append(Fault(scan.path, FaultKind.EPOCHS, text, scan.positions[place], first))
+                faults.append(FileFault(scan.path, FileFaultKind.EPOCHS, text, scan.positions[place], first))
     return faults

@@ -58,7 +58,7 @@ from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManag
 from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit
 from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, clip, subtract
 from barnabas.storage.recovery.missing_epochs import find_missing_epochs
-from barnabas.storage.recovery.rescan import EpochRun, Place, end_of_batches, scan, synced_part
+from barnabas.storage.recovery.rescan import EpochRun, ScanStart, end_of_batches, scan, synced_part
 from barnabas.storage.recovery.segment_ends import (
     Evidence,
     SegmentEnd,
@@ -347,7 +347,7 @@ class _Recovery:
             segment.open_clean()
             self._is_any_broken = self._is_any_broken or indexed.position < segment.size_bytes
         else:
-            self._take_epochs(_starts(scan(segment, self._limits, Place(0, segment.base_offset), _ignore)))
+            self._take_epochs(_starts(scan(segment, self._limits, ScanStart(0, segment.base_offset), _ignore)))
             segment.end_rebuild()
         segment.index.sync()
         segment.time_index.sync()
@@ -443,7 +443,7 @@ class _Recovery:
         if self._opening.evidence is not None and start.position == 0 and recovery_point > first.base_offset:
             # Synced batches are not cut because one is corrupt, or because an index has no entry for it.
             indexed = index_by_headers(first, self._limits, recovery_point)
-            start = Place(indexed.position, indexed.next_offset)
+            start = ScanStart(indexed.position, indexed.next_offset)
         first.size_bytes = start.position
         saved = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
         self.epochs.truncate_from_end(start.offset)
@@ -452,7 +452,7 @@ class _Recovery:
         replayed_to = max(self.producers.map_end_offset, log_start_offset)
         for segment in unsure:
             if segment is not first:
-                start = Place(0, segment.base_offset)
+                start = ScanStart(0, segment.base_offset)
                 if segment.base_offset > replayed_to:
                     self.producers.map_end_offset = segment.base_offset
                     take_snapshot(self.producers)
@@ -505,7 +505,7 @@ class _Recovery:
         bases = self.segments.bases
         return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
 
-    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int, *, begun: bool) -> list[EpochRun]:
+    def _rescan_segment(self, segment: Segment, start: ScanStart, replayed_to: int, *, begun: bool) -> list[EpochRun]:
         def note(header: BatchHeader, batch: memoryview) -> None:
             if header.last_offset >= replayed_to:
                 note_producer(self.producers, header, batch, segment)

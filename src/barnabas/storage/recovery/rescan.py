@@ -35,16 +35,16 @@ OnProducer = Callable[[BatchHeader, memoryview], None]
 Follows = Callable[[BatchHeader, memoryview], bool]
 
 
-class Place(NamedTuple):
+class ScanStart(NamedTuple):
     """The position in the file and the offset where a scan begins."""
 
     position: int
     offset: int
 
 
-def synced_part(segment: Segment, recovery_point: int) -> Place:
+def synced_part(segment: Segment, recovery_point: int) -> ScanStart:
     """Returns the end of the part of a segment that is certainly on disk: its beginning, if the indexes cannot tell."""
-    beginning = Place(0, segment.base_offset)
+    beginning = ScanStart(0, segment.base_offset)
     if recovery_point <= segment.base_offset:
         return beginning
     segment.open_clean()
@@ -59,10 +59,10 @@ def synced_part(segment: Segment, recovery_point: int) -> Place:
             if position == entry_position > 0 and not header.base_offset <= entry_offset <= header.last_offset:
                 return beginning
             if header.next_offset > recovery_point:
-                return Place(position, min(recovery_point, header.base_offset))
+                return ScanStart(position, min(recovery_point, header.base_offset))
             offset, end = header.next_offset, position + header.size_bytes
             if offset == recovery_point:
-                return Place(end, offset) if end <= segment.size_bytes else beginning
+                return ScanStart(end, offset) if end <= segment.size_bytes else beginning
     except RecordsRejected:
         pass
     return beginning  # what was synced is missing, or differs
@@ -88,7 +88,7 @@ class EpochRun(NamedTuple):
 def scan(
     segment: Segment,
     limits: RollLimits,
-    start: Place,
+    start: ScanStart,
     on_producer: OnProducer,
     *,
     begun: bool = False,
@@ -139,7 +139,7 @@ def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
         file.close()
 
 
-def _intact_batches(file: File, start: Place) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _intact_batches(file: File, start: ScanStart) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yields the intact batches of a file up to the first that is not intact."""
     end = file.size()
     position, next_offset = start

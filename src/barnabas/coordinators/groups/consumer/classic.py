@@ -33,7 +33,7 @@ from barnabas.coordinators.groups.consumer.heartbeat import check_instance, repl
 from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, Member, MemberState
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
-from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -118,7 +118,7 @@ class ClassicMembers:
         group = self._context.writes.group(group_id)
         if group is not None and group.all_classic_without(()):
             # The member replaced the last one that used the consumer protocol.
-            self._context.writes.submit(group_id, Operation(self._downgrade, _ignore))
+            self._context.writes.submit(group_id, GroupOperation(self._downgrade, _ignore))
 
     def _downgrade(self, draft: Draft) -> Answer:
         if draft.now is not None and draft.now.all_classic_without(()):

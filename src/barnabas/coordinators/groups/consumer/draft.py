@@ -17,7 +17,7 @@ from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 from barnabas.coordinators.runtime import KeyValue
 
 
-class Mark(NamedTuple):
+class Savepoint(NamedTuple):
     """A state of a draft to return to when a request is refused."""
 
     group: ConsumerGroup | None
@@ -41,10 +41,10 @@ class Draft:
         #: Whether no further operation can join the batch.
         self.is_last = False
 
-    def mark(self) -> Mark:
-        return Mark(self.now, len(self.records), len(self.effects), self.is_last)
+    def mark(self) -> Savepoint:
+        return Savepoint(self.now, len(self.records), len(self.effects), self.is_last)
 
-    def return_to(self, mark: Mark) -> None:
+    def return_to(self, mark: Savepoint) -> None:
         """Undoes all changes since `mark`."""
         self.now = mark.group
         del self.records[mark.records :]

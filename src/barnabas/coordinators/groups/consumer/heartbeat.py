@@ -29,7 +29,7 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.requests import check_heartbeat, is_full, is_leaving, is_plain, owned_of
-from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -68,7 +68,7 @@ class Heartbeats:
         if self._answer_immediately(heartbeat):
             return
         run = self._leave if is_leaving(request) else self._join_or_renew
-        operation = Operation(lambda draft: run(draft, heartbeat), heartbeat.fail)
+        operation = GroupOperation(lambda draft: run(draft, heartbeat), heartbeat.fail)
         self._context.writes.submit(request.group_id, operation, after_settled=after_settled)
 
     def _answer_immediately(self, heartbeat: ConsumerHeartbeat) -> bool:

@@ -21,7 +21,7 @@ from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
 from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
 from barnabas.coordinators.groups.consumer.topics import metadata_hash
-from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 
 #: The minimum time between two resolutions of an expression because topics changed.
 REGEX_REFRESH_MIN_MS: Final = 10_000
@@ -209,7 +209,7 @@ class Planner:
         def on_due() -> None:
             if writes.group(group_id) is not None:
                 # If the write fails, this broker is no longer the coordinator, or tries again.
-                writes.submit(group_id, Operation(run, lambda _: schedule(_REMOVAL_RETRY_MS)))
+                writes.submit(group_id, GroupOperation(run, lambda _: schedule(_REMOVAL_RETRY_MS)))
 
         def schedule(delay_ms: int) -> None:
             if writes.group(group_id) is not None:

@@ -25,7 +25,7 @@ from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.records import parse_consumer_key
 from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topics import Topics
-from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -126,7 +126,7 @@ class ConsumerGroups:
                 return hand_over
             return self._classic.join(draft, join)
 
-        self._context.writes.submit(join.group_id, Operation(run, lambda failure: join.fail(failure.code)))
+        self._context.writes.submit(join.group_id, GroupOperation(run, lambda failure: join.fail(failure.code)))
 
     def sync(
         self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
@@ -175,7 +175,7 @@ class ConsumerGroups:
             except RequestFailed as failure:
                 fail(failure.code)
 
-        self._context.writes.submit(group_id, Operation(lambda _: answer, lambda failure: fail(failure.code)))
+        self._context.writes.submit(group_id, GroupOperation(lambda _: answer, lambda failure: fail(failure.code)))
 
     def leave(
         self,
@@ -201,7 +201,7 @@ class ConsumerGroups:
             codes = self._classic.leave(draft, leaving)
             return lambda: reply(codes)
 
-        self._context.writes.submit(group_id, Operation(run, lambda failure: fail(failure.code)))
+        self._context.writes.submit(group_id, GroupOperation(run, lambda failure: fail(failure.code)))
 
     # -- deleting
 
@@ -218,7 +218,7 @@ class ConsumerGroups:
             draft.is_last = True
             return lambda: done(ErrorCode.NONE)
 
-        self._context.writes.submit(group_id, Operation(run, lambda failure: done(failure.code)))
+        self._context.writes.submit(group_id, GroupOperation(run, lambda failure: done(failure.code)))
 
 
 def _sync_failed(code: ErrorCode) -> SyncGroupResponse:

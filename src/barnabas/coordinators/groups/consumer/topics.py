@@ -17,7 +17,7 @@ _HASH = struct.Struct(">q")
 NO_TOPICS_HASH: Final = 0
 
 
-class Topic(NamedTuple):
+class TopicSummary(NamedTuple):
     topic_id: bytes
     name: str
     partition_count: int
@@ -31,9 +31,9 @@ class Topics(Protocol):
         """Returns an offset of the metadata log, which grows whenever a topic is created, deleted or gets more
         partitions."""
 
-    def find(self, name: str) -> Topic | None: ...
+    def find(self, name: str) -> TopicSummary | None: ...
 
-    def find_id(self, topic_id: bytes) -> Topic | None: ...
+    def find_id(self, topic_id: bytes) -> TopicSummary | None: ...
 
     def names(self) -> Iterable[str]: ...
 

@@ -19,7 +19,7 @@ from barnabas.common import continuations
 from barnabas.common.continuations import Owner, later
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Timers
-from barnabas.coordinators.groups.consumer.draft import Draft, Mark
+from barnabas.coordinators.groups.consumer.draft import Draft, Savepoint
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.runtime import KeyValue, ShardLog, client_error
 
@@ -34,7 +34,7 @@ _OPERATION_WORK: Final = 25
 Answer = Callable[[], None]
 
 
-class Operation(NamedTuple):
+class GroupOperation(NamedTuple):
     """A request for one group: `run` changes the draft and returns the function that answers after the commit; it
     raises RequestFailed without a change. `fail` answers with an error.
     """
@@ -53,7 +53,7 @@ class Slot:
     def __init__(self, group_id: str, group: ConsumerGroup | None = None) -> None:
         self.group_id = group_id
         self.group = group
-        self.queue: deque[Operation] = deque()
+        self.queue: deque[GroupOperation] = deque()
         #: Whether a write is in flight or about to begin.
         self.is_busy = False
         #: The version of the topics that the group was last compared with; -1 before the first comparison.
@@ -64,7 +64,7 @@ class _Batch(NamedTuple):
     """A batch being built: the draft, and the operations that have run on it."""
 
     draft: Draft
-    ran: list[tuple[Operation, Answer]]
+    ran: list[tuple[GroupOperation, Answer]]
 
 
 class Writes:
@@ -89,7 +89,7 @@ class Writes:
         """Adds a group that was loaded from the log."""
         self.slots[group.group_id] = Slot(group.group_id, group)
 
-    def submit(self, group_id: str, operation: Operation, *, after_settled: bool = False) -> None:
+    def submit(self, group_id: str, operation: GroupOperation, *, after_settled: bool = False) -> None:
         """Runs the operation as soon as no write of its group is in flight; with `after_settled`, after all writes
         of the shard that are in flight now."""
         slot = self.slots.get(group_id)
@@ -161,7 +161,7 @@ class Writes:
             weighed = len(draft.records)
         return True
 
-    def _write(self, slot: Slot, draft: Draft, ran: list[tuple[Operation, Answer]]) -> None:
+    def _write(self, slot: Slot, draft: Draft, ran: list[tuple[GroupOperation, Answer]]) -> None:
         outcome: list[ErrorCode] = []
         answered_late: list[bool] = []
 
@@ -203,7 +203,7 @@ class Writes:
             effect()
 
 
-def _failing(operation: Operation, failure: RequestFailed) -> Answer:
+def _failing(operation: GroupOperation, failure: RequestFailed) -> Answer:
     return lambda: operation.fail(failure)
 
 
@@ -211,7 +211,7 @@ def _size(record: KeyValue) -> int:
     return len(record.key) + len(record.value or b"") + 16
 
 
-def _work(draft: Draft, before: Mark) -> int:
+def _work(draft: Draft, before: Savepoint) -> int:
     """Returns the cost of the last operation, in units that do not depend on the machine."""
     now = draft.now
     if now is None or (before.group is not None and now.epoch == before.group.epoch):
