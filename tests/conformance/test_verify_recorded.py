@@ -11,7 +11,7 @@ from tests.support.damage import Files, disk_of, files_in
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import iter_headers
 from barnabas.storage.checkpoints import parse_dir_name
-from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.repair import Repair, is_repairable
 from barnabas.storage.offline.verify import (
     PartitionReport,

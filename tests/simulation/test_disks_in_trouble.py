@@ -11,7 +11,7 @@ import pytest
 from tests.support.replicated import RawClient
 
 from barnabas.broker.assembly import Broker
-from barnabas.metadata.cluster import BrokerImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.raft.following import Following
 from barnabas.raft.leading import Leading

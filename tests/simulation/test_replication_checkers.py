@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from barnabas.common.types import TopicPartition
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import ELR_VERSION, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage, TopicImage
 from barnabas.records.batch import Record, encode_batch
 from barnabas.replication.leadership import Leadership

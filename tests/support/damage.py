@@ -19,7 +19,7 @@ from barnabas.storage.checkpoints import (
     parse_dir_name,
     write_offsets,
 )
-from barnabas.storage.faults import FileFault
+from barnabas.storage.file_faults import FileFault
 from barnabas.storage.log import Origin
 from barnabas.storage.offline.repair import Repair, apply_directory, plan_directory
 from barnabas.storage.offline.verify import PartitionVerification, check_directory

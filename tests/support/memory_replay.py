@@ -15,13 +15,13 @@ from unittest import mock
 
 from confluent_kafka import KafkaError, KafkaException
 
-from barnabas.orders import log
 from barnabas.orders import replay as replays
 from barnabas.orders import topic as topics
+from barnabas.orders import topic_reader
 from barnabas.orders.books import Order
 from barnabas.orders.faults import Faults
-from barnabas.orders.log import Record
 from barnabas.orders.topic import TopicFacts
+from barnabas.orders.topic_reader import Record
 
 PARTITIONS = 3
 
@@ -107,7 +107,7 @@ class MemoryCluster:
             mock.patch.object(topics, "admin_client"),
             mock.patch.object(topics, "describe", return_value=facts),
             mock.patch.object(topics, "end_offsets", return_value=dict.fromkeys(range(PARTITIONS), 0)),
-            mock.patch.object(log, "read", side_effect=self._read),
+            mock.patch.object(topic_reader, "read", side_effect=self._read),
         ]
         for patch in self._patches:
             patch.start()

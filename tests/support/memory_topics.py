@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from barnabas.coordinators.groups.consumer.topics import TopicSummary
+from barnabas.coordinators.groups.consumer.topic_summaries import TopicSummary
 
 
 class MemoryTopics:

@@ -22,7 +22,7 @@ from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, encode_end_txn_marker
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
-from barnabas.storage.faults import FileFaultKind
+from barnabas.storage.file_faults import FileFaultKind
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.manager import LogManager
 from barnabas.storage.offline.verify import PartitionReport, check_directory, verify_partition

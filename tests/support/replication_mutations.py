@@ -22,7 +22,7 @@ from barnabas.replication.leadership import Leadership, MayJoin
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.simulation.faults import FaultKind
-from barnabas.storage import follower_append, replay
+from barnabas.storage import follower_append, producer_replay
 from barnabas.storage import log as storage_log
 from barnabas.storage.log import AppendInfo, Log
 from barnabas.storage.manager import LogManager
@@ -85,7 +85,7 @@ def ends_are_told_too_early(patch: pytest.MonkeyPatch) -> None:
 def followers_do_not_know_producers(patch: pytest.MonkeyPatch) -> None:
     """Keeps producer state on the leader only (G20)."""
     append = Log.append_as_follower
-    note = replay.note_producer
+    note = producer_replay.note_producer
 
     def mutated(self: Log, batches: Buffer) -> AppendInfo | None:
         for room in (storage_log, follower_append):

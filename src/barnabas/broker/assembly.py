@@ -34,8 +34,8 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
 from barnabas.controller.kraft.controller import Controller, ControllerListener
-from barnabas.metadata.cluster import endpoints_of
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.registrations import endpoints_of
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
 from barnabas.raft.formatting import Formatted, ensure_formatted

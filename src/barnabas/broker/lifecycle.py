@@ -18,10 +18,10 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
 from barnabas.common.reports import LimitedReports
-from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.refusing import read_refusing, refusing_tags
+from barnabas.metadata.registrations import Endpoint
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.message import Message

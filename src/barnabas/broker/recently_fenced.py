@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.host import Clock
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.store import MetadataStore
 
 _LISTED_MS: Final = 3_000

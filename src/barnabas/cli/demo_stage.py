@@ -25,7 +25,7 @@ from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import held
 from barnabas.monitor.changes import Change
-from barnabas.monitor.cluster import ClusterReader
+from barnabas.monitor.cluster_reader import ClusterReader
 from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watch import watch

@@ -22,7 +22,7 @@ from barnabas.raft.log import metadata_log_directory
 from barnabas.raft.repair import MetadataRepair, chain_of, is_metadata_log
 from barnabas.server.disk import OsDisk
 from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
-from barnabas.storage.faults import FileFault
+from barnabas.storage.file_faults import FileFault
 from barnabas.storage.offline.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, is_repairable, plan_directory
 from barnabas.storage.offline.verify import (
     OFFSET_CHECKPOINTS,

@@ -21,7 +21,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, k
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
-from barnabas.monitor.cluster import ClusterReader, Unreachable
+from barnabas.monitor.cluster_reader import ClusterReader, Unreachable
 from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch

@@ -17,8 +17,8 @@ from barnabas.controller.kraft.result import Cause
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
 from barnabas.journal.record import VERSION
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
 
 Event = dict[str, Any]

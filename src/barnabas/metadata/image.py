@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from immutables import Map
 
-from barnabas.metadata.cluster import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
+from barnabas.metadata.registrations import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
 from barnabas.metadata.security import SecurityImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta, TopicImage, TopicsById, TopicsByName, TopicsDelta
 from barnabas.protocol.message import Message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import METADATA_VERSION, MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.security import SecurityImage
 from barnabas.metadata.topics import PartitionImage, partition_to_record
 from barnabas.metadata.versions import partition_version, register_broker_version

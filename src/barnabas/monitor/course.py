@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from barnabas.monitor.causes import WAIT_MS, Pending, RecentEvents
 from barnabas.monitor.changes import Change, Event, diff
+from barnabas.monitor.event_matching import WAIT_MS, Pending, RecentEvents
 from barnabas.monitor.snapshot import Severity, Snapshot
 
 

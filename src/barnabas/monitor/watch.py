@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.monitor.changes import Change, Event
-from barnabas.monitor.cluster import Unreachable
+from barnabas.monitor.cluster_reader import Unreachable
 from barnabas.monitor.course import Course
 from barnabas.monitor.snapshot import Snapshot
 

@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from barnabas.orders import log
 from barnabas.orders import topic as topics
+from barnabas.orders import topic_reader
 from barnabas.orders.books import Books, dollars
 from barnabas.orders.errors import OrdersError
 from barnabas.orders.event import REASONS, Broken, Parsed, parse
 from barnabas.orders.faults import KINDS
 from barnabas.orders.ledger import Contents, Entry, read_ledger
-from barnabas.orders.log import Record
+from barnabas.orders.topic_reader import Record
 
 _EXAMPLES = 5
 _RULES = frozenset(REASONS)
@@ -187,7 +187,7 @@ def verify(
             f"topic {facts.name} is not the topic of the ledger: it was deleted and created again",
             "all acknowledged orders were deleted with the old topic; replay into a new ledger",
         )
-    return prove(ledger, log.read(bootstrap, facts.name, ledger.start_offsets, settings or {}), tables)
+    return prove(ledger, topic_reader.read(bootstrap, facts.name, ledger.start_offsets, settings or {}), tables)
 
 
 def prove(ledger: Contents, records: Iterable[Record], tables: TableCounts | None = None) -> Proof:

@@ -26,8 +26,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from barnabas.orders import log
 from barnabas.orders import topic as topics
+from barnabas.orders import topic_reader
 from barnabas.orders.books import Books
 from barnabas.orders.dataset import WEEKS, OrderData
 from barnabas.orders.errors import OrdersError
@@ -164,7 +164,7 @@ class _Run:
         self._acknowledgements = _Acknowledgements(ledger, progress)
         self._done: set[tuple[int, str]] = set()
         #: Records that a crash left in the log without a line in the ledger.
-        self._tail: dict[tuple[int, bytes | None, bytes | None], list[log.Record]] = {}
+        self._tail: dict[tuple[int, bytes | None, bytes | None], list[topic_reader.Record]] = {}
         #: The number of records still to be marked `again`.
         self._in_doubt = 0
         self._producer = Producer(self._settings())
@@ -194,7 +194,9 @@ class _Run:
             return
         self._ledger.note({"resumed": {"acknowledged": len(contents.entries)}})
         self._in_doubt = WINDOW
-        for record in log.read(self._options.bootstrap, self._facts.name, contents.end_offsets, self._options.settings):
+        for record in topic_reader.read(
+            self._options.bootstrap, self._facts.name, contents.end_offsets, self._options.settings
+        ):
             self._tail.setdefault((record.timestamp_ms, record.key, record.value), []).append(record)
 
     def send_all(

@@ -16,8 +16,8 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
 from barnabas.common.types import Uuid, uuid_to_text
-from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.metadata.features import DEFAULT_FEATURES
+from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.raft.log import metadata_log_directory

@@ -24,7 +24,7 @@ from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, decode_batch, read_header
 from barnabas.storage.checkpoints import META_PROPERTIES, CheckpointError, decode_meta_properties
-from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.verify import PartitionVerification
 from barnabas.storage.repair_folder import RepairFolder
 

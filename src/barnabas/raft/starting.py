@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import FatalFault, StorageExhausted, is_exhausted
-from barnabas.metadata.cluster import Endpoint, endpoints_of
+from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.raft.loading import Loaded
 from barnabas.raft.mark import MarkKeeper
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile

@@ -1,7 +1,7 @@
 """The leader's checks of a new batch, in the order and with the error codes of Apache Kafka.
 
 A batch is checked by its header, its checksum, and a walk over the lengths of its records (`records.walk`), for which a
-compressed batch is decompressed (`records.opening`). An operator who trusts all producers can disable the walk
+compressed batch is decompressed (`records.record_check`). An operator who trusts all producers can disable the walk
 (`barnabas.verify.records`); then records are opened only if the header is not sufficient: in a compacted topic (every
 record needs a key), for timestamps possibly outside the topic's window, or to change the codec.
 
@@ -60,7 +60,7 @@ from barnabas.records.header import (
     invalid,
     misframed,
 )
-from barnabas.records.opening import FEW_RECORDS, open_batch, with_timestamp
+from barnabas.records.record_check import FEW_RECORDS, open_batch, with_timestamp
 
 __all__ = ["AppendRules", "LoopBudget", "ValidBatch", "ValidationDeferred", "stamp", "validate_for_append"]
 

@@ -23,7 +23,7 @@ from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import GROUP_KEY, TRANSACTION_KEY, BareClient
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 _TRANSACTION_TIMEOUT_MS = 15_000

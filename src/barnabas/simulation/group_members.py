@@ -24,7 +24,7 @@ from barnabas.simulation.bare_client import GROUP_KEY, BareClient
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.recording import Place
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 
 #: Below the client's own timeout: the client must not retry a commit that can still be in flight.

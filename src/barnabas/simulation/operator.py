@@ -25,7 +25,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.history import TopicIncarnation
 from barnabas.simulation.machine import Machine, MachineHost
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 
 M = TypeVar("M", bound=Message)
 

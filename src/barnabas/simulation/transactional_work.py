@@ -20,7 +20,7 @@ from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.replication_checkers import Replicas
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.transaction_checkers import StableOffsets
 from barnabas.simulation.transactional_workers import (
     CHAIN_GROUP,

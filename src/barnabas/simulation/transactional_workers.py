@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 

@@ -16,7 +16,7 @@ from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import History, Leniency, judge
 from barnabas.simulation.operator import AdminOperation
-from barnabas.simulation.topics import Topic, topics_of_a_run
+from barnabas.simulation.run_topics import Topic, topics_of_a_run
 from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
 
 _DRAIN_S = 15

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import Found, History, Place
-from barnabas.simulation.topics import Topic
+from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 RETRY_S = 0.5

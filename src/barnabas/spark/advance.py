@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import TopicPartition
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark import lookup
 from barnabas.spark.checkpoint import Position, Progress
-from barnabas.spark.cluster import ClusterClient, LogEnd, TopicView
+from barnabas.spark.cluster_client import ClusterClient, LogEnd, TopicView
 from barnabas.spark.losses import LossCause, LostRange
 from barnabas.spark.source_options import Subscription
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark import lookup
 from barnabas.spark.filters import RangeFilter
 from barnabas.spark.ranges import OffsetRange, RangePartition, cut

@@ -18,7 +18,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
 from barnabas.protocol.message import Message
 from barnabas.spark.client_settings import ClientSettings
-from barnabas.spark.faults import RequestRefused
+from barnabas.spark.errors import RequestRefused
 from barnabas.spark.security import secured
 
 _SOFTWARE: Final = "barnabas-spark"

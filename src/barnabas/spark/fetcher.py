@@ -22,11 +22,11 @@ from barnabas.common.host import Buffer
 from barnabas.common.types import ZERO_UUID, uuid_to_text
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.header import BatchHeader
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark.batches import Selection, select
-from barnabas.spark.cluster import ClusterClient, RetryDeadline
+from barnabas.spark.cluster_client import ClusterClient, RetryDeadline
 from barnabas.spark.connection import Connection
-from barnabas.spark.faults import ClusterUnreachable, RequestRefused
+from barnabas.spark.errors import ClusterUnreachable, RequestRefused
 from barnabas.spark.losses import LossCause, LostRange
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.source_options import FetchSettings

@@ -10,8 +10,8 @@ from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.spark.checkpoint import Progress
-from barnabas.spark.cluster import ClusterClient, RetryDeadline
-from barnabas.spark.faults import RequestRefused
+from barnabas.spark.cluster_client import ClusterClient, RetryDeadline
+from barnabas.spark.errors import RequestRefused
 
 #: Later versions name topics by ids only.
 _COMMIT_VERSION_MAX = 9

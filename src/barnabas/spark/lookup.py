@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import ZERO_UUID, TopicPartition, uuid_to_text
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark.bounds import EARLIEST, LATEST, Bound
-from barnabas.spark.cluster import ClusterClient, LogEnd, TopicView
+from barnabas.spark.cluster_client import ClusterClient, LogEnd, TopicView
 from barnabas.spark.source_options import Subscription
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark import schema
 from barnabas.spark.batches import chunks
 from barnabas.spark.decoder import Decoder
-from barnabas.spark.faults import DataLost
+from barnabas.spark.errors import DataLost
 from barnabas.spark.fetcher import Fetcher
 from barnabas.spark.losses import LostRange
 from barnabas.spark.ranges import OffsetRange

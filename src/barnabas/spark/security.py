@@ -7,7 +7,7 @@ import ssl
 
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.client_security import Tls
-from barnabas.spark.faults import RequestRefused
+from barnabas.spark.errors import RequestRefused
 from barnabas.tls.contexts import client_context
 
 

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.common.errors import ConfigError
-from barnabas.spark.faults import ClusterUnreachable, RequestRefused, SourceFailed
+from barnabas.spark.errors import ClusterUnreachable, RequestRefused, SourceFailed
 from barnabas.spark.origin import HEADER, origin, prefix
 from barnabas.spark.sink_options import SinkOptions
 

@@ -23,11 +23,11 @@ from pyspark.sql.streaming.datasource import (
 
 from barnabas.common.types import ZERO_UUID, TopicPartition, uuid_from_text
 from barnabas.spark import advance, checkpoint, lookup, lost_table
-from barnabas.spark import cluster as clusters
+from barnabas.spark import cluster_client as clusters
 from barnabas.spark.advance import ClusterState
 from barnabas.spark.checkpoint import Position, Progress
-from barnabas.spark.cluster import ClusterClient, TopicView
-from barnabas.spark.faults import DataLost, SourceFailed
+from barnabas.spark.cluster_client import ClusterClient, TopicView
+from barnabas.spark.errors import DataLost, SourceFailed
 from barnabas.spark.group_commits import GroupCommits
 from barnabas.spark.ranges import OffsetRange, RangePartition, cut, limited
 from barnabas.spark.reading import read_range

@@ -20,7 +20,7 @@ import pyarrow.json as pj
 from pyspark.sql import types as spark
 
 from barnabas.common.errors import ConfigError
-from barnabas.spark.faults import SourceFailed
+from barnabas.spark.errors import SourceFailed
 from barnabas.spark.json_text import Malformed, RowReader
 
 PERMISSIVE, FAILFAST, DROPMALFORMED = "permissive", "failfast", "dropmalformed"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.records.header import CONTROL_FLAG, BatchHeader
-from barnabas.storage.replay import note_producer
+from barnabas.storage.producer_replay import note_producer
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import LogServices
 

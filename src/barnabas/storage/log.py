@@ -35,9 +35,9 @@ from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_events import LogEvents, LogSignals
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.log_sync import LogSync
+from barnabas.storage.producer_replay import check_marker, note_producer, replay_producers
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.recovery.lost_offsets import KnownHoles, Losses, clip, write_lost
-from barnabas.storage.replay import check_marker, note_producer, replay_producers
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 

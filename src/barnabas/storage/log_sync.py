@@ -14,8 +14,8 @@ from collections.abc import Callable
 from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk
 from barnabas.storage.epochs import LeaderEpochCache
+from barnabas.storage.producer_replay import take_snapshot
 from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.replay import take_snapshot
 from barnabas.storage.segments import LogServices, Segments
 
 #: A flush takes a producer snapshot when the log has grown this much since the last one; an eighth of a short segment.

@@ -16,8 +16,8 @@ from tests.clients.servers import Server
 from tests.support.spark_streams import Stream, texts
 
 from barnabas.common.types import uuid_to_text
-from barnabas.spark import cluster as clusters
-from barnabas.spark.faults import DataLost
+from barnabas.spark import cluster_client as clusters
+from barnabas.spark.errors import DataLost
 from barnabas.spark.losses import LossCause
 from barnabas.testing import Cluster
 

@@ -20,7 +20,7 @@ from tests.support.spark_streams import Stream, batch, options, texts
 from barnabas.common.errors import ConfigError
 from barnabas.spark import sink_options, source_options
 from barnabas.spark.batch_reader import BatchReader
-from barnabas.spark.faults import ClusterUnreachable
+from barnabas.spark.errors import ClusterUnreachable
 from barnabas.spark.origin import prefix
 from barnabas.spark.sink import RecordWriter
 from barnabas.testing import Cluster

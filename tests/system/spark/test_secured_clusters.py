@@ -22,7 +22,7 @@ from pyspark.sql import types
 import kafka_jars
 from barnabas.spark import sink_options, source_options
 from barnabas.spark.batch_reader import BatchReader
-from barnabas.spark.faults import RequestRefused
+from barnabas.spark.errors import RequestRefused
 from barnabas.spark.sink import RecordWriter
 
 pytestmark = pytest.mark.full

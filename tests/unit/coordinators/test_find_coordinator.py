@@ -13,8 +13,8 @@ from tests.support.txn_world import TransactionWorld
 from barnabas.broker.handlers import find_coordinator
 from barnabas.broker.requests.context import Services
 from barnabas.common.errors import ErrorCode
-from barnabas.metadata.cluster import BrokerImage, Endpoint
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.registrations import BrokerImage, Endpoint
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.protocol import codec
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from tests.support.watched import T0, partition, snapshot, told
 
 from barnabas.monitor.changes import Event
-from barnabas.monitor.cluster import Unreachable
+from barnabas.monitor.cluster_reader import Unreachable
 from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watch import Step, watch
 

@@ -10,8 +10,8 @@ import pytest
 from barnabas.orders.dataset import OrderData
 from barnabas.orders.faults import Faults, sends
 from barnabas.orders.ledger import Contents, Entry
-from barnabas.orders.log import Record
 from barnabas.orders.proof import Proof, TableCounts, prove
+from barnabas.orders.topic_reader import Record
 
 FAULTS = Faults(duplicates=0.1, late=0.1, malformed=0.1, oversized=0.05, seed=1)
 BEGIN: dict[str, Any] = {"topic": "orders", "topic_id": "x", "start_offsets": {"0": 0}, "replay": {}}

@@ -81,7 +81,7 @@ def test_a_full_disk_costs_samples_and_no_more(tmp_path: Path) -> None:
     [
         ("x\nOSError: [Errno 28] No space left on device: 'a'\n", "the disk is full under", "free some space"),
         (
-            "[STREAM_FAILED] x\n  barnabas.spark.faults.ClusterUnreachable: nobody answers at a:1\n",
+            "[STREAM_FAILED] x\n  barnabas.spark.errors.ClusterUnreachable: nobody answers at a:1\n",
             "nobody answers",
             "start",
         ),

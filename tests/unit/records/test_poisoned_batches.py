@@ -157,7 +157,7 @@ def test_what_was_found_too_large_is_not_tried_again_on_the_loop(monkeypatch: py
     def never(*_: object) -> bytes:
         raise AssertionError("it was unpacked")
 
-    monkeypatch.setattr("barnabas.records.opening.unpack", never)
+    monkeypatch.setattr("barnabas.records.record_check.unpack", never)
     assert deferred(data, given, LoopBudget())
 
 

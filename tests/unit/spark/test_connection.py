@@ -19,9 +19,9 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.spark.client_settings import ClientSettings
-from barnabas.spark.cluster import ClusterClient
+from barnabas.spark.cluster_client import ClusterClient
 from barnabas.spark.connection import Connection
-from barnabas.spark.faults import RequestRefused
+from barnabas.spark.errors import RequestRefused
 
 TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
 Answer = Callable[[bytes], bytes]

@@ -8,7 +8,7 @@ from tests.support.damage import DIRECTORY, KEPT, batches, disk_of, files_in, re
 from tests.support.log_world import NOW_MS, LogWorld
 from tests.unit.storage.test_compaction import lying_batch
 
-from barnabas.storage.faults import FileFaultKind
+from barnabas.storage.file_faults import FileFaultKind
 
 
 def poisoned() -> LogWorld:

@@ -27,8 +27,8 @@ from barnabas.broker.topics.topic_views import (
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import INTERNAL_TOPICS, ZERO_UUID
 from barnabas.controller.kraft.topics import topic_name_problem
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 

@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Link
 from barnabas.controller.kraft.controller import Controller
-from barnabas.metadata.cluster import BrokerImage
+from barnabas.metadata.registrations import BrokerImage
 
 _BUFFER_BYTES: Final = 4096
 #: A probe without a result is abandoned after this time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from barnabas.common.types import METADATA_TOPIC
-from barnabas.coordinators.groups.consumer.topics import TopicSummary
+from barnabas.coordinators.groups.consumer.topic_summaries import TopicSummary
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.topics import TopicImage

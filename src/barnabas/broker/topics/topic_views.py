@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
-from barnabas.metadata.cluster import BrokerImage, Endpoint
 from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.registrations import BrokerImage, Endpoint
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 
 #: The ACL operations of a topic, and of the cluster, as bit sets: without an authorizer, all are allowed.

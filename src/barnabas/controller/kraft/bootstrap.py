@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
-from barnabas.metadata.cluster import ControllerImage, Endpoint, FeatureRange
 from barnabas.metadata.features import DEFAULT_FEATURES, SUPPORTED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION
+from barnabas.metadata.registrations import ControllerImage, Endpoint, FeatureRange
 from barnabas.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,

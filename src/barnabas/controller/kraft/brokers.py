@@ -17,10 +17,10 @@ from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.partitions import BrokerEvent, find, leader_and_isr_records, leads_any
 from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.features import UNSERVED_FEATURES
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.refusing import read_refusing, refusing_tags
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import FIRST_UNRESERVED_DIRECTORY, NO_LEADER, PartitionImage
 from barnabas.metadata.versions import V_3_7_IV2, V_4_0_IV1, broker_change_version, register_broker_version
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

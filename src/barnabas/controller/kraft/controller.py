@@ -37,8 +37,8 @@ from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned, all_or_nothing
 from barnabas.controller.kraft.sessions import BrokerSessions
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.assign_replicas_to_dirs import (

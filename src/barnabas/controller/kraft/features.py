@@ -18,9 +18,9 @@ from typing import Final
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
-from barnabas.metadata.cluster import FeatureRange
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION
+from barnabas.metadata.registrations import FeatureRange
 from barnabas.metadata.versions import V_3_7_IV0, metadata_changes_between
 from barnabas.protocol.messages.records_metadata import ConfigRecord, FeatureLevelRecord
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -15,8 +15,8 @@ from barnabas.common.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigSource, b
 from barnabas.common.host import Random
 from barnabas.controller.decisions import Election, UsableBroker
 from barnabas.controller.partition_change import Rules
-from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from barnabas.metadata.versions import V_3_7_IV2
 

@@ -27,7 +27,7 @@ from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOv
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.service import ConsumerGroups
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.consumer.writes import Writes
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.offsets import Offsets

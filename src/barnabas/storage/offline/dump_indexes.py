@@ -27,7 +27,7 @@ from barnabas.storage.offline.dump_log import (
     open_existing,
 )
 from barnabas.storage.producer_snapshots import decode_snapshot
-from barnabas.storage.window import Window
+from barnabas.storage.read_window import Window
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

@@ -44,7 +44,7 @@ from barnabas.records.header import (
 )
 from barnabas.records.legacy import legacy_checksums
 from barnabas.storage.checkpoints import BOOTSTRAP_CHECKPOINT, LOG_SUFFIX
-from barnabas.storage.window import Window
+from barnabas.storage.read_window import Window
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 UNLIMITED = 0x7FFFFFFF

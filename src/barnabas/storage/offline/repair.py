@@ -47,7 +47,7 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.compaction.record_filter import empty_batch
-from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import SegmentScan
 from barnabas.storage.offline.verify import OFFSET_CHECKPOINTS, PartitionReport, PartitionVerification
 from barnabas.storage.offline.verify_indexes import encode_aborted

@@ -24,8 +24,8 @@ from barnabas.records.header import (
     PREFIX,
     PREFIX_BYTES,
 )
-from barnabas.storage.faults import FileFault, FileFaultKind
-from barnabas.storage.window import Window
+from barnabas.storage.file_faults import FileFault, FileFaultKind
+from barnabas.storage.read_window import Window
 
 _RELATIVE_MAX = 0x7FFFFFFF
 

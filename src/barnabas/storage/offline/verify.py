@@ -54,7 +54,7 @@ from barnabas.storage.checkpoints import (
     offset_of,
     parse_dir_name,
 )
-from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import Follows, SegmentScan, scan_segment
 from barnabas.storage.offline.verify_indexes import Transactions, check_epochs, check_index, check_time_index
 from barnabas.storage.producer_snapshots import decode_snapshot

@@ -14,7 +14,7 @@ from barnabas.common.host import Disk
 from barnabas.records.batch import BatchHeader, decode_batch, read_end_txn_marker
 from barnabas.records.header import MAGIC_V2
 from barnabas.storage.checkpoints import EpochEntry
-from barnabas.storage.faults import FileFault, FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import SegmentScan
 from barnabas.storage.transactions import AbortedTxn
 

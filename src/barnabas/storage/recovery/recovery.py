@@ -54,6 +54,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log, LogParts
+from barnabas.storage.producer_replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit
 from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, clip, subtract
@@ -67,7 +68,6 @@ from barnabas.storage.recovery.segment_ends import (
     index_by_headers,
     missing_segments,
 )
-from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.list_groups import ListGroupsResponse

@@ -9,7 +9,7 @@ from barnabas.common.host import Host
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.sessions import Sessions
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.consumer.writes import Writes
 
 _SESSION_KEY = "consumer.session.timeout.ms"

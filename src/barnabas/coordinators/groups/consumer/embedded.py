@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from barnabas.common.errors import DecodeError
 from barnabas.coordinators.groups.consumer.member import Assignment, assignment_of, partitions_of
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.protocol.codec import decode, encode_into
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription

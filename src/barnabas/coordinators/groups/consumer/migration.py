@@ -37,7 +37,7 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.sessions import Sessions
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.offsets import is_removable
 from barnabas.coordinators.groups.records import group_tombstone

@@ -20,7 +20,7 @@ from barnabas.coordinators.groups.consumer.member import Assignment, Member, Mem
 from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
 from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
-from barnabas.coordinators.groups.consumer.topics import metadata_hash
+from barnabas.coordinators.groups.consumer.topic_summaries import metadata_hash
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 
 #: The minimum time between two resolutions of an expression because topics changed.

@@ -24,7 +24,7 @@ from barnabas.coordinators.groups.consumer.migration import Migration
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.records import parse_consumer_key
 from barnabas.coordinators.groups.consumer.sessions import Sessions
-from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse

@@ -26,7 +26,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.spark.client_settings import ClientSettings
 from barnabas.spark.connection import Connection
-from barnabas.spark.faults import ClusterUnreachable, RequestRefused
+from barnabas.spark.errors import ClusterUnreachable, RequestRefused
 
 M = TypeVar("M", bound=Message)
 
