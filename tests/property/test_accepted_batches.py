@@ -14,6 +14,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record.default_records import DefaultRecordBatch
 from tests.support import golden
 from tests.support.batches import NOW_MS, records, with_right_crc
+from tests.support.packed_walks import index_batch
 from tests.support.twins import walkers
 
 from barnabas.common.errors import RecordsRejected
@@ -43,7 +44,7 @@ def read_by_another(batch: bytes) -> list[tuple[int, int, bytes | None, bytes | 
     Apache Kafka accepts: header keys that are not UTF-8, and attributes of a record (unused so far) above 127, which it
     decodes as a number of several bytes.
     """
-    rows, data = walk.index_batch(read_header(batch), batch)
+    rows, data = index_batch(read_header(batch), batch)
     if any(data[read_varint(bytes(data[start : start + 5]), 0)[1] + start] > 127 for start in rows.starts):
         return None
     try:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import golden
 from tests.support.batches import records, simple_batch
+from tests.support.packed_walks import index_batch, survey_batch
 from tests.support.twins import can_compile, walkers
 
 from barnabas.common.errors import ErrorCode, RecordsRejected
-from barnabas.records import walk
 from barnabas.records.batch import HEADER_BYTES, Record, decode_batch, encode_batch, iter_headers, read_header
 from barnabas.records.header import MAGIC_V2
 from barnabas.records.record import read_records, write_varint
@@ -55,7 +55,7 @@ def test_a_survey_tells_what_the_records_are(made: list[Record]) -> None:
 @given(records(timestamps=any_timestamps), st.integers(0, 4))
 def test_an_index_leads_to_keys_and_values(made: list[Record], codec: int) -> None:
     batch = encode_batch(made, codec=codec)
-    found, data = walk.index_batch(read_header(batch), batch)
+    found, data = index_batch(read_header(batch), batch)
 
     def field(start: int, size: int) -> bytes | None:
         return None if size < 0 else bytes(data[start : start + size])
@@ -124,9 +124,9 @@ def test_a_timestamp_of_70_bits_is_a_fault() -> None:
 
 def test_a_walk_of_a_packed_batch_has_a_limit() -> None:
     batch = simple_batch(100, codec=1)
-    assert walk.survey_batch(read_header(batch), batch).records == 100
+    assert survey_batch(read_header(batch), batch).records == 100
     with pytest.raises(RecordsRejected) as refused:
-        walk.survey_batch(read_header(batch), batch, 1_000)
+        survey_batch(read_header(batch), batch, 1_000)
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -138,9 +138,9 @@ def test_logs_of_apache_kafka_are_whole() -> None:
             for position, header in iter_headers(data):
                 if header.magic == MAGIC_V2:
                     batch = data[position : position + header.size_bytes]
-                    found = walk.survey_batch(header, batch)
+                    found = survey_batch(header, batch)
                     assert found.fault == 0
-                    rows, _ = walk.index_batch(header, batch)
+                    rows, _ = index_batch(header, batch)
                     assert [header.base_offset + delta for delta in rows.offset_deltas] == [
                         record.offset for record in decode_batch(batch)
                     ]

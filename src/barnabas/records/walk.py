@@ -5,9 +5,8 @@
     index         start, end, deltas, and positions of key and value of each record, as columns
     renumbered    the same records with offset deltas 0, 1, 2 and so on
 
-All take uncompressed records (`survey_batch` and `index_batch` decompress them first), never raise because of the
-bytes, and end at the first malformed record, with the reason as `fault`. A compiled module does the work if it is
-installed, plain Python otherwise.
+All take uncompressed records, never raise because of the bytes, and end at the first malformed record, with the reason
+as `fault`. A compiled module does the work if it is installed, plain Python otherwise.
 
 The walk is stricter than Apache Kafka in three things that its own clients never write and that break other readers: a
 varint that does not fit into its 32 or 64 bits, a length of a key or value below -1, and offsets that are not numbered
@@ -23,8 +22,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from barnabas.common import effort
 from barnabas.common.effort import Work
 from barnabas.common.host import Buffer
-from barnabas.records import compression, python_walk
-from barnabas.records.header import HEADER_BYTES, BatchHeader
+from barnabas.records import python_walk
 
 _COMPILED_MODULE: Final = "barnabas.records._compiled_walk"
 
@@ -144,29 +142,3 @@ def index(data: Buffer, start: int, count: int) -> Index:
 def renumbered(data: Buffer, start: int, count: int) -> bytearray:
     """Returns the `count` records from byte `start` on, which must be complete, with deltas that count from 0."""
     return WALKER.renumber(data, start, count)
-
-
-def unpacked(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> tuple[Buffer, int]:
-    """Returns bytes with the decompressed records of a magic 2 batch, given with its header, and the records' start.
-    Raises RecordsRejected if they are malformed or more than `limit` bytes."""
-    codec = compression.codec_of(header.attributes)
-    if codec is compression.Codec.NONE:
-        return (batch if len(batch) == header.size_bytes else memoryview(batch)[: header.size_bytes]), HEADER_BYTES
-    data = compression.unpack(codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit)
-    effort.add(Work.UNPACKED_BYTE, len(data))
-    return data, 0
-
-
-def survey_batch(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> Survey:
-    """Surveys a magic 2 batch, given with its header. Raises RecordsRejected if it cannot be decompressed."""
-    data, start = unpacked(header, batch, limit)
-    return survey(data, start, header.record_count, header.base_timestamp)
-
-
-def index_batch(
-    header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX
-) -> tuple[Index, Buffer]:
-    """Indexes a magic 2 batch, given with its header; returns the decompressed records too, to which the positions
-    refer. Raises RecordsRejected if it cannot be decompressed."""
-    data, start = unpacked(header, batch, limit)
-    return index(data, start, header.record_count), memoryview(data)[start:]

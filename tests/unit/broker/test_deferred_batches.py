@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from tests.support.batches import with_right_crc
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, values_of
 
+from barnabas.broker.peers.verification import Codes, Verification
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -17,11 +21,12 @@ from barnabas.simulation.host import EPOCH_WALL_MS
 VERSION = 11
 
 
-def bomb(value: bytes = b"x", *, size: int = 3_000_000, key: bytes | None = b"k", base_sequence: int = -1) -> bytes:
+def bomb(value: bytes = b"x", *, size: int = 3_000_000, key: bytes | None = b"k", **options: Any) -> bytes:
     """Returns some kilobytes that decompress to some megabytes."""
-    identity = {"producer_id": 7, "producer_epoch": 0} if base_sequence >= 0 else {}
+    if "base_sequence" in options:
+        options |= {"producer_id": 7, "producer_epoch": 0}
     made = [Record(0, EPOCH_WALL_MS, key, value * size)]
-    return bytes(encode_batch(made, codec=Codec.GZIP, base_sequence=base_sequence, **identity))
+    return bytes(encode_batch(made, codec=Codec.GZIP, **options))
 
 
 @pytest.fixture
@@ -105,6 +110,34 @@ def test_settings_that_change_meanwhile_count(wired: WiredBroker) -> None:
     config = partition.log.config
     partition.log.config = type(config)(cleanup_policy=("compact",))
     assert answers(wired, client, 1) == [(sent, ErrorCode.INVALID_RECORD, -1)]
+
+
+class Coordinator:
+    """A transaction verifier: the first request is part of the transaction, no other one."""
+
+    is_enabled = True
+
+    def __init__(self, wired: WiredBroker) -> None:
+        self._timers = wired.host.timers
+        self.asked: list[Verification] = []
+
+    def verify(self, verification: Verification, answered: Callable[[Codes], None]) -> None:
+        self.asked.append(verification)
+        code = ErrorCode.NONE if len(self.asked) == 1 else ErrorCode.INVALID_TXN_STATE
+        self._timers.call_soon(lambda: answered(dict.fromkeys(verification.partitions, code)))
+
+
+def test_a_transaction_that_ends_meanwhile_is_noticed(wired: WiredBroker) -> None:
+    """The transaction is verified before the batch is validated, and again before it is appended."""
+    client = wired.connect()
+    coordinator: Any = Coordinator(wired)
+    client.core._dispatcher.services.verifier = coordinator  # type: ignore[attr-defined]
+    request = produce_request(wired, bomb(base_sequence=0, transactional=True), VERSION)
+    request.transactional_id = "t"
+    sent = client.send(request, VERSION)
+    assert answers(wired, client, 1) == [(sent, ErrorCode.INVALID_TXN_STATE, -1)]
+    assert len(coordinator.asked) == 2
+    assert sizes(wired) == []
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_not_there(wired: WiredBroker) -> None:
