@@ -51,7 +51,7 @@ def test_any_broker_that_lives_is_used(tmp_path: Path, shell: Shell) -> None:
         shell.run(tmp_path, "down", "--context", "three", "--broker", "1", "--kill")
         for directory in (tmp_path, tmp_path / "elsewhere"):
             assert json.loads(shell.run(directory, "topics", "list", "--json"))[0]["topic"] == "t"
-        assert "t-2" in shell.run(tmp_path, "explain", "t")
+        assert "partition 2" in shell.run(tmp_path, "explain", "t")
         assert "t-0" in shell.run(tmp_path, "monitor", "--once")
         shell.run(tmp_path, "up", "--context", "three")
         assert all(node.running for node in cluster.nodes)
