@@ -20,6 +20,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from barnabas.common import effort
+from barnabas.common.effort import Work
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.records.header import corrupt
@@ -121,7 +123,9 @@ def unpack(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buf
         unpacker = _DECOMPRESSORS[codec]
     except KeyError:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}") from None
-    return unpacker(bytes(data), limit)
+    found = unpacker(bytes(data), limit)
+    effort.add(Work.UNPACKED_BYTE, len(found))
+    return found
 
 
 def _output_buffer(size: int) -> Buffer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from barnabas.common import effort
+from barnabas.common.effort import Work
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.records import walk
@@ -64,6 +66,8 @@ def open_batch(
     source = _codec(header, rules)
     target = source if rules.codec is None or (source is Codec.NONE and header.is_control) else rules.codec
     data, start = _unpacked(header, view, rules, source, target, wall_ms, budget)
+    if header.record_count > FEW_RECORDS:
+        effort.add(Work.RECORD, header.record_count)
     found = Survey._make(walk.WALKER.survey(data, start, header.record_count, header.base_timestamp))
     if found.fault:
         raise _faulty(found, rules)

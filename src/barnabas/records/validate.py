@@ -26,6 +26,8 @@ import struct
 
 from crc32c import crc32c
 
+from barnabas.common import effort
+from barnabas.common.effort import Work
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.records import walk
@@ -107,6 +109,8 @@ def validate_for_append(
         and count <= rules.batch_records_max
         and (count <= FEW_RECORDS or _has_time(budget, count, wall_ms))
     ):
+        if count > FEW_RECORDS:
+            effort.add(Work.RECORD, count)
         found = walk.WALKER.survey(view, HEADER_BYTES, count, base_timestamp)
         # found: [2] fault, [3] whether the records are numbered, [7] largest timestamp.
         if not found[2] and found[3] and found[7] <= wall_ms + rules.after_max_ms:
