@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 import cli_reference
+from tidy import FENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGE = ROOT / "build" / "site-source"
@@ -33,7 +34,6 @@ PAGES: Final = (
     "tools/schemas/README.md",
 )
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-FENCE = re.compile(r"^\s*(```|~~~)")
 #: Loads from other hosts. Links in the text can lead to other hosts, but a page must not load anything from them.
 FOREIGN = re.compile(
     r"""<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)|url\((https?:[^)]+)"""

@@ -92,12 +92,11 @@ def _has_effect(key: ConfigKey) -> bool:
 
 
 def _broker_row(key: ConfigKey, text: str) -> str:
-    where = "file"
-    if key.update_mode != READ_ONLY and is_read_live(key.name):
-        where = "file, broker, cluster" if key.update_mode == CLUSTER_WIDE else "file, broker"
-    elif key.update_mode == CLUSTER_WIDE:
+    is_live = key.update_mode != READ_ONLY and is_read_live(key.name)
+    where = "file, broker" if is_live else "file"
+    if key.update_mode == CLUSTER_WIDE:
         where = "file, broker, cluster"
-    when = "live" if key.update_mode != READ_ONLY and is_read_live(key.name) else "start"
+    when = "live" if is_live else "start"
     cells = (f"`{key.name}`", _default(key), where, when, _meaning(key, text), _shown(readers(key.name)))
     return f"| {' | '.join(cells)} |"
 

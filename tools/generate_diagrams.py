@@ -189,16 +189,13 @@ def states(diagram: Diagram) -> str:
     """Returns the picture: states with the same transitions share a dashed box; an end that every other state can
     reach, and transitions within a box, are described below it."""
     boxes = {state: Box(*diagram.places[state.name], 190, 40) for state in diagram.transitions}
-    notes, parts = [], []
     shared: dict[frozenset[Enum], list[Enum]] = {}
     ends = [state for state, targets in diagram.transitions.items() if not targets]
-    for end in ends:
-        others = [state for state in boxes if state is not end]
-        if all(end in diagram.transitions[state] for state in others):
-            notes.append(f"Every state can become {shown(end)}.")
-    everywhere = {end for end in ends if any(shown(end) in note for note in notes)}
+    everywhere = [end for end in ends if all(end in diagram.transitions[state] for state in boxes if state is not end)]
+    notes = [f"Every state can become {shown(end)}." for end in everywhere]
+    parts = []
     for state, targets in diagram.transitions.items():
-        shared.setdefault(targets - everywhere, []).append(state)
+        shared.setdefault(targets.difference(everywhere), []).append(state)
     for targets, sources in shared.items():
         source = boxes[sources[0]]
         if len(sources) > 1 and targets:
@@ -270,20 +267,22 @@ def files() -> dict[Path, str]:
     return {**found, DOCS / "architecture.svg": architecture(), DOCS / "architecture.md": page_with_table()}
 
 
-def stale() -> list[str]:
+def stale(current: Mapping[Path, str]) -> list[str]:
+    """Returns the names of the files whose text on disk differs."""
     return [
         path.relative_to(ROOT).as_posix()
-        for path, text in files().items()
+        for path, text in current.items()
         if not path.exists() or path.read_text("utf-8") != text
     ]
 
 
 def main(arguments: list[str]) -> int:
-    found = stale()
+    current = files()
+    found = stale(current)
     if "--check" in arguments:
         print("\n".join(f"{name} is out of date" for name in found) or "all files are current")
         return 1 if found else 0
-    for path, text in files().items():
+    for path, text in current.items():
         path.write_text(text, "utf-8")
     print(f"wrote {', '.join(found) or 'nothing new'}")
     return 0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+from barnabas.monitor.snapshot import NOBODY, at, ids, leader_name
 
 Event = dict[str, Any]
 
-_NOBODY = -1
 _BROKER_KINDS = frozenset(
     {"broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered", "controlled-shutdown"}
 )
@@ -74,9 +74,9 @@ def distinct(events: Iterable[Event]) -> list[Event]:
     from brokers have no metadata offset and stay behind the events that precede them.
     """
     known: dict[str, tuple[int, Event]] = {}
-    latest = _NOBODY
+    latest = NOBODY
     for event in events:
-        latest = max(latest, event.get("metadata_offset", _NOBODY))
+        latest = max(latest, event.get("metadata_offset", NOBODY))
         present = known.get(event["id"])
         # The controller that decided knows the cause better than one that found the change in the log.
         if present is None or (present[1].get("inferred") and not event.get("inferred")):
@@ -161,10 +161,6 @@ def _is_of_broker(event: Event, brokers: Sequence[int]) -> bool:
 # Text output.
 
 
-def at(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 class Statement(NamedTuple):
     """One sentence about a partition: what holds, since when, and why."""
 
@@ -181,8 +177,8 @@ class Statement(NamedTuple):
 def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
     present = explanation.present
     lines = [
-        f"{present.topic}-{present.partition}: {leader_text(present.leader)}, replicas {_ids(present.replicas)}, "
-        f"in sync {_ids(present.isr)}" + (f", out of sync {_ids(present.out_of_sync)}" if present.out_of_sync else ""),
+        f"{present.topic}-{present.partition}: {leader_text(present.leader)}, replicas {ids(present.replicas)}, "
+        f"in sync {ids(present.isr)}" + (f", out of sync {ids(present.out_of_sync)}" if present.out_of_sync else ""),
         "",
         str(why_leader(explanation)),
         *on_preferred(present),
@@ -199,7 +195,7 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
 
 def why_leader(explanation: Explanation) -> Statement:
     event, leader = explanation.leader_event, explanation.present.leader
-    who = "No broker leads" if leader == _NOBODY else f"Broker {leader} leads"
+    who = "No broker leads" if leader == NOBODY else f"Broker {leader} leads"
     if event is None:
         return Statement(who, None, "; the journal does not say why.")
     if "first_partition" in event:
@@ -210,8 +206,8 @@ def why_leader(explanation: Explanation) -> Statement:
 
 
 def on_preferred(present: Present) -> list[str]:
-    preferred = present.replicas[0] if present.replicas else _NOBODY
-    if present.leader in (preferred, _NOBODY):
+    preferred = present.replicas[0] if present.replicas else NOBODY
+    if present.leader in (preferred, NOBODY):
         return []
     if preferred in present.isr:
         return [f"Broker {preferred} is preferred and in sync: the next preferred election moves leadership there."]
@@ -248,24 +244,16 @@ def _moves(event: Event) -> str:
     parts = []
     if before["leader_epoch"] != after["leader_epoch"]:
         epochs = f"epoch {before['leader_epoch']} -> {after['leader_epoch']}"
-        parts.append(f"leader {_name(before['leader'])} -> {_name(after['leader'])} ({epochs})")
+        parts.append(f"leader {leader_name(before['leader'])} -> {leader_name(after['leader'])} ({epochs})")
     for what in ("isr", "replicas", "elr", "adding", "removing"):
         if before.get(what, []) != after.get(what, []):
             name = "ISR" if what == "isr" else "ELR" if what == "elr" else what
-            parts.append(f"{name} {_ids(before.get(what, []))} -> {_ids(after.get(what, []))}")
+            parts.append(f"{name} {ids(before.get(what, []))} -> {ids(after.get(what, []))}")
     return f"{event['kind']}, {', '.join(parts)}" if parts else str(event["kind"])
 
 
 def leader_text(leader: int) -> str:
-    return "no leader" if leader == _NOBODY else f"leader {leader}"
-
-
-def _name(leader: int) -> str:
-    return "none" if leader == _NOBODY else str(leader)
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids)) or "none"
+    return "no leader" if leader == NOBODY else f"leader {leader}"
 
 
 # Text about a broker.
@@ -281,7 +269,7 @@ def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> lis
     for event in events:
         if event.get("broker") != broker or event["time_ms"] < since_ms:
             continue
-        changed = by_offset.get(event.get("metadata_offset", _NOBODY), [])
+        changed = by_offset.get(event.get("metadata_offset", NOBODY), [])
         moved = sum(_elects(each) for each in changed)
         noun = "partition" if len(changed) == 1 else "partitions"
         counts = f" ({len(changed)} {noun} changed, {moved} of them the leader)" if changed else ""

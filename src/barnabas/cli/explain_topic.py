@@ -16,13 +16,13 @@ from barnabas.cli.explain_story import (
     Event,
     Explanation,
     Statement,
-    at,
     leader_text,
     on_preferred,
     told,
     why_leader,
     why_member,
 )
+from barnabas.monitor.snapshot import at, ids
 
 #: Numbers that are of one partition only: offsets, and delays.
 _OWN_NUMBER: Final = re.compile(
@@ -74,9 +74,9 @@ def _states(explanations: Sequence[Explanation]) -> list[_Group]:
     groups: dict[str, _Group] = {}
     for each in explanations:
         present = each.present
-        out = f", out of sync {_ids(present.out_of_sync)}" if present.out_of_sync else ""
-        who = f"{leader_text(present.leader)}, replicas {_ids(present.replicas)}"
-        text = f"{who}, in sync {_ids(sorted(present.isr))}{out}"
+        out = f", out of sync {ids(present.out_of_sync)}" if present.out_of_sync else ""
+        who = f"{leader_text(present.leader)}, replicas {ids(present.replicas)}"
+        text = f"{who}, in sync {ids(sorted(present.isr))}{out}"
         groups.setdefault(text, _Group(None, None, [text])).partitions.append(present.partition)
     return list(groups.values())
 
@@ -105,7 +105,7 @@ def _members(explanations: Sequence[Explanation], every: list[int]) -> list[str]
         found[key] = group
     lines = []
     for key, replicas in shared.items():
-        subject = f"Replica {replicas[0]} is" if len(replicas) == 1 else f"Replicas {_ids(sorted(replicas))} are"
+        subject = f"Replica {replicas[0]} is" if len(replicas) == 1 else f"Replicas {ids(sorted(replicas))} are"
         lines.append(_sentence(f"{subject} {key[0]}", found[key], every))
     return lines
 
@@ -206,7 +206,3 @@ def _label(partitions: Sequence[int], every: Sequence[int]) -> str:
         else:
             ranges.append([number, number])
     return "partitions " + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids)) or "none"

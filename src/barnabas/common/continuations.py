@@ -6,6 +6,7 @@ registered and keeps the owner of the work at hand; when the callback is called,
 it registers in turn belongs to the same one. The ports of the host do so for timers and slow work.
 
     run(owner, work, ...)     work for that owner; an exception goes to `owner.on_error` and no further
+    run_within(owner, ...)    the same as the last step of the work at hand, which can have the same owner
     later(callback)           the callback as it is to be kept by whoever calls it later
     detached(call, ...)       a call whose callbacks have no owner: one timer for the deadlines of many requests
 
@@ -84,6 +85,16 @@ def run(owner: Owner | None, work: Callable[..., T], *arguments: object) -> T | 
         return None
     finally:
         _turn.owner = before
+
+
+def run_within(owner: Owner | None, work: Callable[..., object], *arguments: object) -> None:
+    """Runs `work` for `owner` as the last step of the current work. If that has the same owner, a failure ends in its
+    own `run`, so a second one is not needed.
+    """
+    if owner is _turn.owner:
+        work(*arguments)
+    else:
+        run(owner, work, *arguments)
 
 
 def later(callback: Callable[P, object]) -> Callable[P, None]:

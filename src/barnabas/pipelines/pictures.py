@@ -12,7 +12,7 @@ A picture whose tables are missing or empty is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,7 +164,7 @@ def _leaders(connection: DuckDBPyConnection, _: Path, marks: Sequence[Mark]) -> 
     changes = [row[3] for row in rows]
     last = max(changes)
     # A long quiet time after the last change would compress everything before it into one pixel.
-    until = last + max((last - min(changes)) * 0.15, _second() * 5)
+    until = last + max((last - min(changes)) * 0.15, timedelta(seconds=5))
     figure, axes = plt.subplots(figsize=(style.SIZE[0], 1.5 + 0.3 * len(places)))
     for topic, partition, leader, begin, end in rows:
         if (topic, partition) in places:
@@ -278,10 +278,6 @@ def _recovery(connection: DuckDBPyConnection, _: Path, __: Sequence[Mark]) -> An
 
 def _broker(number: int) -> str:
     return "no leader" if number < 0 else f"broker {number}"
-
-
-def _second() -> Any:
-    return datetime(2000, 1, 1, 0, 0, 1) - datetime(2000, 1, 1)
 
 
 _PICTURES: tuple[tuple[str, frozenset[str], _Draw], ...] = (

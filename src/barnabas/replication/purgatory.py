@@ -33,10 +33,7 @@ class DelayedOperation:
             return False
         self.completed = True
         owner, self._owner = self._owner, None
-        if owner is continuations.owner():
-            self.on_complete(expired)  # An error ends in the run that called this.
-        else:
-            continuations.run(owner, self.on_complete, expired)
+        continuations.run_within(owner, self.on_complete, expired)
         return True
 
     def cancel(self) -> None:

@@ -20,7 +20,7 @@ from barnabas.broker.requests.error_responses import (
 )
 from barnabas.broker.requests.steps import Steps
 from barnabas.common import effort
-from barnabas.common.continuations import owner, run
+from barnabas.common.continuations import run, run_within
 from barnabas.common.effort import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Buffer
@@ -213,10 +213,7 @@ class InFlight:
         """Sends the frame that `answer` returns, or nothing yet if it returns None. If `answer` fails, the error
         belongs to this request, not to the caller."""
         if not self.connection.is_closed and not self._failed:
-            if owner() is self:
-                self._answer(answer)
-            else:
-                run(self, self._answer, answer)
+            run_within(self, self._answer, answer)
 
     def _answer(self, answer: Callable[[], Chunks | None]) -> None:
         chunks = answer()

@@ -41,7 +41,9 @@ def parse_added(texts: Iterable[str]) -> dict[str, str]:
                 )
             value = value.strip()
             bracketed = value.startswith("[") and value.endswith("]")
-            _put(added, key.strip(), value[1:-1] if bracketed else value, "--add")
+            if key.strip() in added:
+                raise Failure(f"--add {key.strip()}: it is given twice")
+            added[key.strip()] = value[1:-1] if bracketed else value
     return added
 
 
@@ -115,12 +117,6 @@ def after_deletion(entity: Entity, entry: Entry) -> tuple[str | None, str | None
     """Returns the value and the source that a key has without the value of the entity; (None, None) if unknown."""
     left = [synonym for synonym in entry.synonyms if synonym.source != entity.own_source]
     return (left[0].value, left[0].source) if left else (None, None)
-
-
-def _put(added: dict[str, str], key: str, value: str, option: str) -> None:
-    if key in added:
-        raise Failure(f"{option} {key}: it is given twice")
-    added[key] = value
 
 
 def _is_known(key: str, names: set[str]) -> bool:

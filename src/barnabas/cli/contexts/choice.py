@@ -79,11 +79,12 @@ def use() -> Choice | None:
     return _Command.chosen
 
 
-def look() -> Choice | None:
-    """Returns the context that applies here and now. Raises Failure for a name that does not exist."""
-    file = users_file(os.environ)
-    contexts = Contexts() if file is None else file.read()
-    return choose(contexts, option=_Command.requested, environment=os.environ, directory=_working_directory())
+def look(contexts: Contexts | None = None) -> Choice | None:
+    """Returns the context that applies here and now; `contexts` is the content of the user's file, if it was read
+    already. Raises Failure for a name that does not exist.
+    """
+    found = _users_contexts() if contexts is None else contexts
+    return choose(found, option=_Command.requested, environment=os.environ, directory=_working_directory())
 
 
 def choose(
@@ -125,12 +126,11 @@ def directory_of_requested() -> Path | None:
 
 def use_of_directory(directory: Path) -> None:
     """Uses the context of a cluster's directory, if there is one; a damaged file must not keep a cluster running."""
-    file = users_file(os.environ)
     with suppress(Failure):
-        contexts = Contexts() if file is None else file.read()
-        for name, context in contexts.contexts.items():
-            if context.directory == str(directory):
-                _Command.chosen = Choice(name, context, Reason.DIRECTORY)
+        contexts = _users_contexts()
+        name = contexts.of_directory(str(directory))
+        if name is not None:
+            _Command.chosen = Choice(name, contexts[name], Reason.DIRECTORY)
 
 
 def unreachable_hint() -> str:
@@ -148,6 +148,11 @@ def warn_if_production(what: str) -> None:
         name, context, _ = _Command.chosen
         mark = Text("warning: ", style=f"bold {context.colour}")
         output.stderr.print(mark.append(f"context {name} is marked as production; this command {what}"))
+
+
+def _users_contexts() -> Contexts:
+    file = users_file(os.environ)
+    return Contexts() if file is None else file.read()
 
 
 def _working_directory() -> str | None:

@@ -28,7 +28,7 @@ app = typer.Typer(help="List, choose, create and delete named clusters", no_args
 def list_contexts(as_json: Json = False) -> None:
     """List the contexts; `*` marks the one that a command here and now would use"""
     contexts = _file().read()
-    used = _name_in_use()
+    used = _name_in_use(contexts)
     items = [_shown(contexts, name, used) for name in sorted(contexts.contexts)]
     if as_json:
         output.show_json(items)
@@ -57,7 +57,7 @@ def show(
 ) -> None:
     """Show one context, and why it is in use; secrets are hidden"""
     contexts = _file().read()
-    in_use = choice.look()
+    in_use = choice.look(contexts)
     if name is None:
         if in_use is None:
             raise Failure("no context is in use", "commands use --bootstrap, BARNABAS_BOOTSTRAP or 127.0.0.1:9092")
@@ -82,9 +82,9 @@ def show(
 @app.command()
 def use(name: Name) -> None:
     """Make a context the current one"""
-    _file().change(lambda contexts: contexts.with_current(name))
+    contexts = _file().change(lambda contexts: contexts.with_current(name))
     print(f"the current context is {name}")
-    in_use = choice.look()
+    in_use = choice.look(contexts)
     if in_use is not None and in_use.name != name:
         output.say(
             f"in this directory, commands use context {in_use.name}: {in_use.reason}; --context {name} overrides"
@@ -189,10 +189,10 @@ def _file() -> ContextFile:
     return file
 
 
-def _name_in_use() -> str | None:
+def _name_in_use(contexts: Contexts) -> str | None:
     """Returns the name of the context in use. A name that does not exist is reported, and the list still shown."""
     try:
-        in_use = choice.look()
+        in_use = choice.look(contexts)
     except Failure as error:
         output.say(error.message)
         return None

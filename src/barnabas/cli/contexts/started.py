@@ -46,8 +46,7 @@ def with_started(
     """Returns the name and the contexts with the started cluster as the current one. A context of this directory keeps
     its name and its other settings.
     """
-    known = [name for name, context in contexts.contexts.items() if context.directory == directory]
-    name = known[0] if known else _new_name(contexts, Path(directory))
+    name = contexts.of_directory(directory) or _new_name(contexts, Path(directory))
     before = contexts.contexts.get(name, Context(()))
     after = replace(before, bootstrap=tuple(bootstrap), directory=directory, started_in=started_in, started_ms=now_ms)
     return name, contexts.with_context(name, after).with_current(name)

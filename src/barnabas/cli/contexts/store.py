@@ -71,6 +71,10 @@ class Contexts:
             raise Failure(f"there is no context {name}", f"existing contexts: {known}")
         return self.contexts[name]
 
+    def of_directory(self, directory: str) -> str | None:
+        """Returns the name of the context of a cluster's directory."""
+        return next((name for name, context in self.contexts.items() if context.directory == directory), None)
+
     def with_context(self, name: str, context: Context) -> Contexts:
         return replace(self, contexts={**self.contexts, name: context})
 
