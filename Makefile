@@ -42,7 +42,7 @@ test: $(STAMP) system-deps ## All tests but the long ones (under 20 minutes on 2
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 -rfER \
 		-m "not full" $(ARGS)
 
-test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too, and branch coverage (longer)
+test-full: $(STAMP) system-deps ## All tests, including those against Apache Kafka, and branch coverage (longer)
 	@echo "test-full: every test, also the long ones"
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 $(ARGS)
 	@$(MAKE) --no-print-directory coverage

@@ -1,4 +1,4 @@
-"""One run of a client: a separate process that measures, and that is notified of events."""
+"""A run of a client: a separate process that measures, and that is notified of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of the orders pipeline, in a separate process: `order_jobs.py OPTIONS`; options and result are JSON."""
+"""A run of the orders pipeline, in a separate process: `order_jobs.py OPTIONS`; options and result are JSON."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SCALE = Experiment(
     (
         Metric("scale_image_mb", f"metadata image of {_SIZE}: memory", "MB"),
         Metric("scale_snapshot_mb", "its snapshot", "MB"),
-        Metric("scale_snapshot_write_s", "time to make the snapshot's bytes, beside the loop", "s"),
+        Metric("scale_snapshot_write_s", "time to build the snapshot's bytes, outside the loop", "s"),
         Metric("scale_snapshot_load_s", "time from the snapshot's bytes to an image", "s"),
         Metric("scale_load_us", "that per record", "µs"),
         Metric("scale_create_us", "a partition created: decided, replayed, encoded", "µs"),

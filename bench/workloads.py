@@ -41,7 +41,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `client` names the workload of client.py; `options` are full size, `quick` replaces some of them."""
+    """A step. `client` names the workload of client.py; `options` are full size, `quick` replaces some of them."""
 
     name: str
     client: str | None
@@ -58,7 +58,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment. `options` are full size, `quick` replaces some of them; the metrics' titles can name them."""
+    """An experiment. `options` are full size, `quick` replaces some of them; the metrics' titles can name them."""
 
     name: str
     metrics: tuple[Metric, ...]

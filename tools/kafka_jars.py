@@ -175,7 +175,7 @@ def wait_until_serving(
 
 
 class KafkaServer:
-    """One process of Apache Kafka 4.1.0, broker and controller in one, with its files below `directory`."""
+    """A process of Apache Kafka 4.1.0, broker and controller in one, with its files below `directory`."""
 
     def __init__(
         self,

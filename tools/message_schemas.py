@@ -30,7 +30,7 @@ Versions = tuple[int, int]
 
 @dataclass
 class FieldFacts:
-    """One field. `fields` are those of the struct that it declares."""
+    """A field. `fields` are those of the struct that it declares."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""One link of a consume-transform-produce chain in a separate process, so that it can be killed.
+"""A link of a consume-transform-produce chain in a separate process, so that it can be killed.
 
     python chain.py CLIENT BOOTSTRAP NAME HISTORY [PARTITION...]
 

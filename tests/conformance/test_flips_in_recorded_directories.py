@@ -1,4 +1,4 @@
-"""One byte of a recorded directory is changed: the broker starts nevertheless, logs what it cannot read, and answers as
+"""A byte of a recorded directory is changed: the broker starts nevertheless, logs what it cannot read, and answers as
 before or not at all.
 
 The directories are Apache Kafka's own. A reader finds a flip inside a batch by the checksum; `barnabas log verify`

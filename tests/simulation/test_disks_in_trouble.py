@@ -1,4 +1,4 @@
-"""One disk of three is full, slow or hangs: every partition acknowledges again within a bound, and continues to do
+"""A disk of three is full, slow or hangs: every partition acknowledges again within a bound, and continues to do
 so.
 """
 
@@ -210,7 +210,7 @@ def test_a_slow_or_hanging_disk_loses_leaderships(seed: int, who: str, kind: Kin
 
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_with_all_disks_full_it_is_as_before_and_goes_on_with_room(seed: int) -> None:
-    """Nothing is written, all brokers keep their roles, and the first one with free space works again."""
+    """No record is written, all brokers keep their roles, and the first one with free space works again."""
     world = Combined(seed)
     ends = {number: refuse(world.disk(number)) for number in _NUMBERS}
     world.world.run_for(15 * SECOND_US)

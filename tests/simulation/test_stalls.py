@@ -17,7 +17,7 @@ BOUNDS = {
     "deaf": SESSION + ELECTION,
     "pause": SESSION + ELECTION,
     "flap": 4_000,
-    # One link of a leader: only `replica.lag.time.max.ms` shows it.
+    # A single link of a leader: only `replica.lag.time.max.ms` shows it.
     "bridge": LAG + 1_000,
     "one-way": LAG + 1_000,
     "one-way back": LAG + 1_000,

@@ -1,4 +1,4 @@
-"""One row of `protocol/api.py` and one handler module are one API; their headers agree with the table."""
+"""A row of `protocol/api.py` and one handler module are one API; their headers agree with the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.index import request_class
 
 BROKER = Path(handlers.__file__).parents[1]
 
-#: By module: its key and row, and whether only controllers offer the API or use this handler.
+#: Module -> its key and row, and whether only controllers offer the API or use this handler.
 ROWS: dict[str, tuple[int, Offer, bool]] = {
     **{offer.name: (key, offer, True) for key, offer in CONTROLLER_APIS.items()},
     **{offer.name: (key, offer, False) for key, offer in BROKER_APIS.items()},

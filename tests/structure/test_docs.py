@@ -27,7 +27,7 @@ SUFFIXES = (".py", ".md", ".svg", ".toml", ".sh", ".yml", ".json", ".properties"
 OTHER_FILES = re.compile(
     r"meta\.properties|server\.properties|(cluster|contexts|proof|ledger|plan|stats)\.json|conftest\.py|kafka-.*\.(sh|yml)"
 )
-#: Of Spark and of Kafka's tools.
+#: Options of Spark and of Kafka's tools.
 OTHER_OPTIONS = frozenset({"--conf", "--packages", "--py-files", "--zookeeper"})
 FOLDERS = ("src", "tests", "tools", "docs", "bench", "deploy", ".github", ".ci")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")

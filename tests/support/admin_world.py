@@ -45,7 +45,7 @@ _TOPICS: Final = ("orders", "payments", "parcels")
 
 
 class Asked:
-    """One request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
+    """A request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
 
     def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
         self.node = node

@@ -35,7 +35,7 @@ _STATE_PARTITIONS = 50
 
 
 class Link:
-    """One transactional id, and the consecutive processes that had it."""
+    """A transactional id, and the consecutive processes that had it."""
 
     def __init__(self, name: str, command: list[str], more: list[str], directory: Path) -> None:
         self.name = name

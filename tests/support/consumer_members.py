@@ -56,7 +56,7 @@ def describe(
 
 
 class Consumer:
-    """One client. `owned` is what its application reads at present."""
+    """A client. `owned` is what its application reads at present."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""One node of three whose peers send impossible answers: their answers are damaged before it reads them.
+"""A node of three whose peers send impossible answers: their answers are damaged before it reads them.
 
     world = DamagedAnswers(seed, ...)   three brokers and a controller, writers at work, one node chosen
     world.damage_for(3_000)             a part of the answers to it is damaged: those of the leaders it follows, of

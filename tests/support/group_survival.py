@@ -27,7 +27,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 
 class Process(Diary):
-    """One running member."""
+    """A running member."""
 
     def __init__(self, name: str, command: list[str], journal: Path, instance: str | None) -> None:
         super().__init__(name, journal, instance)

@@ -30,7 +30,7 @@ from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-#: What is killed: the leader of the partition, the active controller, or a node that is both.
+#: The victims: the leader of the partition, the active controller, or a node that is both.
 KINDS = ("leader", "controller", "both")
 ROLES = dict.fromkeys((1, 2, 3), "broker,controller")
 _POLL_S = 0.005
@@ -38,7 +38,7 @@ _LIMIT_S = 60.0
 
 
 class Asker:
-    """One open connection, with one request at a time, answered within the poll or later."""
+    """An open connection, with one request at a time, answered within the poll or later."""
 
     def __init__(self, address: Address) -> None:
         self._link = socket.create_connection(address, timeout=_LIMIT_S)

@@ -22,7 +22,7 @@ METADATA_DIR = "/data/__cluster_metadata-0"
 
 
 class NodeWorld:
-    """One start of a node. Another start with the same disk is a restart."""
+    """A start of a node. Another start with the same disk is a restart."""
 
     def __init__(
         self, properties: Mapping[str, str] | None = None, *, disk: MemoryDisk | None = None, seed: int = 0

@@ -88,7 +88,7 @@ def describe_quorum(address: Address, *, timeout_s: float = 30.0) -> DescribeQuo
 
 
 class Node:
-    """One node. `settings` can be changed between two starts."""
+    """A node. `settings` can be changed between two starts."""
 
     def __init__(self, node_id: int, folder: Path, settings: dict[str, str], host: str, prefix: Sequence[str]) -> None:
         self.node_id = node_id

@@ -1,4 +1,4 @@
-"""One data directory that Barnabas and Apache Kafka use in turns, and Kafka's own verdict on the files in it."""
+"""A data directory that Barnabas and Apache Kafka use in turns, and Kafka's own verdict on the files in it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PAGE = 4096
 
 
 class SmallDisk:
-    """One file system, and a file that takes its space."""
+    """A file system, and a file that takes its space."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

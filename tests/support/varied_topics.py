@@ -256,7 +256,7 @@ class Replayer:
 
 
 class LongLived:
-    """One idempotent librdkafka producer that outlives the brokers it writes to."""
+    """An idempotent librdkafka producer that outlives the brokers it writes to."""
 
     def __init__(self, server: Server, topic: str) -> None:
         create(server, topic)

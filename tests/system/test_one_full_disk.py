@@ -1,4 +1,4 @@
-"""One real disk of three is full, slow or hangs: every partition continues to acknowledge, and the broker returns when
+"""A real disk of three is full, slow or hangs: every partition continues to acknowledge, and the broker returns when
 its disk has worked for a while.
 """
 

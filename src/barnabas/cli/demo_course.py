@@ -57,7 +57,7 @@ class BrokerKill:
 
 
 class Course:
-    """One run of the demo, from the started parts until all records are in the tables."""
+    """A run of the demo, from the started parts until all records are in the tables."""
 
     def __init__(self, stage: Stage, view: View, interruption: Interruption) -> None:
         assert stage.watcher is not None

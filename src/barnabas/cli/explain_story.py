@@ -162,10 +162,10 @@ def _is_of_broker(event: Event, brokers: Sequence[int]) -> bool:
 
 
 class Statement(NamedTuple):
-    """One sentence about a partition: what holds, since when, and why."""
+    """A sentence about a partition: what holds, since when, and why."""
 
     what: str
-    #: None if the journal does not say since when.
+    #: The time since when this holds; None if the journal does not say.
     time_ms: int | None
     why: str
 

@@ -1,18 +1,18 @@
-"""The one place where work that continues later runs, and where what goes wrong in it ends.
+"""The one place where delayed parts of requests run, and where their failures end.
 
-A request is often served in pieces: when a record is committed, a disk has answered, a deadline has passed or another
-node has replied. Each piece belongs to an owner, the request that it continues. `later` wraps a callback where it is
-registered and keeps the owner of the work at hand; when the callback is called, it runs for that owner again, and what
-it registers in turn belongs to the same one. The ports of the host do so for timers and slow work.
+A request is often served in parts: after a commit, a disk's response, a deadline or another node's reply. Each part
+belongs to an owner, the request that it continues. `later` wraps a callback when it is registered and stores the owner
+of the current work; the callback then runs for this owner again, and the callbacks that it registers have the same
+owner. The ports of the host do this for timers and slow work.
 
-    run(owner, work, ...)     work for that owner; an exception goes to `owner.on_error` and no further
-    run_within(owner, ...)    the same as the last step of the work at hand, which can have the same owner
-    later(callback)           the callback as it is to be kept by whoever calls it later
+    run(owner, work, ...)     runs work for that owner; an exception is passed to `owner.on_error` and goes no further
+    run_within(owner, ...)    the same as the last step of the current work, which can have the same owner
+    later(callback)           the callback in the form in which it is registered for a later call
     detached(call, ...)       a call whose callbacks have no owner: one timer for the deadlines of many requests
 
-So no waiter can throw into who polls, delivers or ticks, and the exception reaches the one client that it concerns.
-Work without an owner runs without this net, unless the process has given it one (`set_background`): broker processes
-do, simulations and tests do not, so that a mistake there ends the run.
+A failing callback therefore never interrupts the code that polls, delivers or ticks; its exception reaches only the one
+client that it concerns. Work without an owner runs unprotected, unless the process has set one (`set_background`):
+broker processes do, simulations and tests do not, so that a bug there ends the run.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _FIRED_PER_TURN: Final = 100
 
 
 class Deadline:
-    """One deadline: its callback runs at most once per `schedule`; a further `schedule` moves it."""
+    """A deadline: its callback runs at most once per `schedule`; a further `schedule` moves it."""
 
     __slots__ = ("_callback", "_heaped_ms", "_owner", "due_ms")
 

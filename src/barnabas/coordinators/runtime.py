@@ -134,7 +134,7 @@ def _ignore(code: ErrorCode) -> None:
 
 
 class _Write:
-    """One append in flight, or (already finished) a barrier behind those in flight."""
+    """An append in flight, or (already finished) a barrier behind those in flight."""
 
     __slots__ = ("answered", "code", "deadline_ms", "finished", "number", "settled", "since")
 
@@ -151,7 +151,7 @@ class _Write:
         self.finished = False
         self.code = ErrorCode.NONE
         self.number = number
-        #: For a barrier: the number of the first write that it waits for.
+        #: The number of the first write that a barrier waits for.
         self.since: int | None = None
 
 

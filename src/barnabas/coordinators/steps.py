@@ -17,7 +17,7 @@ from barnabas.common.host import Timers
 T = TypeVar("T")
 #: The number of rows that take some milliseconds.
 ROWS: Final = 1_000
-#: In characters of a name: the fixed cost per name, and the bound for a part.
+#: The fixed cost per name, and the bound for a part, in characters of a name.
 _NAME_WEIGHT: Final = 60
 _PART_WEIGHT: Final = 40_000
 

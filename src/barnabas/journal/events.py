@@ -30,7 +30,7 @@ _HIDDEN: Final = "[hidden]"
 
 
 class MetadataChange(NamedTuple):
-    """One committed change. `voters`: the quorum's voters before and after it, or None if they are the same."""
+    """A committed change. `voters`: the quorum's voters before and after it, or None if they are the same."""
 
     delta: MetadataDelta
     image: MetadataImage

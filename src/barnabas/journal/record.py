@@ -9,7 +9,7 @@ from barnabas.records.batch import Record
 
 #: The version of the events' schema. It is raised when a field changes its meaning, not when a field is added.
 VERSION: Final = 1
-#: One encoder for all events: to make one takes longer than to use it.
+#: The one encoder for all events: creating one takes longer than using it.
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

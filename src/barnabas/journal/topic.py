@@ -154,7 +154,7 @@ class EventsTopic:
 
 
 class _KeySearch:
-    """One search for a key, from the end of the topic backwards."""
+    """A search for a key, from the end of the topic backwards."""
 
     def __init__(
         self, topic: EventsTopic, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]

@@ -53,7 +53,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One registration of a broker: one incarnation of its process, with its epoch. Endpoints are sorted by name."""
+    """A registration of a broker: one incarnation of its process, with its epoch. Endpoints are sorted by name."""
 
     broker_id: int
     epoch: int

@@ -30,7 +30,7 @@ _LONG = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an order or of a line. It must be present and not null."""
+    """A field of an order or of a line. It must be present and not null."""
 
     name: str
     type: FieldType

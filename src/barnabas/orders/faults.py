@@ -45,7 +45,7 @@ class Faults:
 
 
 class Send(NamedTuple):
-    """One record to be sent; (order_id, kind) identifies it within a replay."""
+    """A record to be sent; (order_id, kind) identifies it within a replay."""
 
     order_id: int
     kind: str

@@ -65,7 +65,7 @@ class TableCounts:
 
 @dataclass(slots=True)
 class Side:
-    """One comparison of two sides: the number of records that are lost, doubled or changed."""
+    """A comparison of two sides: the number of records that are lost, doubled or changed."""
 
     lost: int = 0
     doubled: int = 0

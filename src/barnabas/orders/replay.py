@@ -154,7 +154,7 @@ def replay(
 
 
 class _Run:
-    """One run of a replay, on a new ledger or one with entries."""
+    """A run of a replay, on a new ledger or one with entries."""
 
     def __init__(self, options: ReplayOptions, facts: topics.TopicFacts, ledger: Ledger, progress: Progress) -> None:
         self.progress = progress

@@ -30,7 +30,7 @@ class TopicFacts:
     """The topic's properties, as the cluster reports them."""
 
     name: str
-    #: In the notation of Kafka's tools.
+    #: The id in the notation of Kafka's tools.
     topic_id: str
     partitions: tuple[int, ...]
     replicas: int

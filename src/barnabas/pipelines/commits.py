@@ -39,7 +39,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One staged file and its final path, both relative to the directory of the tables."""
+    """A staged file and its final path, both relative to the directory of the tables."""
 
     table: str
     staged: str

@@ -26,7 +26,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringT
 from barnabas.orders.event import LINE_FIELDS, ORDER_FIELDS, Field
 
 BROKEN, TIME_AHEAD, TOO_LATE, UNREADABLE = "broken", "time_ahead", "too_late", "unreadable"
-#: Before every event time.
+#: A time before every event time.
 ALWAYS_US = -(2**63)
 _DAY_US = 86_400_000_000
 #: Read as a double, which refuses text; accepted only as a whole number of cents. The published data has amounts that

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: All cores; a task whose Python worker crashes is tried again, as on a cluster.
 LOCAL_MASTER = "local[*,4]"
 _LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
-#: On one machine, Java's C2 compiler costs more than it gains for several minutes: without it a session and its first
+#: Java's C2 compiler costs more than it gains in the first minutes on one machine: without it a session and its first
 #: batch take half the CPU time (18 s instead of 36 s), a batch of 4,000 orders 1.7 s instead of 3.
 _QUICK_START = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {

@@ -1,4 +1,4 @@
-"""The style of all pictures: one palette, one look of axes, and marks of what happened at a moment.
+"""The style of all pictures: one palette, one look of axes, and marks of events.
 
 The palette is that of Okabe and Ito, whose colours differ for every common kind of colour vision. Vermilion is kept for
 failures, so no broker has it. No picture relies on colour alone: bars have labels, and marks have texts.
@@ -45,7 +45,7 @@ _SETTINGS: Final[dict[Any, Any]] = {
 
 
 class Mark(NamedTuple):
-    """Something that happened at a moment, such as the kill of a broker."""
+    """An event at a point in time, such as the kill of a broker."""
 
     time_ms: int
     text: str
@@ -102,7 +102,7 @@ def draw_marks(axes: Any, marks: Sequence[Mark]) -> None:
 
 
 def legend(axes: Any) -> None:
-    """Draws a legend beside the picture, with each label once."""
+    """Draws a legend to the right of the picture, with each label once."""
     named: dict[str, Any] = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     names = sorted(named)
     if names:

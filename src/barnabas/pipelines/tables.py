@@ -19,7 +19,7 @@ DISCOUNTS = ("retail_discount", "coupon_discount", "coupon_match_discount")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `day` is not a column: it is in the directory's name."""
+    """A table. `day` is not a column: it is in the directory's name."""
 
     name: str
     schema: pa.Schema

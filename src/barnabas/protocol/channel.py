@@ -282,8 +282,7 @@ class Channel:
         if response_header_version(api_key, pending.version) == 1:
             position = skip_tagged_fields(frame, position)
         if self._versions is None:
-            # It is the response to the channel's own ApiVersions. An error has version 0, whichever version was
-            # requested.
+            # This is the response to the channel's own ApiVersions. An error always has version 0.
             failed = int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
             versions, _ = codec.decode(ApiVersionsResponse, 0 if failed else pending.version, frame, position)
             self._in_flight.popleft()
@@ -331,7 +330,7 @@ class Channel:
 
 
 class _End:
-    """One link of a channel; the channel ignores a link that it has replaced."""
+    """A link of a channel; the channel ignores a link that it has replaced."""
 
     __slots__ = ("_channel", "_frames", "is_connected", "received_ms", "setup_deadline_ms")
 

@@ -1,4 +1,4 @@
-"""One connection of a client, without I/O: the bytes to send, and the meaning of the responses.
+"""A connection of a client, without I/O: the bytes to send, and the meaning of the responses.
 
 The host, blocking or not, dials, drives the handshake, and from then on transports frames:
 
@@ -62,7 +62,7 @@ def frame_size(prefix: Buffer) -> int:
 
 
 class ClientSession:
-    """One session. `nonce`: the random text for SCRAM; no two sessions have the same."""
+    """A session. `nonce`: the random text for SCRAM; no two sessions have the same."""
 
     def __init__(self, software: str, client_id: str, login: sasl.Login | None = None, nonce: str = "") -> None:
         assert login is None or nonce, "a login needs a nonce"

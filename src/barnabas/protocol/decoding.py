@@ -72,7 +72,7 @@ class _DecoderWriter:
         add("try:")
         source.indent()
         if self._in_steps:
-            # It makes the function a generator even if the message has no loop.
+            # A `yield` makes the function a generator even if the message has no loop.
             add("if False: yield")
         result = self._struct(self._cls)
         add(f"return {result}, p")

@@ -61,7 +61,7 @@ class _EncoderWriter:
             add("done = 0")
         add("try:")
         source.indent()
-        # It makes the function a generator even if the message has no loop.
+        # A `yield` makes the function a generator even if the message has no loop.
         add("if False: yield" if self._in_steps else "pass")
         self._struct("o", self._cls, "out")
         source.dedent()

@@ -36,9 +36,9 @@ class Delivery:
         #: Batches that are in the log and not delivered.
         self._appended: deque[CommittedBatch] = deque()
         self._waiting: deque[_Waiting] = deque()
-        #: Everything before this offset was delivered.
+        #: The offset before which all records were delivered.
         self.offset = 0
-        #: Everything before this offset is known to be committed; -1: not known.
+        #: The offset before which all records are known to be committed; -1 if unknown.
         self.high_watermark = -1
         #: The end of the log while batches beyond it are delivered; None when the log has all of them.
         self._log_end: int | None = None
@@ -46,7 +46,7 @@ class Delivery:
 
     @property
     def offset_in_log(self) -> int:
-        """Everything before this offset was delivered, and is in the log."""
+        """Returns the offset before which all records were delivered and are in the log."""
         return self.offset if self._log_end is None else self._log_end
 
     def appended(self, batch: CommittedBatch) -> None:

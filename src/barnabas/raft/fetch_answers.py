@@ -58,7 +58,7 @@ class _Waiting:
         #: Whether this node led when the fetch arrived; then `redirect` is set if the replica cannot continue.
         self.is_noted = False
         self.redirect: FetchResponse.PartitionData | None = None
-        #: None until the fetch was found to have nothing to return yet.
+        #: The end of the delay; None until the fetch has to wait.
         self.timer: Timer | None = None
 
 

@@ -250,7 +250,7 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close(clean=True)
-        # Everything in the log is synced by now, whether or not a callback waited for it.
+        # The whole log is synced by now, whether or not a callback waited for it.
         self.keeper.flushed(self.end_offset, self.latest_epoch)
         self.keeper.close()
 

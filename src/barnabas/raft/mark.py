@@ -39,9 +39,9 @@ class Hold(IntEnum):
 
     #: It votes.
     NONE = 0
-    #: Its log lacks records that it may have acknowledged.
+    #: The voter's log lacks records that it may have acknowledged.
     BEHIND = 1
-    #: Its directory is new, and may replace one that was lost.
+    #: The voter's directory is new, and may replace one that was lost.
     NEW = 2
 
 

@@ -120,7 +120,7 @@ class _Opening:
                 f"was on this disk; {advice(self._log_dir)}"
             )
         hold = self._hold(mark, state, log, snapshots)
-        # From here on the log can be changed, and the mark must not be ahead of it.
+        # The log can be changed from here on, and the mark must not be ahead of it.
         mark = mark or Mark()
         end = log.end_offset
         mark = mark._replace(committed=min(mark.committed, end), end=min(mark.end, end), hold=hold)

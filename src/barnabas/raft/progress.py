@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class ReplicaState:
-    """One replica's progress. Times are monotonic ms, UNKNOWN before the first fetch."""
+    """A replica's progress. Times are monotonic ms, UNKNOWN before the first fetch."""
 
     key: VoterKey
     end_offset: int = UNKNOWN

@@ -39,7 +39,7 @@ class Promise(NamedTuple):
 
 
 class Append(NamedTuple):
-    """One batch for the end of the log: this leader's own, or one from the leader, in memory that is only borrowed."""
+    """A batch for the end of the log: this leader's own, or one from the leader, in memory that is only borrowed."""
 
     data: bytearray | memoryview
     batch: CommittedBatch
@@ -78,7 +78,7 @@ class Request(NamedTuple):
     message: Message
     reply: Reply
     timeout_ms: int
-    #: Everything before this offset must be on disk before the message is sent.
+    #: The offset before which all records must be on disk before the message is sent.
     durable_end: int = 0
 
 

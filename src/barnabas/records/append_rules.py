@@ -128,7 +128,7 @@ class AppendRules:
         self.is_log_append_time = config.is_log_append_time
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
-        #: None: the producer's codec is kept.
+        #: The codec of the topic; None keeps the producer's.
         self.codec = _target_codec(config.compression_type)
         self.level = _level_of(config, self.codec)
         #: Decompressed bytes per compressed byte in the last batch.

@@ -25,7 +25,7 @@ _MASK_64 = (1 << 64) - 1
 
 
 class Record:
-    """One decoded record; offset and timestamp are absolute."""
+    """A decoded record; offset and timestamp are absolute."""
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
 

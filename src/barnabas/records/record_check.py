@@ -49,7 +49,7 @@ _ERRORS_MAX: Final = 1_000
 _REST_BYTES_MIN: Final = 16 * 1024
 #: A walk over this many records is too short to be counted.
 FEW_RECORDS: Final = 100
-#: With more records, the reasons of their rejection are determined in a thread.
+#: The number of records above which the reasons of their rejection are determined in a thread.
 _LOOP_ERRORS_MAX: Final = 5_000
 
 

@@ -53,7 +53,7 @@ class Survey(NamedTuple):
 
     #: The number of complete records.
     records: int
-    #: Their size in bytes, which is the position of the fault, if there is one.
+    #: The size of these records in bytes, which is the position of the fault, if there is one.
     size_bytes: int
     #: An index of `FAULTS`; 0 if all `count` records are complete and nothing follows them.
     fault: int

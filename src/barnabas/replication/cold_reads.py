@@ -14,7 +14,7 @@ from typing import Protocol
 from barnabas.common.continuations import detached, later
 from barnabas.common.host import Blocking
 
-#: Out of the host's five threads.
+#: The most reads at a time, of the host's five threads.
 _RUNNING_MAX = 3
 
 
@@ -26,7 +26,7 @@ class Loadable(Protocol):
 
 
 class Waiting:
-    """One entry of the queue, waiting or running."""
+    """An entry of the queue, waiting or running."""
 
     __slots__ = ("done", "wanted")
 
@@ -40,7 +40,7 @@ class Waiting:
 
 
 class ColdReads:
-    """One broker's queue of reads and decompressions that run in threads."""
+    """A broker's queue of reads and decompressions that run in threads."""
 
     __slots__ = ("_blocking", "_queue", "_running_max", "count", "running")
 

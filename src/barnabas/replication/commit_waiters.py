@@ -19,7 +19,7 @@ _SWEEP_AT_MIN = 64
 
 
 class CommitWaiter:
-    """One waiting callback; `cancel` drops it."""
+    """A waiting callback; `cancel` drops it."""
 
     __slots__ = ("_owner", "done")
 

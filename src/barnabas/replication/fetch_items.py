@@ -27,7 +27,7 @@ class ItemSession(Protocol):
 
 
 class FetchItem:
-    """One requested partition; lives as long as its fetch session. `topic` is None for an unknown topic id."""
+    """A requested partition; lives as long as its fetch session. `topic` is None for an unknown topic id."""
 
     __slots__ = (
         "answered_high_watermark",

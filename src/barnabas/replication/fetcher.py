@@ -83,10 +83,10 @@ class FollowedPartition:
         self.is_fenced = False
         #: Whether the last response brought it up to the leader's HW.
         self.is_in_sync = False
-        #: It is not fetched before this time.
+        #: The time before which the partition is not fetched.
         self.resume_ms = 0
         self.backoff_ms = _PAUSE_MS
-        #: Its position in the session: (offset, last epoch, log start offset); None if it is not in the session.
+        #: The position in the session: (offset, last epoch, log start offset); None outside the session.
         self.session_position: tuple[int, int, int] | None = None
 
     @property

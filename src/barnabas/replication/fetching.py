@@ -21,7 +21,7 @@ from barnabas.storage.cold_read import ColdRead
 
 
 class FetchRound:
-    """One pass over all items of a fetch, with its results."""
+    """A pass over all items of a fetch, with its results."""
 
     __slots__ = ("can_wait", "cold", "is_urgent", "items", "plan", "remaining_bytes", "results", "size_bytes")
 

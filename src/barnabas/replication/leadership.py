@@ -82,7 +82,7 @@ class FollowerState:
         if offset >= leader_leo:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_leo:
-            # It has reached the LEO of its previous fetch: the LEO of a busy log is always a little ahead.
+            # The follower has reached the LEO of its previous fetch: the LEO of a busy log is always a little ahead.
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.leo = offset
         self.log_start_offset = log_start_offset

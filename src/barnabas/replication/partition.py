@@ -1,4 +1,4 @@
-"""One replica of one partition on this broker: its role, LEO, HW and ISR, and the operations that wait for it.
+"""A replica of one partition on this broker: its role, LEO, HW and ISR, and the operations that wait for it.
 
 Invariants
 - Only `become_leader`, `become_follower` and `go_offline` change the role. The HW changes on a leader by

@@ -35,7 +35,7 @@ _TRANSACTIONS_OF_A_SESSION = 20
 COUNTED: Place = ("payments", 0)
 _BY_NAME = 12
 _ENDS_WITH_ANOTHER_EPOCH = 5
-#: After these errors a client begins a new session; after all others it retries.
+#: The errors after which a client begins a new session; after all others it retries.
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,

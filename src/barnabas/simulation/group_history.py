@@ -24,7 +24,7 @@ _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """One member's ownership of a partition. `until_us`: when it was given back, or as long as the group could not know
+    """A member's ownership of a partition. `until_us`: when it was given back, or as long as the group could not know
     its owner is gone.
     """
 
@@ -52,7 +52,7 @@ class _Holding:
         self.member = member
         self.generation = generation
         self.since_us = since_us
-        #: None until the member has given it back.
+        #: The time when the member gave it back; None until then.
         self.until_us: int | None = None
 
 

@@ -27,7 +27,7 @@ from barnabas.simulation.recording import Place
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 
-#: Below the client's own timeout: the client must not retry a commit that can still be in flight.
+#: The time limit of a commit, below the client's own: the client must not retry one that can still be in flight.
 _COMMIT_S = TIMEOUT_MS / 1000 - 2
 _SESSION_POLLS = 60
 _BY_NAME = 9
@@ -191,7 +191,7 @@ class ModernMember:
 
 
 class _Membership:
-    """One membership, from joining to leaving."""
+    """A membership, from joining to leaving."""
 
     def __init__(self, member: ModernMember, bare: BareClient, name: str) -> None:
         self._member = member

@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 
 class Sent(NamedTuple):
-    """One record; `session` is one instance of a producer, within which the order is guaranteed."""
+    """A record; `session` is one instance of a producer, within which the order is guaranteed."""
 
     session: str
     number: int

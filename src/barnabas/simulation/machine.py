@@ -216,7 +216,7 @@ class MachineHost:
 
 
 class Machine:
-    """One machine by name. `spawn` starts a program; there is at most one at a time."""
+    """A machine by name. `spawn` starts a program; there is at most one at a time."""
 
     def __init__(self, world: World, network: Network, name: str) -> None:
         self.world = world

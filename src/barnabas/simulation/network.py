@@ -117,7 +117,7 @@ Item = bytes | _Mark
 
 
 class Pipe:
-    """One direction of a connection: the data in flight, in order."""
+    """A direction of a connection: the data in flight, in order."""
 
     __slots__ = ("_stalled", "_stalled_since_us", "last_us", "source", "target", "unconsumed", "way")
 

@@ -13,7 +13,7 @@ Place = tuple[str, int]
 
 
 class Recording:
-    """One recorded history. Operations come in the order of the world's time. `process`: one instance of a client."""
+    """A recorded history. Operations come in the order of the world's time. `process`: one instance of a client."""
 
     def __init__(self) -> None:
         self.judge = Judge()

@@ -29,7 +29,7 @@ from barnabas.simulation.node import Node
 from barnabas.simulation.world import ProcessState
 from barnabas.storage.log import Log
 
-#: One incarnation of a partition: its name and its topic's id.
+#: An incarnation of a partition: its name and its topic's id.
 Key = tuple[TopicPartition, bytes]
 
 

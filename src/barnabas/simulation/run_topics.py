@@ -8,7 +8,7 @@ from barnabas.simulation.history import Place, TopicIncarnation
 
 
 class Topic:
-    """One topic. `choices`: config -> values that an operator can set.
+    """A topic. `choices`: config -> values that an operator can set.
 
     With `is_replaced`, it is deleted and created again, and only its present incarnation must keep records.
     """

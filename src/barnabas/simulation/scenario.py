@@ -1,4 +1,4 @@
-"""One run: a cluster, clients at work, faults from the seed, and the check.
+"""A run: a cluster, clients at work, faults from the seed, and the check.
 
 warm up        nodes start, topics are created, clients begin
 safety         faults come and go, an operator makes changes; checkers run
@@ -115,7 +115,7 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
 
 
 class Run:
-    """One simulated run: builds the cluster, clients and faults, and executes the phases one after the other."""
+    """A simulated run: builds the cluster, clients and faults, and executes the phases one after the other."""
 
     def __init__(self, settings: Settings, checkers: Sequence[Checker] | None = None) -> None:
         self.settings = settings

@@ -32,7 +32,7 @@ _POLLED_MAX = 8
 
 
 class TransactionalSession:
-    """One producer with a transactional id, and its records in the recording. CLIENT_ERRORS ends it."""
+    """A producer with a transactional id, and its records in the recording. CLIENT_ERRORS ends it."""
 
     def __init__(
         self, cluster: Cluster, recording: Recording, name: str, transactional_id: str, random: Random

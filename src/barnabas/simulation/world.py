@@ -39,7 +39,7 @@ class ProcessExit(BaseException):
 
 
 class Note(NamedTuple):
-    """One line of the time line of a run."""
+    """A line of the time line of a run."""
 
     time_us: int
     node: str
@@ -106,7 +106,7 @@ class Ending(Protocol):
 
 
 class Process:
-    """One incarnation of a program on a machine. It works or waits until `busy_until_us`, and takes no event before."""
+    """An incarnation of a program on a machine. It works or waits until `busy_until_us`, and takes no event before."""
 
     __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "life", "name", "owner", "world")
 

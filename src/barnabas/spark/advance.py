@@ -1,4 +1,4 @@
-"""One step of a stream: compares the end of the last micro-batch with what the cluster reports now.
+"""A step of a stream: compares the end of the last micro-batch with what the cluster reports now.
 
 The comparison, for each partition:
 

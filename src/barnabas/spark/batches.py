@@ -80,7 +80,7 @@ def select(
             break
         next_offset = max(header.next_offset, next_offset or 0)
         if header.last_offset < first_offset:
-            # It is not needed for transactions either: those that ended before are not in the list.
+            # The batch is not needed for transactions either: those that ended before are not in the list.
             continue
         epoch_max = max(epoch_max, header.partition_leader_epoch)
         if check_crc and not has_valid_crc(records, position, header):

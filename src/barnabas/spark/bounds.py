@@ -21,7 +21,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class Bound:
-    """One rule for all partitions, or one for each.
+    """A rule for all partitions, or one for each.
 
     `option` is the key it was read from. With `is_timestamp` the numbers are ms, else offsets, LATEST or EARLIEST.
     """

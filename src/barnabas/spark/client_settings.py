@@ -13,7 +13,7 @@ class ClientSettings:
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "barnabas-spark"
-    #: One request, from sending it to its response.
+    #: The timeout of a request, from sending it to its response.
     request_timeout_ms: int = 30_000
     #: All tries of one request together, once the cluster has answered.
     api_timeout_ms: int = 60_000

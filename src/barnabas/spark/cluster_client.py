@@ -47,7 +47,7 @@ class PartitionLeader(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """One topic; `topic_id` is 16 zero bytes if the cluster has none."""
+    """A topic; `topic_id` is 16 zero bytes if the cluster has none."""
 
     name: str
     topic_id: bytes

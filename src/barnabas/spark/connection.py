@@ -1,4 +1,4 @@
-"""One blocking connection to one broker: requests and their responses, in order.
+"""A blocking connection to one broker: requests and their responses, in order.
 
 Spark's tasks are plain synchronous processes, so a connection waits for only one thing at a time. One request can be
 sent before the response to the last one is read, which is all the overlap that fetching needs (`send`, then `receive`).

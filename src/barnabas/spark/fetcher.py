@@ -1,4 +1,4 @@
-"""One range of one partition, fetched response by response from its leader.
+"""A range of one partition, fetched response by response from its leader.
 
 While a response is decoded, the next one is in flight. A moved leader, a broken connection and every retriable error
 lead to fresh metadata, a pause and the next try from the first offset not yet returned; progress resets the deadline.
@@ -58,7 +58,7 @@ class Fetcher:
         self._settings = settings
         self._on_lost = on_lost
         self._position = wanted.first_offset
-        #: Below the range's own end once the log is known to be truncated there.
+        #: The end of the range, or a lower offset once the log is known to be truncated there.
         self._end_offset = wanted.end_offset
         self._address = wanted.leader
         self._connection: Connection | None = None

@@ -21,7 +21,7 @@ STRING, NUMBER, WORD = "string", "number", "word"
 
 
 class Token(NamedTuple):
-    """One JSON token. `text`: of a string, without quotes and escapes; otherwise as written."""
+    """A JSON token. `text`: of a string, without quotes and escapes; otherwise as written."""
 
     kind: str
     text: str

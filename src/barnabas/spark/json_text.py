@@ -1,4 +1,4 @@
-"""One JSON text parsed by a schema, as Spark's `from_json` does, including its errors and leniency.
+"""A JSON text parsed by a schema, as Spark's `from_json` does, including its errors and leniency.
 
     broken syntax            Malformed; text after the object is not read
     a value of another type  null for the nearest field of an object, and the rest of the row is kept (`is_whole` is

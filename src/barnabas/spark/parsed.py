@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 
 
 class Parsed(NamedTuple):
-    """One row per record, in the order of the log. Starts are positions in the buffer; size -1 is null."""
+    """A row per record, in the order of the log. Starts are positions in the buffer; size -1 is null."""
 
     timestamp_deltas: Longs
     offset_deltas: Longs

@@ -110,7 +110,7 @@ class TypedValues:
         self._rows = RowReader(spark.StructType(read))
         self._fast: pj.ParseOptions | None = None
         if read and not any(_is_slow(field.dataType) for field in read):
-            # It reads dates only as numbers, Spark only as texts.
+            # PyArrow reads dates only as numbers, Spark only as texts.
             fast = pa.schema([pa.field(each.name, _with_dates_as_texts(arrow_type(each.dataType))) for each in read])
             self._fast = pj.ParseOptions(explicit_schema=fast, unexpected_field_behavior="ignore")
 

@@ -17,14 +17,14 @@ from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, Host, Timer
 from barnabas.storage.checkpoints import NEXT_SUFFIX, remove_quietly
 
-#: This many renames in a row take a few milliseconds of the loop.
+#: The number of renames in a row, which takes a few milliseconds of the loop.
 _FILES_AT_ONCE = 16
 _LOOKS_AT_ONCE = 500
 _IDLE_MS = 5_000
 
 
 class BackgroundFile(Protocol):
-    """One small file of one log that is written in the background."""
+    """A small file of one log that is written in the background."""
 
     #: The log's directory.
     directory: str

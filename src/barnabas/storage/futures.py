@@ -157,7 +157,7 @@ class FutureLogs:
             assert root_of(future.directory) == root, "one future log at a time"
             return future
         if self._directories.offline:
-            # It could exist in a directory that cannot be read now.
+            # The log could exist in a directory that cannot be read now.
             offline = ",".join(sorted(self._directories.offline))
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"log directories {offline} are offline")
         current = self._logs[topic_partition]
@@ -249,7 +249,7 @@ class FutureLogs:
         self._cleaner.state.move(topic_partition, source, target)
         directory = current.directory
         self._set_aside(current, source)
-        # From here on a start finds only the future log, and promotes it.
+        # A start from here on finds only the future log, and promotes it.
         try:
             self._take_name(future)
         except OSError as error:

@@ -108,7 +108,7 @@ class Log(LogReader):
         self._services = services
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        #: None if `partition.metadata` has the topic id.
+        #: The topic id to be written; None if `partition.metadata` has it.
         self.identity: TopicIdFile | None = None
         self.segments = parts.segments
         self.epochs = parts.epochs
@@ -357,8 +357,8 @@ class Log(LogReader):
         self._tail_positions.clear()
         try:
             _lower_recovery_point(self, offset)
-            # From the end, each step durable before the next: what was truncated must not come back (G27), nor a part
-            # of it without the records before it.
+            # Segments are removed from the end, each step durable before the next: truncated records must not come
+            # back (G27), nor some of them without those before them.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
             self.producers.delete_snapshots_above(offset)
             self._sync.snapshots_deleted()

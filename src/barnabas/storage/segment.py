@@ -1,4 +1,4 @@
-"""One segment: a `.log` file of complete batches and its sparse indexes.
+"""A segment: a `.log` file of complete batches and its sparse indexes.
 
 Invariants
 - `size_bytes` is the end of the last complete batch that was written; nothing is read beyond it.
@@ -47,7 +47,7 @@ class RollLimits:
         self.segment_ms = config.longest_segment_ms - jitter_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries = config.segment_index_bytes // OFFSET_ENTRY_BYTES
-        #: One entry is reserved for the roll.
+        #: An entry is reserved for the roll.
         self.time_entries = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 
@@ -77,7 +77,7 @@ class Segment(IndexedFile):
         self.index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
-        #: None until it is determined, and again after a change of the settings.
+        #: Whether an index is full; None until determined, and again after a change of the settings.
         self.is_index_full: bool | None = None
         self._unindexed_bytes = 0
         self._forget()
@@ -125,7 +125,7 @@ class Segment(IndexedFile):
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
         if self._largest_timestamp == _UNREAD:
-            # Nothing was noted, so the time index is unchanged.
+            # No entry was noted, so the time index is unchanged.
             self.index.trim()
             self.time_index.trim()
         else:
@@ -298,7 +298,7 @@ class Segment(IndexedFile):
             self.index.sync()
             self.time_index.sync()
         else:
-            # After a kill they are then complete, and the synced part is found without reading it.
+            # The indexes are then complete after a kill, and the synced part is found without reading it.
             self.index.try_to_write_out()
             self.time_index.try_to_write_out()
 

@@ -23,10 +23,10 @@ class Plan:
     skew: bool = False
     wipes: bool = False
     changes: bool = False
-    #: From static voters to dynamic ones.
+    #: The change from static voters to dynamic ones.
     upgrades: bool = False
     on_wire: bool = False
-    #: One batch in each answer to a fetch.
+    #: Whether each answer to a fetch has a single batch.
     small_fetches: bool = False
 
     @staticmethod

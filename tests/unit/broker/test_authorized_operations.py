@@ -1,5 +1,5 @@
 """The operations that are allowed on a resource without an authorizer (KIP-430): the bit sets of Apache Kafka 4.1.0,
-which the tests beside Kafka compare.
+which the tests against Kafka compare.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One connection: its answers, their order, its limits, and its end."""
+"""A connection: its answers, their order, its limits, and its end."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ ROWS: Final = 60_000
 
 
 class Asked:
-    """One request of a case, and its answer."""
+    """A request of a case, and its answer."""
 
     def __init__(self, world: GroupWorld) -> None:
         self.world = world

@@ -128,7 +128,7 @@ def test_a_voter_that_notices_later_than_the_one_that_stands_is_asked_again() ->
 
 
 def test_an_election_that_cannot_be_won_does_not_wait_for_its_time_to_be_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of three voters is dead and two become candidates at the same moment: each votes for itself."""
+    """A voter of three is dead and two become candidates at the same moment: each votes for itself."""
     monkeypatch.setattr(Elections, "_turn_ms", lambda self, gone_id: 0)
     split = 0
     for seed in range(30):

@@ -52,7 +52,7 @@ _THREAD_COUNTS: Final = (
 
 
 class ConfigChange(NamedTuple):
-    """One change of one key; `operation` is SET, DELETE, APPEND or SUBTRACT."""
+    """A change of one key; `operation` is SET, DELETE, APPEND or SUBTRACT."""
 
     key: str
     operation: int

@@ -39,7 +39,7 @@ from barnabas.metadata.image import MetadataImage
 
 
 class Synonym(NamedTuple):
-    """One source of a value, in the order of precedence."""
+    """A source of a value, in the order of precedence."""
 
     name: str
     value: str | None
@@ -47,7 +47,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One key of a resource with its effective value; None if it is sensitive."""
+    """A key of a resource with its effective value; None if it is sensitive."""
 
     name: str
     value: str | None

@@ -43,7 +43,7 @@ class RequestedPartition(Protocol):
 
 
 class Session:
-    """One reader's set of partitions. `epoch` is the one that its next request must carry."""
+    """A reader's set of partitions. `epoch` is the one that its next request must carry."""
 
     __slots__ = (
         "_is_closed",

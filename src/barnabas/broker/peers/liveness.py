@@ -74,7 +74,7 @@ class BrokerLiveness:
 
 
 class _Probe:
-    """One probe of a broker, over as many dials as needed; it is the `common.host.LinkEnd` of each of them in turn."""
+    """A probe of a broker, over as many dials as needed; it is the `common.host.LinkEnd` of each of them in turn."""
 
     def __init__(self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int]) -> None:
         self._liveness = liveness

@@ -15,7 +15,7 @@ from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIds
 #: `done(error, producer id)`.
 Done = Callable[[ErrorCode, int], None]
 
-#: After this time the client gets a retriable error.
+#: The time after which the client gets a retriable error.
 _BLOCK_TIMEOUT_MS: Final = 5_000
 
 

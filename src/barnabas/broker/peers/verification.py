@@ -30,7 +30,7 @@ _TRANSLATED: Final = {
 
 
 class Verification(NamedTuple):
-    """One check of a transaction's partitions. With `adds` the coordinator adds them, as version 2 of the protocol
+    """A check of a transaction's partitions. With `adds` the coordinator adds them, as version 2 of the protocol
     requires.
     """
 

@@ -29,7 +29,7 @@ _ANSWER_TAIL_BYTES = {**dict.fromkeys(range(3, 8), 4), 8: 10, **dict.fromkeys(ra
 
 
 class ProduceShortcut:
-    """One connection's last produce request, without correlation id and records."""
+    """A connection's last produce request, without correlation id and records."""
 
     __slots__ = (
         "_acks",

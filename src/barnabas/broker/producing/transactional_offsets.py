@@ -71,8 +71,7 @@ def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    # It is the transaction coordinator that has moved, not the one that the client asked: the client need not find
-    # another.
+    # The transaction coordinator has moved, not the one that the client asked: the client need not find another.
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NOT_COORDINATOR else code
 
 

@@ -103,7 +103,7 @@ class RequestConnection(Protocol):
 
 
 class InFlight:
-    """One request in flight (a `broker.requests.context.RequestContext`)."""
+    """A request in flight (a `broker.requests.context.RequestContext`)."""
 
     __slots__ = (
         "_failed",

@@ -128,8 +128,7 @@ def _rows(message: Message, shape: Pieces, default_partitions: int) -> Iterator[
             weight = max(shape.weight_of(row, default_partitions), 1)
             budget -= weight
             if budget < 0 and shape.weight_of is new_partitions and not row.assignments:
-                # Beyond the limit of one request: the controller refuses this topic with the error that it has for the
-                # whole request.
+                # The request is above its limit: the controller refuses this topic with its error for whole requests.
                 row, weight = _with(row, "num_partitions", _NEW_PARTITIONS_MAX + 1), 1
         if room < weight and piece and may_begin:
             yield piece

@@ -56,7 +56,7 @@ _RESOURCE_TYPES: Final = {EntityKind.TOPICS: 2, EntityKind.BROKERS: 4, EntityKin
 
 
 class Entity(NamedTuple):
-    """One entity with configs: a topic, a broker or a broker's loggers. The name is empty for the default of all
+    """An entity with configs: a topic, a broker or a broker's loggers. The name is empty for the default of all
     brokers.
     """
 
@@ -87,10 +87,10 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One config key of an entity as a broker describes it: value, source, type, synonyms and documentation."""
+    """A config key of an entity as a broker describes it: value, source, type, synonyms and documentation."""
 
     name: str
-    #: None for a sensitive value, or for a key without a value.
+    #: The value; None if it is sensitive, or if the key has none.
     value: str | None
     source: str
     type: str

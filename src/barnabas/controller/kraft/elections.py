@@ -128,7 +128,7 @@ def _change(view: ControllerView, located: Located, election: Election) -> Versi
     return None if record is None else (record, partition_version(view.image.metadata_version))
 
 
-# By the controller itself.
+# Elections that the controller begins itself.
 
 
 def unclean_elections_due(view: ControllerView) -> Result[None]:

@@ -67,7 +67,7 @@ class ReplicationControl:
         for task in self._tasks:
             task.stop()
 
-    # On request.
+    # Decisions on request.
 
     def elect_leaders(
         self, request: ElectLeadersRequest, reply: Callable[[ElectLeadersResponse], None], *, actor: str

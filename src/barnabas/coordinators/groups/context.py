@@ -15,7 +15,7 @@ from barnabas.coordinators.runtime import ShardLog
 
 @dataclass(slots=True)
 class GroupContext:
-    """One partition of `__consumer_offsets` that this broker coordinates."""
+    """A partition of `__consumer_offsets` that this broker coordinates."""
 
     host: Host
     config: GroupConfig

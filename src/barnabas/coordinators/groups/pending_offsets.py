@@ -23,7 +23,7 @@ class PendingOffsets:
         #: Each offset with its sequence number among all writes.
         self._by_producer: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {}
         self._written = 0
-        #: By group and partition: the producer ids whose open transactions contain it.
+        #: Group and partition -> the producer ids whose open transactions contain it.
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     def __contains__(self, key: OffsetKey) -> bool:

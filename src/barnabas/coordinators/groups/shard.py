@@ -1,4 +1,4 @@
-"""One partition of `__consumer_offsets` that this broker coordinates: its groups, its offsets and their expiry.
+"""A partition of `__consumer_offsets` that this broker coordinates: its groups, its offsets and their expiry.
 
 LOADING   elected; the log is replayed in slices; requests are answered with COORDINATOR_LOAD_IN_PROGRESS
 ACTIVE    requests are served

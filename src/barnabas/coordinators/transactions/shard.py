@@ -1,4 +1,4 @@
-"""One partition of `__transaction_state` that this broker coordinates: its transactions, their records, their expiry.
+"""A partition of `__transaction_state` that this broker coordinates: its transactions, their records, their expiry.
 
     write     a record leads to the next image; while it is in flight, other requests get CONCURRENT_TRANSACTIONS
     decided   a Prepare record is committed: the markers are sent, then the Complete record is written
@@ -216,7 +216,7 @@ class TransactionShard(LoadSink):
         def settled(code: ErrorCode) -> None:
             self._settled(transaction, image, code)
             if code is not ErrorCode.NONE and self.state is ShardState.ACTIVE:
-                # Nothing else repeats the write, and its producer waits for it.
+                # The producer waits for this write, which only this retry repeats.
                 self._deadlines.new().schedule(_RETRY_MS, lambda: self._complete(transaction))
 
         self._send(transaction, image, _ignore, settled)

@@ -67,7 +67,7 @@ TRANSITIONS: Final[Mapping[TxnState, frozenset[TxnState]]] = {
 
 
 class TxnImage(NamedTuple):
-    """One version of a transaction's state. Times are wall clock milliseconds; -1 stands for none."""
+    """A version of a transaction's state. Times are wall clock milliseconds; -1 stands for none."""
 
     producer_id: int
     producer_epoch: int

@@ -147,7 +147,7 @@ class CleanerState:
 
 
 class Pass:
-    """One pass of the cleaner over one log."""
+    """A pass of the cleaner over one log."""
 
     __slots__ = ("copy", "directory", "is_aborted", "log", "plan", "root", "stages", "steps", "wall_ms")
 

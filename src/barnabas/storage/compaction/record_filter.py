@@ -1,4 +1,4 @@
-"""One batch through compaction: unchanged, smaller, empty or removed.
+"""A batch through compaction: unchanged, smaller, empty or removed.
 
 A record is removed when a later one has its key, when it is a tombstone past its delete horizon, or when it has no key.
 Retained records keep their bytes: only the key of each record is read, and retained ones are copied in runs. Whatever
@@ -103,7 +103,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
                     key = map_key(key)
             if position >= stop:
                 raise corrupt(f"a key of {size} bytes reaches beyond its record")
-            # In zigzag form only a negative length, null, is odd.
+            # Only a negative length, null, is odd in zigzag form.
             found.append((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1))
             position = stop
     except IndexError:

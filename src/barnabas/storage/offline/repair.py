@@ -113,7 +113,7 @@ class Repair:
         self._plan = _Plan()
         self._plan_log()
         self._plan_epochs()
-        #: What will be done, in words; empty if the partition needs no repair.
+        #: The planned steps, in words; empty if the partition needs no repair.
         self.steps = list(self._describe())
 
     # Planning
@@ -349,7 +349,7 @@ def plan_directory(
         try:
             offsets = decode_offsets(path, disk.read(path))
         except CheckpointError:
-            # Nothing in it can be trusted: without entries, a broker falls back to the log start offsets.
+            # The file cannot be trusted: without entries, a broker falls back to the log start offsets.
             planned[path] = {}
             continue
         ends = {tp: reports[tp].log_end_offset for tp in offsets if tp in reports}

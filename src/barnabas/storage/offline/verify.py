@@ -127,7 +127,7 @@ class PartitionVerification:
         self.directory = directory
         self.report = PartitionReport(directory)
         self.scans: list[SegmentScan] = []
-        #: None if the checkpoint cannot be read.
+        #: The recovery points by partition; None if the checkpoint cannot be read.
         self.epochs: list[EpochEntry] | None = []
         #: Base offset -> what a transaction index must contain, for segments that could need a new one.
         self.aborted: dict[int, list[AbortedTxn]] = {}

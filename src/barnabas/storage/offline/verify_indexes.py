@@ -93,7 +93,7 @@ class Transactions:
     def __init__(self, open_at_start: Mapping[int, int], *, is_whole: bool) -> None:
         self.is_whole = is_whole
         self._open = dict(open_at_start)
-        #: Of the current segment: what its index must contain, and offset -> producer of its abort markers.
+        #: The entries that the current segment's index must contain, and offset -> producer of its abort markers.
         self.aborted: list[AbortedTxn] = []
         self._markers: dict[int, int] = {}
 
@@ -200,7 +200,7 @@ def check_epochs(
                     )
                 ]
             known = bisect_right(starts, first), bisect_right(starts, last)
-            # Nothing is known about the offsets before the first entry.
+            # The offsets before the first entry have no known position.
             if any(count and entries[count - 1].epoch != epoch for count in known):
                 text = f"a batch of leader epoch {epoch}, but {name} has {entries[known[1] - 1].epoch}"
                 faults.append(FileFault(scan.path, FileFaultKind.EPOCHS, text, scan.positions[place], first))

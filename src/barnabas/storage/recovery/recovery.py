@@ -95,7 +95,7 @@ class Opening:
     directory: str
     topic_partition: TopicPartition
     config: LogConfig
-    #: None: use the topic id in `partition.metadata`.
+    #: The topic's id; None takes the one in `partition.metadata`.
     topic_id: bytes | None = None
     clean: bool = False
     recovery_point: int = 0
@@ -103,9 +103,9 @@ class Opening:
     #: The checkpointed high watermark; None for a log that is new in this directory.
     high_watermark: int | None = None
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    #: Nothing was ever compacted here: if a segment ends before the next one begins, its tail was lost.
+    #: Whether the log was never compacted: if a segment then ends before the next one begins, its tail was lost.
     contiguous: bool = False
-    #: What is known about its files. Without it no loss is detected, and what cannot be read is cut.
+    #: The known state of the files. Without it no loss is detected, and unreadable data is cut off.
     evidence: Evidence | None = None
     #: Returns whether an intact batch can follow those before it; the scan ends at the first that cannot.
     follows: Callable[[BatchHeader, memoryview], bool] | None = None

@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
     its lost offsets.
     """
 
-    #: None after an unclean shutdown, and after one of Apache Kafka.
+    #: The sizes at the clean shutdown; None after an unclean one, and after one of Apache Kafka.
     inventory: Sizes | None = None
     #: Whether it was compacted here, or could have been.
     compacted: bool = True

@@ -59,7 +59,7 @@ TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 
 class Member:
-    """One member. `protocols` are those that it supports, in order of preference, with its metadata for each."""
+    """A member. `protocols` are those that it supports, in order of preference, with its metadata for each."""
 
     __slots__ = (
         "assignment",

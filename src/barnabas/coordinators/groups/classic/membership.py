@@ -15,7 +15,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Leaving(NamedTuple):
-    """One member to be removed: by its member id, or by its instance id alone, as an administrator does."""
+    """A member to be removed: by its member id, or by its instance id alone, as an administrator does."""
 
     member_id: str
     instance_id: str | None

@@ -39,7 +39,7 @@ Reply = Callable[[ConsumerGroupHeartbeatResponse], None]
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """One ConsumerGroupHeartbeat request and the properties of its client."""
+    """A ConsumerGroupHeartbeat request and the properties of its client."""
 
     request: ConsumerGroupHeartbeatRequest
     client_id: str

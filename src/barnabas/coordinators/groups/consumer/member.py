@@ -51,7 +51,7 @@ class ClassicInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a consumer group; the module docstring describes its states. Requests with `previous_epoch` are
+    """A member of a consumer group; the module docstring describes its states. Requests with `previous_epoch` are
     also accepted, since the member may have missed a response.
     """
 

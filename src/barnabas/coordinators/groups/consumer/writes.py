@@ -27,7 +27,8 @@ from barnabas.coordinators.runtime import KeyValue, ShardLog, client_error
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_OPERATIONS: Final = 256
 
-#: In partitions and members of a group: the cost of a new target assignment, and the fixed cost of an operation.
+#: The work of one turn, and the fixed cost of an operation; a new target assignment costs the partitions and members of
+#: its group.
 _TURN_WORK: Final = 10_000
 _OPERATION_WORK: Final = 25
 
@@ -46,7 +47,7 @@ class GroupOperation(NamedTuple):
 
 
 class Slot:
-    """One group id: its committed group, if there is one, and the operations that wait."""
+    """A group id: its committed group, if there is one, and the operations that wait."""
 
     __slots__ = ("group", "group_id", "is_busy", "queue", "topics_version")
 
