@@ -1,6 +1,6 @@
 # Barnabas. `make` alone lists what there is.
 #
-# Everything is installed into .venv beside this file; nothing outside the clone is touched, except that `make test`
+# Everything is installed into .venv next to this file; nothing outside the clone is touched, except that `make test`
 # installs the programs its client tests drive (kcat, Java, Go, Node.js) when they are missing and apt-get is there.
 
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 setup: $(STAMP) ## Make .venv with everything (1-2 minutes, once)
-	@echo "setup: ready; $(BIN)/barnabas --help tells what there is"
+	@echo "setup: ready; $(BIN)/barnabas --help lists the commands"
 
 demo: $(STAMP) ## Orders through three brokers into Spark's tables, a leader killed on the way (about 2 minutes)
 	@echo "demo: three brokers, real orders, Spark, a leader killed on the way, the books balanced (about 2 minutes)"
@@ -54,7 +54,7 @@ coverage: $(STAMP) ## Branch coverage by package, of the tests without processes
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python tools/coverage_by_package.py
 
-bench: $(STAMP) ## Barnabas beside Apache Kafka on this machine; ARGS=--quick for a short run
+bench: $(STAMP) ## Compare with Apache Kafka on this machine; ARGS=--quick for a short run
 	$(BIN)/python bench/run.py $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy --strict, layers, sizes (about a minute)

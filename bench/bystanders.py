@@ -64,6 +64,16 @@ BYSTANDERS = Experiment(
 )
 
 
+def table(experiment: Experiment) -> report.Table:
+    options = experiment.options
+    return report.Table(
+        "Bystanders",
+        f"Rounds: {options['rounds']}. A producer of one small batch after the other, while another client sends "
+        f"requests of up to {3 * options['rows']:,} rows on two connections as fast as they are answered.",
+        experiment.metrics,
+    )
+
+
 def run(experiment: Experiment, data: Path, targets: Sequence[str], values: report.Values) -> None:
     """Runs all rounds. Each round starts each broker once; the order alternates from round to round."""
     options = experiment.options
@@ -136,8 +146,8 @@ def _waits_ms(port: int, seconds: float) -> list[float]:
 def _attack(port: int, name: str, rows: int) -> None:
     """Sends the requests until the process is killed. Prints a line when the first one is answered."""
     frames = []
-    for ask in hostile_requests.ATTACKS[name](rows):
-        key, version, body = ask.encoded()
+    for request in hostile_requests.ATTACKS[name](rows):
+        key, version, body = request.encoded()
         frame = struct.pack(">hhih", key, version, 7, -1) + body
         frames.append(len(frame).to_bytes(4, "big") + frame)
     links: list[wire.Link] = []

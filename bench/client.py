@@ -92,13 +92,13 @@ def cold_start(bootstrap: str, options: Options) -> Measured:
 def _answers(bootstrap: str) -> bool:
     """Returns whether the broker answers an ApiVersions request now."""
     try:
-        _ask_api_versions(bootstrap).close()
+        _call_api_versions(bootstrap).close()
     except (OSError, EOFError):
         return False
     return True
 
 
-def _ask_api_versions(bootstrap: str) -> socket.socket:
+def _call_api_versions(bootstrap: str) -> socket.socket:
     """Returns a connection on which one request was answered."""
     host, _, port = bootstrap.rpartition(":")
     link = socket.create_connection((host, int(port)), 30)
@@ -284,7 +284,7 @@ def idle(bootstrap: str, options: Options) -> Measured:
     topics = options["partitions"] // options["partitions_per_topic"]
     for index in range(topics):
         create_topic(bootstrap, f"{options['topic']}-{index}", options["partitions_per_topic"])
-    links = [_ask_api_versions(bootstrap) for _ in range(options["connections"])]
+    links = [_call_api_versions(bootstrap) for _ in range(options["connections"])]
     print("ready", flush=True)
     sys.stdin.readline()
     for link in links:

@@ -31,7 +31,7 @@ PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "2",
 }
 _POLL_S = 0.005
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 120.0
 
 
 class Cluster:
@@ -99,14 +99,14 @@ class Cluster:
         """
         names = list(topics)
 
-        def asked(link: wire.Link) -> float | None:
+        def requested(link: wire.Link) -> float | None:
             metadata, arrived_at = link.metadata(names)
             return arrived_at if holds(metadata) else None
 
-        return self.poll(node_id, asked, what)
+        return self.poll(node_id, requested, what)
 
-    def poll(self, node_id: int, ask: Callable[[wire.Link], T | None], what: str) -> T:
-        """Calls `ask` with a connection to a broker until it returns a value, and returns that. Errors of the
+    def poll(self, node_id: int, call: Callable[[wire.Link], T | None], what: str) -> T:
+        """Calls `call` with a connection to a broker until it returns a value, and returns that. Errors of the
         connection are retried.
         """
         node, link = self.nodes[node_id], None
@@ -120,7 +120,7 @@ class Cluster:
                     raise RuntimeError(f"{self.name} {node_id} ended with code {node.process.poll()}")
                 try:
                     link = link or wire.Link(node.port)
-                    if (found := ask(link)) is not None:
+                    if (found := call(link)) is not None:
                         return found
                 except (OSError, EOFError) as error:
                     last = error
@@ -141,14 +141,18 @@ class Cluster:
     def controller(self) -> int:
         """Returns the active controller's id."""
 
-        def asked(link: wire.Link) -> int | None:
+        def requested(link: wire.Link) -> int | None:
             found = link.active_controller()
             return found if found in self.nodes else None
 
-        return self.poll(1, asked, "there is an active controller")
+        return self.poll(1, requested, "there is an active controller")
+
+    def admin_id(self) -> int:
+        """Returns a broker that serves requests for changes."""
+        return 1
 
     def create_topic(self, name: str, partitions: int, assignment: Iterable[int] = ()) -> None:
-        link = wire.Link(self.nodes[1].port)
+        link = wire.Link(self.nodes[self.admin_id()].port)
         try:
             if code := link.create_topic(name, partitions, BROKERS, list(assignment)):
                 raise RuntimeError(f"{self.name}: CreateTopics of {name} was answered with error {code}")

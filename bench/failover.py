@@ -96,7 +96,7 @@ class Writer:
             raise RuntimeError(f"{left} records were not acknowledged within {_TIMEOUT_S} s")
 
 
-def _told() -> tuple[str, float] | None:
+def _read_line() -> tuple[str, float] | None:
     """Returns a word and its time, if a line has arrived."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return None
@@ -111,8 +111,8 @@ def run(writer: Writer) -> dict[str, float]:
     times: dict[str, float] = {}
     while True:
         writer.write()
-        if (told := _told()) is not None:
-            times[told[0]] = told[1]
+        if (line := _read_line()) is not None:
+            times[line[0]] = line[1]
         now = time.monotonic()
         if (crashed_at := times.get("crashed")) is not None:
             if (found := first_after(writer.acked, crashed_at)) is not None:

@@ -1,7 +1,7 @@
 """Members of groups over bare sockets, many at the same time in one process: none of them waits or retries by itself.
 
-A talk is a generator: it yields one request after the other and is sent the answers. A `Choir` runs many talks at the
-same time, each on a connection of its own.
+An exchange is a generator: it yields one request after the other and is sent the answers. An `ExchangeRunner` runs many
+exchanges at the same time, each on a connection of its own.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ _SESSION_MS = 1_800_000
 _TIMEOUT_S = 120.0
 
 
-class Ask(NamedTuple):
+class Call(NamedTuple):
     request: Message
     version: int
     answer: type[Message]
 
 
-Talk = Generator[Ask, Any, None]
+Exchange = Generator[Call, Any, None]
 
 
-class Choir:
-    """Talks under way. An error code that a talk does not expect ends all of them with an exception."""
+class ExchangeRunner:
+    """Exchanges in progress. An error code that an exchange does not expect ends all of them with an exception."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._left = 0
 
-    def begin(self, link: wire.Link, talk: Talk) -> None:
-        """Sends the talk's first request."""
+    def begin(self, link: wire.Link, exchange: Exchange) -> None:
+        """Sends the first request of the exchange."""
         self._left += 1
-        ask = next(talk)
-        self._selector.register(link, selectors.EVENT_READ, (link, talk, ask))
-        link.send(wire.framed(ask.request, ask.version))
+        call = next(exchange)
+        self._selector.register(link, selectors.EVENT_READ, (link, exchange, call))
+        link.send(wire.framed(call.request, call.version))
 
     def finish(self) -> float:
-        """Runs until all talks are over, and returns the time when the last answer arrived."""
+        """Runs until all exchanges are over, and returns the time when the last answer arrived."""
         last_at = time.monotonic()
         while self._left:
             ready = self._selector.select(1.0)
@@ -63,26 +63,26 @@ class Choir:
         return last_at
 
     def _answered(self, key: selectors.SelectorKey) -> float:
-        link, talk, ask = key.data
+        link, exchange, call = key.data
         data = link.receive()
         at = time.monotonic()
         try:
-            following = talk.send(wire.decoded(ask.request, ask.version, ask.answer, data))
+            following = exchange.send(wire.decoded(call.request, call.version, call.answer, data))
         except StopIteration:
             self._selector.unregister(link)
             self._left -= 1
         else:
-            self._selector.modify(link, selectors.EVENT_READ, (link, talk, following))
+            self._selector.modify(link, selectors.EVENT_READ, (link, exchange, following))
             link.send(wire.framed(following.request, following.version))
         return at
 
 
-def sing(talks: Iterable[tuple[wire.Link, Talk]]) -> float:
-    """Runs all talks at the same time until the last is over, and returns that time."""
-    choir = Choir()
-    for link, talk in talks:
-        choir.begin(link, talk)
-    return choir.finish()
+def run_exchanges(exchanges: Iterable[tuple[wire.Link, Exchange]]) -> float:
+    """Runs all exchanges at the same time until the last is over, and returns that time."""
+    runner = ExchangeRunner()
+    for link, exchange in exchanges:
+        runner.begin(link, exchange)
+    return runner.finish()
 
 
 class Member:
@@ -98,13 +98,13 @@ class Member:
         #: The assignment as in the answer to SyncGroup.
         self.assignment = b""
 
-    def introduce(self) -> Talk:
+    def introduce(self) -> Exchange:
         """Requests a member id (KIP-394)."""
         answer = yield self._join()
         _expect(answer.error_code, _MEMBER_ID_REQUIRED)
         self.member_id = answer.member_id
 
-    def join(self) -> Talk:
+    def join(self) -> Exchange:
         """Joins the next generation; ends when the assignment has arrived."""
         answer = yield self._join()
         _expect(answer.error_code)
@@ -119,11 +119,11 @@ class Member:
                 for index, name in enumerate(names)
             ],
         )
-        synced = yield Ask(sync, _SYNC_VERSION, SyncGroupResponse)
+        synced = yield Call(sync, _SYNC_VERSION, SyncGroupResponse)
         _expect(synced.error_code)
         self.assignment = synced.assignment
 
-    def rejoin(self) -> Talk:
+    def rejoin(self) -> Exchange:
         """Learns of the rebalance by a heartbeat, and joins again."""
         yield from self._beat(_REBALANCE_IN_PROGRESS)
         yield from self.join()
@@ -131,20 +131,20 @@ class Member:
     def heartbeat(self) -> HeartbeatRequest:
         return HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
 
-    def beat(self) -> Talk:
+    def beat(self) -> Exchange:
         yield from self._beat(0)
 
-    def commit(self) -> Talk:
+    def commit(self) -> Exchange:
         """Commits an offset for each partition of the topic."""
         request = commit_request(self._group, self._topic, self._partitions, self.generation, self.member_id)
-        answer = yield Ask(request, COMMIT_VERSION, OffsetCommitResponse)
+        answer = yield Call(request, COMMIT_VERSION, OffsetCommitResponse)
         check_committed(answer)
 
-    def _beat(self, expected: int) -> Talk:
-        answer = yield Ask(self.heartbeat(), HEARTBEAT_VERSION, HeartbeatResponse)
+    def _beat(self, expected: int) -> Exchange:
+        answer = yield Call(self.heartbeat(), HEARTBEAT_VERSION, HeartbeatResponse)
         _expect(answer.error_code, expected)
 
-    def _join(self) -> Ask:
+    def _join(self) -> Call:
         request = JoinGroupRequest(
             group_id=self._group,
             session_timeout_ms=_SESSION_MS,
@@ -153,7 +153,7 @@ class Member:
             protocol_type="consumer",
             protocols=self._protocols,
         )
-        return Ask(request, _JOIN_VERSION, JoinGroupResponse)
+        return Call(request, _JOIN_VERSION, JoinGroupResponse)
 
     def _share(self, index: int, members: int) -> bytes:
         indexes = list(range(index, self._partitions, members))
@@ -183,10 +183,10 @@ def check_committed(answer: OffsetCommitResponse) -> None:
             _expect(row.error_code)
 
 
-def one_after_the_other(talks: Sequence[Talk]) -> Talk:
-    """Returns a talk that runs these talks one after the other on one connection."""
-    for talk in talks:
-        yield from talk
+def one_after_the_other(exchanges: Sequence[Exchange]) -> Exchange:
+    """Returns an exchange that runs these exchanges one after the other on one connection."""
+    for exchange in exchanges:
+        yield from exchange
 
 
 def _expect(code: int, expected: int = 0) -> None:

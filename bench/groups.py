@@ -20,12 +20,12 @@ from clusters import Cluster, has_leaders
 from group_members import (
     COMMIT_VERSION,
     HEARTBEAT_VERSION,
-    Choir,
+    ExchangeRunner,
     Member,
     check_committed,
     commit_request,
     one_after_the_other,
-    sing,
+    run_exchanges,
 )
 from targets import cpu_s
 
@@ -39,10 +39,10 @@ _POLL_S = 0.002
 _TIMEOUT_S = 60.0
 
 
-def coordinators(cluster: Cluster, names: Sequence[str], asked: int = 1) -> dict[str, int]:
-    """Returns the coordinator of each group as the broker `asked` reports it, once it knows one for each."""
+def coordinators(cluster: Cluster, names: Sequence[str], node_id: int = 1) -> dict[str, int]:
+    """Returns the coordinator of each group as the broker `node_id` reports it, once it knows one for each."""
 
-    def ask(link: wire.Link) -> dict[str, int] | None:
+    def call(link: wire.Link) -> dict[str, int] | None:
         found: dict[str, int] = {}
         for begin in range(0, len(names), _NAMES_AT_ONCE):
             request = FindCoordinatorRequest(coordinator_keys=list(names[begin : begin + _NAMES_AT_ONCE]))
@@ -52,7 +52,7 @@ def coordinators(cluster: Cluster, names: Sequence[str], asked: int = 1) -> dict
             found |= {one.key: one.node_id for one in answer.coordinators}
         return found
 
-    return cluster.poll(asked, ask, "all groups have coordinators")
+    return cluster.poll(node_id, call, "all groups have coordinators")
 
 
 def _ready(cluster: Cluster, name: str) -> int:
@@ -115,18 +115,18 @@ def _add(
         _add(lines, 1, port, watch, group, topic, partitions)
         count -= 1
     newcomers = [(wire.Link(port), Member(group, topic, partitions)) for _ in range(count)]
-    sing((link, member.introduce()) for link, member in newcomers)
-    choir = Choir()
+    run_exchanges((link, member.introduce()) for link, member in newcomers)
+    runner = ExchangeRunner()
     begun = time.monotonic()
     for link, member in newcomers:
-        choir.begin(link, member.join())
+        runner.begin(link, member.join())
     if lines and count == 1:
         _await_rebalance(watch, lines[0][1])
     while count > 1 and len(_describe(watch, group).members) < len(lines) + count:
         time.sleep(_POLL_S)
     for link, member in lines:
-        choir.begin(link, member.rejoin())
-    ended_at = choir.finish()
+        runner.begin(link, member.rejoin())
+    ended_at = runner.finish()
     lines += newcomers
     return ended_at - begun
 
@@ -188,11 +188,11 @@ def _beating(cluster: Cluster, settled: Mapping[int, list[Member]], options: Opt
     begun, used = time.monotonic(), _cpu_s(cluster)
     rounds = int(options["measure_s"] / options["beat_s"])
     for index in range(rounds):
-        talks = (
+        exchanges = (
             (links[node_id], one_after_the_other([member.beat() for member in members]))
             for node_id, members in settled.items()
         )
-        sing(talks)
+        run_exchanges(exchanges)
         time.sleep(max(0.0, begun + (index + 1) * options["beat_s"] - time.monotonic()))
     percent = 100 * (_cpu_s(cluster) - used) / (time.monotonic() - begun)
     for link in links.values():
@@ -217,7 +217,7 @@ def _settle(
     members: dict[int, list[Member]] = {}
     for name, node_id in coordinators(cluster, names).items():
         members.setdefault(node_id, []).append(Member(name, topic, partitions))
-    talks = []
+    exchanges = []
     for node_id, chosen in members.items():
         for index in range(connections):
             steps = [
@@ -226,9 +226,9 @@ def _settle(
                 for step in (member.introduce(), member.join(), *([member.commit()] if with_offsets else []))
             ]
             if steps:
-                talks.append((wire.Link(cluster.nodes[node_id].port), one_after_the_other(steps)))
-    sing(talks)
-    for link, _ in talks:
+                exchanges.append((wire.Link(cluster.nodes[node_id].port), one_after_the_other(steps)))
+    run_exchanges(exchanges)
+    for link, _ in exchanges:
         link.close()
     return members
 
@@ -311,11 +311,11 @@ def _is_served(links: Mapping[int, wire.Link], owners: Mapping[str, int], name: 
 
 
 def _listed(cluster: Cluster, node_id: int) -> Iterator[str]:
-    def ask(link: wire.Link) -> list[str] | None:
+    def call(link: wire.Link) -> list[str] | None:
         answer = link.call(ListGroupsRequest(), _LIST_VERSION, ListGroupsResponse)
         return None if answer.error_code else [group.group_id for group in answer.groups]
 
-    yield from cluster.poll(node_id, ask, "groups are listed")
+    yield from cluster.poll(node_id, call, "groups are listed")
 
 
 COURSES = {

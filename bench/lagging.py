@@ -74,7 +74,7 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
                 cluster, client, topic, victim, survivor, partial(process.send_signal, signal.SIGSTOP)
             )
         except RuntimeError as error:
-            raise RuntimeError(f"{error}; {_told(cluster, topic, victim)}") from error
+            raise RuntimeError(f"{error}; {_survivor_states(cluster, topic, victim)}") from error
         finally:
             process.send_signal(signal.SIGCONT)
             client.kill()
@@ -84,7 +84,7 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
     return measured
 
 
-def _told(cluster: Cluster, topic: str, victim: int) -> str:
+def _survivor_states(cluster: Cluster, topic: str, victim: int) -> str:
     """Returns the states that show why no other broker became leader: that of the paused process, and the metadata of
     each survivor.
     """

@@ -128,7 +128,7 @@ def _table(table: Table, rows: list[dict[str, Any]]) -> list[str]:
 
 def markdown(parts: Sequence[tuple[Table, list[dict[str, Any]]]], about: dict[str, Any], *, quick: bool) -> str:
     lines = [
-        "# Speed beside Apache Kafka",
+        "# Speed next to Apache Kafka",
         "",
         f"{about['time']}, commit {about['commit']}. {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, "
         f"Linux {about['kernel']}; Python {about['python']}; Apache Kafka {about['kafka']} on {about['java']} "

@@ -9,6 +9,8 @@ make bench ARGS="--only scale"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
 make bench ARGS="--only spark"
+make bench ARGS="--only zookeeper"
+make bench ARGS="--only zookeeper_mode"
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from pathlib import Path
 from typing import Any
 
 import bystanders
-import cluster
+import cluster_steps
 import order_rows
 import report
 import scale
 import spark_rows
 import storage
+import zookeeper
+import zookeeper_mode
 from bystanders import BYSTANDERS
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
@@ -41,6 +45,8 @@ from scale import SCALE
 from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
+from zookeeper import ZOOKEEPER
+from zookeeper_mode import ZK_MODE_STEPS
 
 
 def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
@@ -99,12 +105,13 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     of clusters, each in its order.
     """
     steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
-    clusters = [step.name for step in CLUSTER_STEPS]
+    clusters = [step.name for step in (*CLUSTER_STEPS, *ZK_MODE_STEPS)]
     of_groups = [step.name for step in GROUP_STEPS]
-    others = [name for name in clusters if name not in of_groups]
+    in_mode = [step.name for step in ZK_MODE_STEPS]
+    others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
-    groups["spark"] = [SPARK.name, ORDERS.name]
-    experiments += [BYSTANDERS.name, SCALE.name, SPARK.name, ORDERS.name]
+    groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
+    experiments += [BYSTANDERS.name, SCALE.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -115,7 +122,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     return (
         [step for step in STEPS if step.name in wanted],
         [name for name in experiments if name in wanted],
-        cluster.select(wanted),
+        [*cluster_steps.select(wanted), *zookeeper_mode.select(wanted)],
     )
 
 
@@ -147,6 +154,7 @@ def tables(
     spark: Experiment,
     orders: Experiment,
     beside: Experiment,
+    coordination: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -175,13 +183,7 @@ def tables(
             "members over bare sockets.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
-        report.Table(
-            "Bystanders",
-            f"Rounds: {beside.options['rounds']}. A producer of one small batch after the other, while another client "
-            f"sends requests of up to {3 * beside.options['rows']:,} rows on two connections as fast as they are "
-            "answered.",
-            beside.metrics,
-        ),
+        bystanders.table(beside),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
@@ -199,6 +201,8 @@ def tables(
             f"Rounds: {orders.options['rounds']}. Three brokers, the producer and Spark local[2] on the same machine.",
             orders.metrics,
         ),
+        zookeeper.table(coordination),
+        *zookeeper_mode.tables(),
     ]
 
 
@@ -242,7 +246,8 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    large, spark, orders, beside = (each.sized(**sized) for each in (SCALE, SPARK, ORDERS, BYSTANDERS))
+    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)
+    large, spark, orders, beside, coordination = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -256,7 +261,8 @@ def main() -> int:
         if steps:
             run_rounds(steps, targets, rounds, data, values, quick=arguments.quick)
         storage.run(experiments, data, targets, values)
-        cluster.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
+        cluster_steps.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
+        zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if BYSTANDERS.name in names:
             bystanders.run(beside, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
@@ -265,6 +271,8 @@ def main() -> int:
             spark_rows.run(spark, data, values)
         if ORDERS.name in names and "barnabas" in targets:
             order_rows.run(orders, data, values)
+        if ZOOKEEPER.name in names:
+            zookeeper.run(coordination, data, targets, values)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)
@@ -274,7 +282,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, beside),
+        tables(rounds, experiments, large, spark, orders, beside, coordination),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)

@@ -19,16 +19,16 @@ from typing import Any
 
 from barnabas.common.config import BrokerConfig
 from barnabas.controller.kraft.bootstrap import bootstrap_batches
-from barnabas.controller.kraft.brokers import fence_records
-from barnabas.controller.kraft.result import Versioned
-from barnabas.controller.kraft.topics import create_topics
-from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.requests.brokers import fence_records
+from barnabas.controller.requests.result import Versioned
+from barnabas.controller.requests.topics import create_topics
+from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.frame import decode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.records_metadata import RegisterBrokerRecord
-from barnabas.raft.batches import chunks
+from barnabas.raft.metadata_batches import chunks
 from barnabas.raft.snapshots import decode_snapshot, encode_snapshot
 
 REPLICATION_FACTOR = 3
@@ -68,7 +68,7 @@ class Model:
             self.replay(records)
 
     def view(self) -> ControllerView:
-        return ControllerView(self.image, self._config, self._chance, "bench", self.image.offset + 1)
+        return ControllerView(self.image, self._config, self._chance)
 
     def replay(self, records: Sequence[Versioned]) -> None:
         delta = MetadataDelta(self.image)

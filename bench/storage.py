@@ -1,6 +1,6 @@
 """The storage rows: starts on large directories, look-ups, appends, compaction.
 
-Each experiment is a function of a `Room` and its options. It creates what it needs below `room.folder`, alternates
+Each experiment is a function of a `FreeSpace` and its options. It creates what it needs below `room.folder`, alternates
 between the two sides of its comparison and passes each value to `room.record`.
 """
 
@@ -35,7 +35,7 @@ _TIMEOUT_S = 600.0
 _CHECKED_FROM = 21
 
 
-class Room:
+class FreeSpace:
     """The folder of one experiment, and the values that it records."""
 
     def __init__(self, folder: Path, targets: Sequence[str], values: report.Values, experiment: Experiment) -> None:
@@ -87,7 +87,7 @@ def _start(target: Target, template: Template) -> float:
     return time.monotonic() - begun
 
 
-def unclean_start(room: Room, options: Options) -> None:
+def unclean_start(room: FreeSpace, options: Options) -> None:
     """Starts on the same directory after a clean stop, after a kill that followed a flush, and without recovery points.
 
     The rate counts the whole start as scanning: the difference of two starts would be more favourable and less certain.
@@ -113,7 +113,7 @@ def unclean_start(room: Room, options: Options) -> None:
     template.remove()
 
 
-def many_partitions(room: Room, options: Options) -> None:
+def many_partitions(room: FreeSpace, options: Options) -> None:
     """Measures a clean start with many small partitions, and the memory of the process afterwards."""
     topics = {f"many-{index}": options["partitions_per_topic"] for index in range(options["topics"])}
     _require_space(room.folder, 100_000 * sum(topics.values()))
@@ -131,7 +131,7 @@ def many_partitions(room: Room, options: Options) -> None:
     template.remove()
 
 
-def lookup(room: Room, options: Options) -> None:
+def lookup(room: FreeSpace, options: Options) -> None:
     """Measures a look-up of an offset in a large log: in the log itself, and by fetches of one batch."""
     size_bytes = options["gigabytes"] * 1e9
     _require_space(room.folder, size_bytes)
@@ -171,7 +171,7 @@ def _locate_us(template: Template, count: int, seed: int) -> list[float]:
     return times_us
 
 
-def sequential_append(room: Room, options: Options) -> None:
+def sequential_append(room: FreeSpace, options: Options) -> None:
     """Appends large batches to an empty log, compared with a loop that checks and writes the same bytes into an empty
     file.
     """
@@ -232,7 +232,7 @@ def write_in_loop(folder: Path, batches: Sequence[bytearray], size_bytes: int) -
         shutil.rmtree(folder)
 
 
-def compact(room: Room, options: Options) -> None:
+def compact(room: FreeSpace, options: Options) -> None:
     """Measures how fast a log is compacted, and the effect on a producer."""
     properties = {"log.cleaner.backoff.ms": "50"}
     for _, name in room.alternating(options["rounds"]):
@@ -246,7 +246,7 @@ def compact(room: Room, options: Options) -> None:
         room.record("produce_with_compaction_p99", name, percentile(outcome.during_ms, 0.99))
 
 
-EXPERIMENTS: dict[str, Callable[[Room, Options], None]] = {
+EXPERIMENTS: dict[str, Callable[[FreeSpace, Options], None]] = {
     "unclean_start": unclean_start,
     "many_partitions": many_partitions,
     "lookup": lookup,
@@ -263,7 +263,7 @@ def run(experiments: Sequence[Experiment], data: Path, targets: Sequence[str], v
         folder = data / experiment.name
         folder.mkdir()
         try:
-            EXPERIMENTS[experiment.name](Room(folder, targets, values, experiment), experiment.options)
+            EXPERIMENTS[experiment.name](FreeSpace(folder, targets, values, experiment), experiment.options)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         print(f"  took {time.monotonic() - begun:.0f} s", flush=True)

@@ -19,14 +19,33 @@ from typing import Protocol
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import kafka39_jars  # noqa: E402
 import kafka_jars  # noqa: E402
 
-__all__ = ["ROOT", "TARGETS", "Target", "addresses", "cpu_percent", "kafka_jars", "resident_mb"]
+__all__ = [
+    "ROOT",
+    "TARGETS",
+    "Barnabas",
+    "Kafka39",
+    "Target",
+    "addresses",
+    "cpu_percent",
+    "installed_environment",
+    "kafka_jars",
+    "resident_mb",
+]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 #: Properties that both have in addition to the addresses and folders that every node needs.
 PROPERTIES = {"num.partitions": "1", "auto.create.topics.enable": "true"}
+
+
+def installed_environment() -> dict[str, str]:
+    """Returns the environment of a process that keeps its bytecode, as after any installation; otherwise every start
+    would compile the whole package.
+    """
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Target(Protocol):
@@ -84,7 +103,11 @@ def _settings(directory: Path, properties: Mapping[str, str] | None) -> kafka_ja
     merged = {**PROPERTIES, **(properties or {})}
     listeners = merged.get("listeners", "")
     port = int(listeners.partition(",")[0].rpartition(":")[2]) if listeners else 0
-    return kafka_jars.KafkaServer(directory, port=port, properties=merged, jvm=kafka_jars.SERVER_JVM)
+    server = kafka_jars.KafkaServer(directory, port=port, properties=merged, jvm=kafka_jars.SERVER_JVM)
+    if "zookeeper.connect" in merged:
+        # Those of a node with a metadata quorum are left out.
+        server.properties = merged
+    return server
 
 
 class Kafka:
@@ -129,6 +152,54 @@ class Kafka:
         return _tail(self._server.log_path)
 
 
+class Kafka39:
+    """Apache Kafka 3.9.1 in ZooKeeper mode."""
+
+    name = "kafka"
+
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        given = {**PROPERTIES, **(properties or {})}
+        self._directory = directory
+        self.port = int(given["listeners"].rpartition(":")[2])
+        connect, broker_id = given["zookeeper.connect"], int(given["broker.id"])
+        self._broker = kafka39_jars.KafkaBroker(
+            directory, connect, broker_id, port=self.port, properties=given, jvm=kafka_jars.SERVER_JVM
+        )
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.data_dir = Path(given["log.dirs"])
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._broker.process is not None, "launched first"
+        return self._broker.process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def prepare(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def launch(self) -> None:
+        self._broker.launch()
+
+    def wait(self) -> None:
+        kafka_jars.wait_until_serving(self.port, self.process, log=self._broker.log_path)
+
+    def end(self) -> None:
+        self._broker.stop()
+
+    def kill(self) -> None:
+        self._broker.kill()
+
+    def stop(self) -> None:
+        self.end()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        return _tail(self._broker.log_path)
+
+
 class Barnabas:
     name = "barnabas"
     #: Arguments of the command after the file.
@@ -160,11 +231,14 @@ class Barnabas:
     def launch(self) -> None:
         program = str(Path(sys.executable).parent / "barnabas")
         command = [program, "broker", str(self._settings.properties_path), *self.arguments]
-        # Bytecode is kept, as after any installation; otherwise every start would compile the whole package.
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._directory, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+                env=installed_environment(),
             )
 
     def wait(self) -> None:

@@ -110,8 +110,8 @@ class Link:
     def active_controller(self) -> int:
         """Returns the leader of the metadata quorum; -1 while there is none."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
-        asked = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-        request = DescribeQuorumRequest(topics=[asked])
+        requested = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        request = DescribeQuorumRequest(topics=[requested])
         answer = self.call(request, _DESCRIBE_QUORUM_VERSION, DescribeQuorumResponse)
         if answer.error_code or not answer.topics:
             return -1
@@ -150,12 +150,12 @@ def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:
         if topic.error_code or led != topics[topic.name or ""]:
             raise NotReady(f"{topic.name}: error {topic.error_code}, {led} partitions have a leader")
     for name, partitions in topics.items():
-        asked = [
+        requested = [
             ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
             for index in range(partitions)
         ]
         request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=asked)]
+            replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=requested)]
         )
         answer = link.call(request, _LIST_OFFSETS_VERSION, ListOffsetsResponse)
         for row in answer.topics[0].partitions:

@@ -232,7 +232,7 @@ EXPERIMENTS = (
         (
             Metric(
                 "append",
-                "append of 1 MB batches, {megabytes:g} MB, beside a loop of CRC and write",
+                "append of 1 MB batches, {megabytes:g} MB, next to a loop of CRC and write",
                 "MB/s",
                 Goal(at_least=0.8),
             ),

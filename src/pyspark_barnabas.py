@@ -1,4 +1,4 @@
-"""Where Spark looks for `format("barnabas")`: a module `pyspark_*` with a `DefaultSource` needs no registration."""
+"""The entry point of `format("barnabas")`: Spark finds a module `pyspark_*` with a `DefaultSource` by its name."""
 
 from barnabas.spark.source import BarnabasSource as DefaultSource
 

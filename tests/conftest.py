@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from tests.support import turn_watch  # noqa: E402
 
 import kafka_jars  # noqa: E402
 from barnabas.embedded import cluster as embedded  # noqa: E402
+from barnabas.embedded import ports  # noqa: E402
 
 #: A separate folder, so that no test reads or writes the contexts of the user.
 _CONFIGURATION = tempfile.mkdtemp(prefix="barnabas-config-")
@@ -41,7 +43,7 @@ for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_CONTEXT"):
 _PORTS = range(10_000, 20_000)
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-embedded.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _workers :][: len(_PORTS) // _workers]
+ports.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _workers :][: len(_PORTS) // _workers]
 
 #: Tests that share one Spark session, which is a JVM that takes ten seconds to start.
 SPARK = "tests/system/spark/"
@@ -85,9 +87,19 @@ _in_memory.install()
 _in_processes: turn_watch.InProcesses | None = None
 
 
+def _send_at_once(config: pytest.Config) -> None:
+    """Lets pytest-rerunfailures send without delay. A worker writes twice to its connection for each test before it
+    reads, so that it waited 40 ms for the acknowledgement of the first one.
+    """
+    connection = getattr(getattr(config, "failures_db", None), "sock", None)
+    if connection is not None and hasattr(config, "workerinput"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Makes brokers that tests start write their long turns where this worker reads them."""
     global _in_processes
+    _send_at_once(session.config)
     _in_processes = turn_watch.InProcesses(Path(tempfile.mkdtemp(prefix="barnabas-turns-")) / "long-turns")
 
 
@@ -124,6 +136,25 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         programs.end_java()
 
 
+#: The lines of a failure's message that the summary shows of a test that was repeated.
+_REASON_LINES = 12
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Shows why tests were repeated; pytest-rerunfailures names them only."""
+    repeated = terminalreporter.stats.get("rerun", ())
+    if repeated:
+        terminalreporter.section("why tests were repeated")
+    for report in repeated:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = report.longreprtext if crash is None else f"{crash.path}:{crash.lineno}: {crash.message}"
+        lines = message.splitlines()
+        shown = lines if len(lines) <= _REASON_LINES else [lines[0], "...", *lines[2 - _REASON_LINES :]]
+        terminalreporter.write_line(f"{report.nodeid} ({report.when})")
+        for line in shown:
+            terminalreporter.write_line(f"    {line[:300]}")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Schedules as `--dist loadfile`, but gives all files of SPARK to one worker."""
@@ -131,7 +162,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class Scheduling(LoadFileScheduling):
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
 

@@ -99,6 +99,8 @@ CSS: Final = """/* Pages are wide, for tables of words. */
   /* Names stay whole, cells stay readable, and the table scrolls by itself. */
   .md-typeset table:not([class]) code { white-space: nowrap; }
   .md-typeset table:not([class]) td:last-child:not(:first-child) { min-width: 12rem; }
+  /* Two columns fit on a phone. */
+  .md-typeset table:not([class]) td:nth-child(2):last-child { min-width: 9rem; }
 }
 """
 ICON: Final = (

@@ -32,7 +32,14 @@ PACKAGES: Final = (
 )
 #: Files that define or check keys without using their values.
 DEFINITIONS: Final = frozenset(
-    {"checkpoints.py", "config_docs.py", "config_table.py", "config_keys.py", "config_changes.py"}
+    {
+        "checkpoints.py",
+        "config_docs.py",
+        "config_table.py",
+        "config_keys.py",
+        "config_changes.py",
+        "zookeeper_config_table.py",
+    }
 )
 #: Two names of one key.
 ALIASES: Final = {"broker.id": "node.id"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from barnabas.common.config_docs import HEEDED, OWN, note_on
+from barnabas.common.config_docs import HEEDED, OWN, ZOOKEEPER, note_on
 from barnabas.common.config_keys import (
     BROKER_KEYS,
     CLUSTER_WIDE,
@@ -20,6 +20,7 @@ from barnabas.common.config_keys import (
     OWN_KEYS,
     READ_ONLY,
     TOPIC_KEYS,
+    ZOOKEEPER_MODE_KEYS,
     ConfigKey,
 )
 from config_readers import PACKAGE, Site, group_readers, is_read_live, readers
@@ -59,6 +60,16 @@ The settings of a consumer group, with IncrementalAlterConfigs. Each is read liv
 value of the broker key `group.` + name, whose limits apply too.
 """
 
+MODE: Final = """
+## Brokers: ZooKeeper mode
+
+`zookeeper.connect` without `process.roles` chooses ZooKeeper mode: the keys and their defaults are then those of Kafka
+3.9.1. The keys of the quorum (`controller.quorum.*`, `controller.listener.names`) have no effect; these have one:
+
+| key | default | |
+|---|---|---|
+"""
+
 NONE: Final = """
 ## Keys without an effect
 
@@ -77,6 +88,11 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [_broker_row(key, OWN[name]) for name, key in sorted(OWN_KEYS.items())]
+    lines.append(MODE.rstrip("\n"))
+    lines += [
+        f"| `{name}` | {_default(ZOOKEEPER_MODE_KEYS[name])} | {_meaning(ZOOKEEPER_MODE_KEYS[name], text)} |"
+        for name, text in sorted(ZOOKEEPER.items())
+    ]
     lines += [TOPICS, "| key | broker key | default | | reader |", "|---|---|---|---|---|"]
     lines += [_topic_row(key) for name, key in sorted(TOPIC_KEYS.items()) if _has_effect(key)]
     lines += [GROUPS, "| key | broker key | reader |", "|---|---|---|"]

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from barnabas.coordinators import runtime
 from barnabas.coordinators.groups.classic import group
 from barnabas.coordinators.transactions import state as txn
+from barnabas.raft import quorum
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -58,7 +59,7 @@ class Box(NamedTuple):
         return self.x + across * scale, self.y + down * scale
 
     def nearest(self, x: float, y: float) -> tuple[float, float]:
-        """Returns the point of the box's border that is nearest to that point outside."""
+        """Returns the point on the border of the box that is nearest to a point outside it."""
         right, bottom = self.width / 2, self.height / 2
         return min(max(x, self.x - right), self.x + right), min(max(y, self.y - bottom), self.y + bottom)
 
@@ -67,7 +68,7 @@ class Box(NamedTuple):
 
 
 def layers() -> list[list[str]]:
-    """Returns the packages of each layer, the topmost first, as import-linter holds them."""
+    """Returns the packages of each layer, the topmost first, as import-linter checks them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     found = next(each["layers"] for each in contracts if each["type"] == "layers")
     return [[name.strip().removeprefix("barnabas.") for name in layer.split("|")] for layer in found]
@@ -98,10 +99,10 @@ def page_with_table() -> str:
 STEPS: Final = (
     ("", "a Kafka client"),
     ("server/listener.py", "one receive area for all connections"),
-    ("protocol/connection.py", "cuts frames, as views; no copy"),
+    ("protocol/frame_reader.py", "cuts frames, as views; no copy"),
     ("broker/requests/dispatch.py", "header, version, handler; answers in order"),
     ("broker/handlers/produce.py", "or fetch.py: to (topic, partition, view)"),
-    ("replication/manager.py", "finds the partition led here"),
+    ("replication/replica_manager.py", "finds the partition led here"),
     ("replication/partition.py", "role, epoch, HW: how far a reader can see"),
     ("storage/log.py", "assigns offsets; one write, one read"),
     ("", "*.log *.index *.timeindex"),
@@ -122,7 +123,7 @@ def architecture() -> str:
     parts.append(_text(30, y + 34, "All of it comes through the ports in common.", "s"))
     height, y = y + 50, 56
     for place, (module, text) in enumerate(STEPS):
-        assert not module or (PACKAGE / module).exists(), f"{module} is no file"
+        assert not module or (PACKAGE / module).exists(), f"{module} is not a file"
         parts.append(f'<rect class="{"n" if module else "o"}" x="600" y="{y}" width="330" height="46" rx="6"/>')
         parts.append(_text(614, y + (20 if module else 28), module or text, "b"))
         if module:
@@ -150,6 +151,8 @@ class Diagram(NamedTuple):
     title: str
     transitions: Mapping[Any, frozenset[Any]]
     places: Mapping[str, tuple[int, int]]
+    #: What the table does not contain.
+    notes: tuple[str, ...] = ()
 
 
 DIAGRAMS: Final = {
@@ -182,17 +185,36 @@ DIAGRAMS: Final = {
         runtime.TRANSITIONS,
         {"LOADING": (130, 60), "ACTIVE": (420, 60), "FAILED": (420, 150), "CLOSED": (690, 60)},
     ),
+    "states-quorum": Diagram(
+        "The roles of a node in the metadata quorum",
+        quorum.TRANSITIONS,
+        {
+            "UNATTACHED": (130, 60),
+            "PROSPECTIVE": (400, 60),
+            "CANDIDATE": (670, 60),
+            "LEADER": (940, 60),
+            "FOLLOWER": (400, 170),
+            "RESIGNED": (940, 170),
+        },
+        (
+            "A message with a higher epoch makes every role "
+            + " or ".join(sorted(role.__name__ for role in quorum.OF_HIGHER_EPOCH))
+            + " of that epoch.",
+            "The only voter becomes Candidate from every role but Leader, without pre-votes.",
+        ),
+    ),
 }
 
 
 def states(diagram: Diagram) -> str:
     """Returns the picture: states with the same transitions share a dashed box; an end that every other state can
     reach, and transitions within a box, are described below it."""
-    boxes = {state: Box(*diagram.places[state.name], 190, 40) for state in diagram.transitions}
-    shared: dict[frozenset[Enum], list[Enum]] = {}
+    boxes = {state: Box(*diagram.places[name_of(state)], 190, 40) for state in diagram.transitions}
+    shared: dict[frozenset[Any], list[Any]] = {}
     ends = [state for state, targets in diagram.transitions.items() if not targets]
     everywhere = [end for end in ends if all(end in diagram.transitions[state] for state in boxes if state is not end)]
     notes = [f"Every state can become {shown(end)}." for end in everywhere]
+    notes += diagram.notes
     parts = []
     for state, targets in diagram.transitions.items():
         shared.setdefault(targets.difference(everywhere), []).append(state)
@@ -201,7 +223,7 @@ def states(diagram: Diagram) -> str:
         if len(sources) > 1 and targets:
             source = _around([boxes[state] for state in sources])
             parts.append(_rect(source, "o"))
-        for target in sorted(targets, key=lambda each: each.name):
+        for target in sorted(targets, key=name_of):
             if target in sources:
                 notes.append(f"{' and '.join(shown(each) for each in sources)} can be followed by {shown(target)}.")
                 continue
@@ -214,8 +236,13 @@ def states(diagram: Diagram) -> str:
     return _svg(width, y + 18 * len(notes), diagram.title, parts)
 
 
-def shown(state: Enum) -> str:
-    return "".join(word.capitalize() for word in state.name.split("_"))
+def name_of(state: Any) -> str:
+    """Returns the name of a state, which is a member of an enum or a class."""
+    return state.name if isinstance(state, Enum) else state.__name__.upper()
+
+
+def shown(state: Any) -> str:
+    return "".join(word.capitalize() for word in name_of(state).split("_"))
 
 
 def _around(boxes: list[Box]) -> Box:

@@ -81,30 +81,38 @@ def cache_lock(name: str) -> Iterator[None]:
         yield
 
 
-def jars(*, say: bool = False) -> Path:
-    """Returns the folder that holds Kafka's jars and a quiet log4j2.yaml. Maven fetches it if it does not exist yet."""
-    key = hashlib.sha256(POM.read_bytes() + _LOG4J2.encode()).hexdigest()[:8]
-    target = cache_dir() / f"kafka-{VERSION}-{key}"
+def maven_folder(pom: Path, name: str, files: Mapping[str, str], *, say: bool = False) -> Path:
+    """Returns the cache folder with the jars of a pom, and with these files. Maven fetches it if it does not exist
+    yet. Raises RuntimeError if it cannot.
+    """
+    key = hashlib.sha256(pom.read_bytes() + "".join(files.values()).encode()).hexdigest()[:8]
+    target = cache_dir() / f"{name}-{key}"
     if target.is_dir():
         return target
     if shutil.which("mvn") is None:
-        raise RuntimeError("Maven (mvn) is needed to fetch Apache Kafka's jars: run tools/install_system_deps.sh")
-    with cache_lock("kafka"):
+        raise RuntimeError(f"Maven (mvn) is needed to fetch the jars of {name}: run tools/install_system_deps.sh")
+    with cache_lock(name.partition("-")[0]):
         if target.is_dir():
             return target
         if say:
-            print(f"fetching Apache Kafka {VERSION} with Maven (about a minute, once)", file=sys.stderr)
-        partial = Path(tempfile.mkdtemp(prefix="kafka-", dir=cache_dir()))
-        command = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies"]
+            print(f"fetching {name} with Maven (about a minute, once)", file=sys.stderr)
+        partial = Path(tempfile.mkdtemp(prefix=f"{name.partition('-')[0]}-", dir=cache_dir()))
+        command = ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={partial}", "-DincludeScope=runtime"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             shutil.rmtree(partial)
-            raise RuntimeError(f"Maven could not fetch Kafka's jars:\n{done.stdout}{done.stderr}")
-        (partial / "log4j2.yaml").write_text(_LOG4J2)
+            raise RuntimeError(f"Maven could not fetch the jars of {name}:\n{done.stdout}{done.stderr}")
+        for file, text in files.items():
+            (partial / file).write_text(text)
         partial.chmod(0o755)
         partial.rename(target)
     return target
+
+
+def jars(*, say: bool = False) -> Path:
+    """Returns the folder that holds Kafka's jars and a quiet log4j2.yaml."""
+    return maven_folder(POM, f"kafka-{VERSION}", {"log4j2.yaml": _LOG4J2}, say=say)
 
 
 def classpath() -> str:
@@ -232,7 +240,7 @@ class KafkaServer:
 
     def launch(self) -> None:
         """Starts the process and returns immediately."""
-        assert self.process is None or self.process.poll() is not None, "the server runs already"
+        assert self.process is None or self.process.poll() is not None, "the server is already running"
         command = java_command("kafka.Kafka", str(self.properties_path), jvm=self.jvm)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(

@@ -24,7 +24,6 @@ from barnabas.common import effort
 from barnabas.common.config import BrokerConfig
 from barnabas.common.effort import Work
 from barnabas.protocol import codec
-from barnabas.protocol.api import BROKER_APIS
 from barnabas.protocol.header import request_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
@@ -40,7 +39,7 @@ from barnabas.records import walk
 from barnabas.records.batch import HEADER_BYTES, Record, encode_batch
 from barnabas.records.compression import Codec, compress, unpack
 from barnabas.simulation.host import MemoryHost, MemoryLink
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.controlled_cluster import Cluster
 
 ROUNDS = 7
 _ROWS = 10_000
@@ -124,7 +123,7 @@ class InMemory:
         self._broker.open()
         self._broker.start()
         self.host.time.run_for(100)
-        self._dispatcher = self._broker.dispatcher(BROKER_APIS)
+        self._dispatcher = self._broker.dispatcher("PLAINTEXT")
         self.link = MemoryLink()
         self._core = self._dispatcher.connect(self.link, "/127.0.0.1", "PLAINTEXT")
         self.send(create("measured", 50), run_ms=200)
@@ -221,12 +220,12 @@ def piece_price(broker: InMemory) -> float:
     topic = ListOffsetsRequest.ListOffsetsTopic(name="measured", partitions=partitions)
     data = frame(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
 
-    def ask() -> None:
+    def call() -> None:
         assert broker.send(data, run_ms=400)
 
-    counts = broker.counted(ask)
+    counts = broker.counted(call)
     idle = ns_of(lambda: broker.host.time.run_for(400))
-    return (ns_of(ask) - idle) / counts[Work.UNIT]
+    return (ns_of(call) - idle) / counts[Work.UNIT]
 
 
 def row_price(broker: InMemory, decoding_ns: float, encoding_ns: float) -> float:
@@ -273,7 +272,7 @@ class Process:
         self._socket = socket.create_connection((host, int(port)))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, data: bytes) -> bytes:
+    def call(self, data: bytes) -> bytes:
         self._socket.sendall(data)
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
@@ -289,10 +288,10 @@ class Process:
         one.
         """
         for _ in range(20):
-            self.ask(data)
+            self.call(data)
         begun, begun_at = cpu_ns(self._pid), time.monotonic()
         for _ in range(times):
-            self.ask(data)
+            self.call(data)
         taken, elapsed_s = cpu_ns(self._pid) - begun, time.monotonic() - begun_at
         idle = cpu_ns(self._pid)
         time.sleep(elapsed_s)
@@ -309,7 +308,7 @@ def main() -> None:
     prices |= record_prices()
     with Cluster() as cluster:
         process = Process(cluster)
-        process.ask(create("measured", 1))
+        process.call(create("measured", 1))
         time.sleep(1)
         small = bytes(encode_batch([Record(0, 1, b"key", b"v" * 100)]))
         turn = process.ns_of(produce(small), 20_000) - prices["SHORTCUT"]
@@ -318,7 +317,7 @@ def main() -> None:
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=20_200, partition_max_bytes=10_000_000)
         topic = FetchRequest.FetchTopic(topic="measured", partitions=[partition])
         fetch = frame(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000_000, topics=[topic]), 11)
-        size = len(process.ask(fetch))
+        size = len(process.call(fetch))
         sent = (process.ns_of(fetch, 50) - turn - prices["REQUEST"]) / size
     print(f"TURN_NS = {turn:,.0f}")
     print(f"RECEIVED_BYTE_PS = {received * 1000:,.0f}")

@@ -56,7 +56,7 @@ class Connection:
         return answer
 
 
-def ask(connection: Connection, probe: dict[str, Any]) -> Any:
+def call(connection: Connection, probe: dict[str, Any]) -> Any:
     if probe["api"] == "DescribeConfigs":
         return _describe(connection, probe)
     if probe["api"] == "AlterConfigs":
@@ -131,7 +131,7 @@ def record() -> list[str]:
                 if changed and probe["api"] == "DescribeConfigs":
                     time.sleep(_SETTLE_S)
                 changed = not probe.get("validate_only", True)
-                probe["answer"] = ask(connection, probe)
+                probe["answer"] = call(connection, probe)
                 line = json.dumps(probe, separators=(",", ":"))
                 for here, recorded in places.items():
                     line = line.replace(here, recorded)

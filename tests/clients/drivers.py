@@ -126,21 +126,21 @@ class ProcessClient:
             self._process.wait()
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        self._ask(op="create", topic=topic, partitions=partitions)
+        self._call(op="create", topic=topic, partitions=partitions)
 
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
-        answer = self._ask(op="produce", topic=topic, codec=codec, records=[_to_json(each) for each in records])
+        answer = self._call(op="produce", topic=topic, codec=codec, records=[_to_json(each) for each in records])
         return list(answer["offsets"])
 
     def consume(
         self, topic: str, partition: int, count: int, *, offset: int = 0, timestamp: int | None = None
     ) -> list[Record]:
         start = {"offset": offset} if timestamp is None else {"timestamp": timestamp}
-        answer = self._ask(op="consume", topic=topic, partition=partition, count=count, **start)
+        answer = self._call(op="consume", topic=topic, partition=partition, count=count, **start)
         return [_from_json(each) for each in answer["records"]][:count]
 
     def tool(self, main: str, *args: str, stdin: str = "") -> ToolResult:
-        answer = self._ask(op="tool", args=args, stdin=stdin, **{"class": main})
+        answer = self._call(op="tool", args=args, stdin=stdin, **{"class": main})
         return ToolResult(answer["code"], answer["out"], answer["err"])
 
     def transact(
@@ -150,10 +150,10 @@ class ProcessClient:
         `transactional id:number:index`.
         """
         named = {"transactionalId": transactional_id, "partitions": partitions, "count": count, "seed": seed}
-        answer = self._ask(op="transact", topic=topic, **named)
+        answer = self._call(op="transact", topic=topic, **named)
         return TransactResult(answer["committed"], answer["done"], answer.get("failure"))
 
-    def _ask(self, **command: Any) -> dict[str, Any]:
+    def _call(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._turn:

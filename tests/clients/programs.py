@@ -95,6 +95,16 @@ def _go() -> str:
     return str(_built("go", build) / "driver")
 
 
+def monitor_go() -> str:
+    """Returns the path of a program that watches a state in ZooKeeper. Its argument is the address."""
+    _require("go")
+
+    def build(source: Path, target: Path) -> None:
+        _run(["go", "build", "-o", str(target / "monitor"), "."], cwd=source)
+
+    return str(_built("monitor_go", build) / "monitor")
+
+
 def kafkajs(bootstrap: str) -> ProcessClient:
     # kafkajs keeps headers in an object, which has each name once, and refuses null in it.
     traits = Traits(null_headers=False, repeated_headers=False)

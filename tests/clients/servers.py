@@ -72,7 +72,7 @@ class BarnabasServer:
         return self.process.pid
 
     def start(self, timeout_s: float = 120.0) -> BarnabasServer:
-        assert self.process is None or self.process.poll() is not None, "the server runs already"
+        assert self.process is None or self.process.poll() is not None, "the server is already running"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         command = [str(Path(sys.executable).with_name("barnabas")), "broker", str(self.properties_path)]
@@ -103,10 +103,10 @@ class BarnabasServer:
 class BarnabasCluster:
     """Several brokers with the interface of one; `port` and the rest are those of the first one."""
 
-    def __init__(self, directory: Path, brokers: int, properties: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, brokers: int, properties: Mapping[str, str], *, zookeeper: bool) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.properties = dict(properties)
-        self.cluster = Cluster(directory, brokers=brokers, properties=self.properties)
+        self.cluster = Cluster(directory, brokers=brokers, properties=self.properties, zookeeper=zookeeper)
 
     @property
     def port(self) -> int:
@@ -140,8 +140,10 @@ class BarnabasCluster:
         self.cluster.kill()
 
 
-def new_cluster(directory: Path, brokers: int, properties: Mapping[str, str] | None = None) -> BarnabasCluster:
-    return BarnabasCluster(directory, brokers, {**COMMON, **(properties or {})})
+def new_cluster(
+    directory: Path, brokers: int, properties: Mapping[str, str] | None = None, *, zookeeper: bool = False
+) -> BarnabasCluster:
+    return BarnabasCluster(directory, brokers, {**COMMON, **(properties or {})}, zookeeper=zookeeper)
 
 
 def target() -> str:

@@ -87,7 +87,7 @@ class Side:
         self.cluster_id = ""
         self._words: dict[str, str] = {}
 
-    def ask(self, api: str, version: int, values: dict[str, Any]) -> Any:
+    def call(self, api: str, version: int, values: dict[str, Any]) -> Any:
         """Returns the answer in comparable form; "closed" when the server ends the connection, "silent" without an
         answer.
         """
@@ -109,7 +109,7 @@ class Side:
             return "closed"
         start = 4 + (1 if response_header_version(key, version) >= 1 else 0)
         answer, end = codec.decode(response_class(key), version, frame, start)
-        assert end == len(frame), f"{api} v{version}: {len(frame) - end} bytes behind the answer"
+        assert end == len(frame), f"{api} v{version}: {len(frame) - end} bytes after the answer"
         return self._plain(answer, version)
 
     def wait_for_group(self, group: str) -> None:
@@ -118,12 +118,12 @@ class Side:
         """
         values = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
         deadline = time.monotonic() + 120
-        self.ask("FindCoordinator", 1, {"key": group, "key_type": 0})
-        while self.ask("Heartbeat", 4, values)["error_code"] in (14, 15, 16):
+        self.call("FindCoordinator", 1, {"key": group, "key_type": 0})
+        while self.call("Heartbeat", 4, values)["error_code"] in (14, 15, 16):
             assert time.monotonic() < deadline, f"no coordinator for {group}"
 
     def _learn(self, api: str) -> None:
-        """Looks up the topic ids (not through `ask`, which needs them)."""
+        """Looks up the topic ids (not through `call`, which needs them)."""
         if api == "Metadata" and not self.topic_ids:
             return
         answer = self._metadata()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -267,22 +268,20 @@ def test_a_full_real_disk_keeps_nothing_of_an_append() -> None:
 
 
 def test_an_append_that_is_taken_in_parts_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import barnabas.server.disk as module
-
     file = OsDisk().open(str(tmp_path / "a"), create=True)
     file.append(b"start ")
-    real = module.os.pwrite
-    monkeypatch.setattr(module.os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))
     file.append(b"in many parts")
     assert (tmp_path / "a").read_bytes() == b"start in many parts"
     calls = iter([5])
 
     def fails_later(fd: int, data: bytes, at: int) -> int:
         for size in calls:
-            return real(fd, bytes(data)[:size], at)
+            return int(real(fd, bytes(data)[:size], at))
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(module.os, "pwrite", fails_later)
+    monkeypatch.setattr(os, "pwrite", fails_later)
     with pytest.raises(OSError):
         file.append(b"lost again")
     assert (tmp_path / "a").read_bytes() == b"start in many parts"

@@ -24,7 +24,7 @@ from barnabas.records.batch import Record, decode_batch, has_valid_crc, iter_hea
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN_FILE, LOG_START_CHECKPOINT
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.offline.verify import PartitionReport, check_directory, partition_dirs, verify_partition
 
 ROOT = "/data"

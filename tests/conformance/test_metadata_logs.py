@@ -7,7 +7,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.kafka_json import to_kafka_json
 from tests.support.metadata_logs import DATA, RECORDED, batches, dumped, logs, snapshots
 from tests.support.metadata_model import MetadataModel, assert_same
 
@@ -15,6 +14,7 @@ from barnabas.metadata.frame import encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.metadata.store import MetadataLoader
+from barnabas.protocol.kafka_json import to_json_object
 from barnabas.raft.snapshots import decode_snapshot, encode_snapshot, parse_name
 from barnabas.records.batch import iter_headers
 
@@ -28,7 +28,7 @@ def test_every_record_is_what_kafka_says_and_has_kafkas_bytes(name: str, path: P
     for _, records in batches(path):
         for offset, value, message, version in records:
             kind = "".join("_" + c if c.isupper() and i else c for i, c in enumerate(message.NAME)).upper()
-            shown = {"type": kind, "version": version, "data": to_kafka_json(message, version)}
+            shown = {"type": kind, "version": version, "data": to_json_object(message, version)}
             assert shown == said[offset]
             assert encode_record(message, version) == value
             seen += 1

@@ -12,7 +12,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost, VirtualTime
 from barnabas.storage.checkpoints import CLEANER_CHECKPOINT, decode_offsets
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 BEFORE, AFTER = "stage1-clean-shutdown", "stage2-cleaned"
 

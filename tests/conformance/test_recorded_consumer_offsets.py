@@ -18,10 +18,10 @@ from tests.support.group_world import GroupWorld, MemoryPartitions
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.classic.images import generation_record, new_group_record, restore_group
-from barnabas.coordinators.groups.consumer import records as consumer_records
+from barnabas.coordinators.groups.consumer import consumer_records
+from barnabas.coordinators.groups.consumer.consumer_records import ConsumerRecordType
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, partitions_of
-from barnabas.coordinators.groups.consumer.records import ConsumerRecordType
-from barnabas.coordinators.groups.records import (
+from barnabas.coordinators.groups.group_records import (
     GroupKey,
     OffsetKey,
     group_record,
@@ -164,11 +164,14 @@ def test_recorded_groups_of_the_consumer_protocol_load_to_what_kafka_reads_in_th
         assert group.assignment_epoch == dumped["6"][group_id, ""]["assignmentEpoch"]
         assert set(group.members) == {member_id for of, member_id in dumped["5"] if of == group_id}
         for member in group.members.values():
-            asked = dumped["5"][group_id, member.member_id]
-            assert sorted(member.topic_names) == asked["subscribedTopicNames"]
-            assert (member.client_id, member.client_host) == (asked["clientId"], asked["clientHost"])
-            assert (member.instance_id, member.server_assignor) == (asked["instanceId"], asked["serverAssignor"])
-            assert member.rebalance_timeout_ms == asked["rebalanceTimeoutMs"]
+            requested = dumped["5"][group_id, member.member_id]
+            assert sorted(member.topic_names) == requested["subscribedTopicNames"]
+            assert (member.client_id, member.client_host) == (requested["clientId"], requested["clientHost"])
+            assert (member.instance_id, member.server_assignor) == (
+                requested["instanceId"],
+                requested["serverAssignor"],
+            )
+            assert member.rebalance_timeout_ms == requested["rebalanceTimeoutMs"]
             target = dumped["7"][group_id, member.member_id]["topicPartitions"]
             assert _places(group.target(member.member_id)) == _dumped_places(target)
             current = dumped["8"][group_id, member.member_id]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.kafka_json import to_kafka_json
 
 from barnabas.protocol import codec
 from barnabas.protocol.header import decode_request_header, request_header_version, response_header_version
+from barnabas.protocol.kafka_json import to_json_object
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.header import RequestHeader, ResponseHeader
 from barnabas.protocol.messages.index import API_NAMES, request_class, response_class
@@ -35,8 +35,8 @@ def load_frames() -> list[Frame]:
 
 FRAMES = load_frames()
 #: The one unsupported version: asked on purpose, and answered in version 0 as KIP-511 says.
-ASKED_TOO_HIGH = [f for f in FRAMES if f["api_key"] == 18 and f["version"] == 99]
-KNOWN = [f for f in FRAMES if f not in ASKED_TOO_HIGH]
+REQUESTED_TOO_HIGH = [f for f in FRAMES if f["api_key"] == 18 and f["version"] == 99]
+KNOWN = [f for f in FRAMES if f not in REQUESTED_TOO_HIGH]
 
 
 def by_api() -> list[Any]:
@@ -73,8 +73,8 @@ def test_requests_decode_as_kafka_says_and_encode_to_the_same_bytes(frames: list
         assert header_version == frame["request"]["headerVersion"]
         cls = request_class(api_key)
         head, message = check_whole(data, (RequestHeader, header_version), (cls, version))
-        assert to_kafka_json(head, header_version) == frame["request"]["header"]
-        assert to_kafka_json(message, version) == frame["request"]["body"]
+        assert to_json_object(head, header_version) == frame["request"]["header"]
+        assert to_json_object(message, version) == frame["request"]["body"]
 
 
 @pytest.mark.parametrize("frames", by_api())
@@ -89,8 +89,8 @@ def test_responses_decode_as_kafka_says_and_encode_to_the_same_bytes(frames: lis
         assert header_version == frame["response"]["headerVersion"]
         cls = response_class(api_key)
         head, message = check_whole(data, (ResponseHeader, header_version), (cls, version))
-        assert to_kafka_json(head, header_version) == frame["response"]["header"]
-        assert to_kafka_json(message, version) == frame["response"]["body"]
+        assert to_json_object(head, header_version) == frame["response"]["header"]
+        assert to_json_object(message, version) == frame["response"]["body"]
 
 
 def test_quick_header_reader_agrees_with_the_declared_header() -> None:
@@ -105,8 +105,8 @@ def test_quick_header_reader_agrees_with_the_declared_header() -> None:
 
 
 def test_answer_to_an_api_versions_request_that_is_too_new_is_version_0() -> None:
-    assert ASKED_TOO_HIGH
-    for frame in ASKED_TOO_HIGH:
+    assert REQUESTED_TOO_HIGH
+    for frame in REQUESTED_TOO_HIGH:
         data = body_of_frame(frame["response_hex"])
         _, answer = check_whole(data, (ResponseHeader, 0), (response_class(18), 0))
-        assert to_kafka_json(answer, 0)["errorCode"] == 35
+        assert to_json_object(answer, 0)["errorCode"] == 35

@@ -15,8 +15,8 @@ from tests.support.group_world import Context, GroupWorld
 from tests.support.recorded_frames import SWEEP, recorded
 
 from barnabas.coordinators.groups.classic.group import GroupState
-from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class, response_class
@@ -75,9 +75,9 @@ def test_a_members_life_is_answered_as_kafka_answered_it(group_id: str) -> None:
     frames = [frame for frame in SESSION if group_of(frame[2]) == group_id]
     frames.sort(key=lambda frame: order[frame[0]])
     joins = [frame for frame in frames if frame[0] == JOIN]
-    if not any(response.error_code == 0 for *_, response in joins):  # type: ignore[attr-defined]
+    if not any(response.error_code == 0 for *_, response in joins):
         pytest.skip("the recording kept no whole session of this version")
-    joins.sort(key=lambda frame: frame[3].error_code != 79)  # type: ignore[attr-defined]
+    joins.sort(key=lambda frame: frame[3].error_code != 79)
     world, names = GroupWorld(GroupConfig(initial_rebalance_delay_ms=500)), Names()
     for key, version, request, response in [*joins, *(frame for frame in frames if frame[0] != JOIN)]:
         request = names.replaced(request, version, request_class(key))
@@ -88,13 +88,13 @@ def test_a_members_life_is_answered_as_kafka_answered_it(group_id: str) -> None:
         world.pass_ms(500)
         assert len(answers) == 1
         if key == JOIN:
-            names.learn(response.member_id, answers[0].member_id)  # type: ignore[attr-defined]
+            names.learn(response.member_id, answers[0].member_id)
         expected = names.replaced(response, version, response_class(key))
         assert codec.encode(answers[0], version) == codec.encode(expected, version)
 
 
 def test_every_version_of_joining_is_in_the_recording() -> None:
-    versions = {version for key, version, _, response in SESSION if key == JOIN and not response.error_code}  # type: ignore[attr-defined]
+    versions = {version for key, version, _, response in SESSION if key == JOIN and not response.error_code}
     assert versions >= {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
 
 

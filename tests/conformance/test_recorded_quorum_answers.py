@@ -20,7 +20,7 @@ from barnabas.protocol.header import decode_request_header, response_header_vers
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 from barnabas.raft.formatting import ensure_formatted
-from barnabas.raft.mark import Mark, MarkedIdentity, MarkFile
+from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpoint, LogCheckpointFile
 from barnabas.raft.node import RaftNode
 from barnabas.raft.quorum import Candidate, Prospective
 from barnabas.raft.quorum_state import ElectionState, encode_state
@@ -58,8 +58,8 @@ def started(node_id: int, epoch: int = 0) -> RaftNode:
     if epoch:
         host.disk.write(QUORUM_STATE, encode_state(ElectionState(epoch), kraft_version=1, voter_ids=[]))
         # It has had no records yet.
-        identity = MarkedIdentity.of(node_id, CLUSTER_ID, formatted.metadata_directory_id)
-        MarkFile(host.disk, "/data").create(identity, Mark(quorum_epoch=epoch))
+        identity = CheckpointIdentity.of(node_id, CLUSTER_ID, formatted.metadata_directory_id)
+        LogCheckpointFile(host.disk, "/data").create(identity, LogCheckpoint(quorum_epoch=epoch))
     node = RaftNode(host, config, MetadataStore(), formatted)
     node.start()
     return node

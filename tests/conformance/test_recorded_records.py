@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.kafka_json import to_kafka_json
 
 from barnabas.protocol import codec
+from barnabas.protocol.kafka_json import to_json_object
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from barnabas.protocol.messages.index import (
@@ -57,7 +57,7 @@ def check_whole(cls: type[Message], version: int, data: bytes, offset: int, show
     message, end = codec.decode(cls, version, data, offset)
     assert end == len(data)
     assert codec.encode(message, version).hex() == data[offset:].hex()
-    ours = to_kafka_json(message, version)
+    ours = to_json_object(message, version)
     for member in ours.get("members", []):
         open_member(member)
     assert without_nulls(ours) == without_nulls(shown)
@@ -73,7 +73,7 @@ def open_member(member: dict[str, Any]) -> None:
         content, end = codec.decode(cls, version, data, 2)
         assert data == data[:2] + codec.encode(content, version)
         assert end == len(data)
-        member[name] = to_kafka_json(content, version)
+        member[name] = to_json_object(content, version)
 
 
 def without_nulls(shown: Any) -> Any:

@@ -9,13 +9,13 @@ import re
 import pytest
 from tests.support import golden
 
+from barnabas.common.types import TopicPartition
 from barnabas.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
     EpochEntry,
-    TopicPartition,
     decode_clean_shutdown,
     decode_epochs,
     decode_meta_properties,

@@ -16,8 +16,8 @@ from tests.support.txn_world import TransactionWorld
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.transactions.coordinator import Filters
-from barnabas.coordinators.transactions.records import parse_key, parse_value, transaction_record
 from barnabas.coordinators.transactions.state import TRANSITIONS, TxnImage, TxnState
+from barnabas.coordinators.transactions.transaction_records import parse_key, parse_value, transaction_record
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.records.batch import decode_batch, encode_batch, iter_headers
 from barnabas.records.record import Record

@@ -66,7 +66,7 @@ def replaced(message: Message, version: int, ids: dict[int, int], encode_as: typ
     return again
 
 
-def ask(client: WiredClient, key: int, version: int, request: Any) -> Any:
+def call(client: WiredClient, key: int, version: int, request: Any) -> Any:
     call: Callable[..., Message] = client.call
     return call(request, version, response_class(key))
 
@@ -77,18 +77,18 @@ def test_a_transaction_is_answered_as_kafka_answered_it(client: WiredClient, nam
     assert [frame[0] for frame in frames][:1] == [INIT]
     ids: dict[int, int] = {}
     for key, version, request, response in frames:
-        answer = ask(client, key, version, replaced(request, version, ids, request_class(key)))
+        answer = call(client, key, version, replaced(request, version, ids, request_class(key)))
         if key == INIT:
             ids[response.producer_id] = answer.producer_id
         expected = replaced(response, version, ids, response_class(key))
         assert codec.encode(answer, version) == codec.encode(expected, version), (key, version)
 
 
-@pytest.mark.parametrize(("key", "version", "asked", "response"), UNKNOWN)
+@pytest.mark.parametrize(("key", "version", "requested", "response"), UNKNOWN)
 def test_an_unknown_id_is_answered_as_kafka_answered_it(
-    client: WiredClient, key: int, version: int, asked: Any, response: Any
+    client: WiredClient, key: int, version: int, requested: Any, response: Any
 ) -> None:
-    assert codec.encode(ask(client, key, version, asked), version) == codec.encode(response, version)
+    assert codec.encode(call(client, key, version, requested), version) == codec.encode(response, version)
 
 
 def test_every_version_is_in_the_recording() -> None:

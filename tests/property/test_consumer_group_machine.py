@@ -15,10 +15,10 @@ from tests.support.consumer_members import Consumer, consumer_group
 from tests.support.group_world import GroupWorld, MemoryPartitions, commit_errors
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.group import ConsumerGroupState
 from barnabas.coordinators.groups.consumer.member import partitions_of
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.shard import GroupShard
 
 SESSION_MS = 45_000

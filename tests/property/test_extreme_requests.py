@@ -37,7 +37,7 @@ LONG = settings(WHOLE, max_examples=12_000)
 def connect(wired: WiredBroker, apis: Mapping[int, Offer]) -> WiredClient:
     client = wired.connect()
     if apis is CONTROLLER_APIS:
-        client.core = wired.broker.dispatcher(apis).connect(client.link, "/127.0.0.1", "CONTROLLER")
+        client.core = wired.broker.dispatcher("CONTROLLER").connect(client.link, "/127.0.0.1", "CONTROLLER")
     return client
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.common.errors import DecodeError, FrameTooLarge
-from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 
 _MAX = 1 << 20
 
@@ -66,7 +66,7 @@ def test_two_connections_share_one_area_without_mixing() -> None:
 @given(sizes=st.lists(st.integers(0, 900_000), min_size=1, max_size=4), cut=st.integers(10_000, 300_000))
 def test_allocated_buffers_hold_the_same_frames(sizes: list[int], cut: int) -> None:
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
-    area = ReceiveArea(allocate=lambda size: mmap.mmap(-1, size))
+    area = ReceiveArea(allocate=lambda size: memoryview(mmap.mmap(-1, size)))
     reader = FrameReader(area, _MAX)
     assert feed(reader, framed(bodies), cut) == bodies
     reader.close()

@@ -89,10 +89,10 @@ def abort_a_transaction_that_was_read(lines: list[Line], random: Random) -> Line
     ]
     for number in committed:
         process = lines[number]["process"]
-        asked = next(n for n in range(number, -1, -1) if (lines[n]["f"], lines[n]["process"]) == ("begin", process))
-        values = [ack["value"] for ack in acks(lines[asked:number], process)]
+        requested = next(n for n in range(number, -1, -1) if (lines[n]["f"], lines[n]["process"]) == ("begin", process))
+        values = [ack["value"] for ack in acks(lines[requested:number], process)]
         if values:
-            for line in lines[asked : number + 1]:
+            for line in lines[requested : number + 1]:
                 if line["process"] == process and line["f"] == "commit":
                     line["f"] = "abort"
             return next(ack for ack in acks(lines, process) if ack["value"] == values[0])

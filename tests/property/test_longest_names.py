@@ -87,7 +87,7 @@ class Maker:
             setattr(struct, field.attribute, value)
         is_flexible = message.FLEXIBLE is not None and self._version >= message.FLEXIBLE
         if self._is_extreme and is_flexible and self._draw.draw(st.integers(0, 4)) == 0:
-            struct.unknown_tags = self._draw.draw(st.sampled_from(UNKNOWN_TAGS))
+            struct.unknown_tags = self._draw.draw(st.sampled_from(UNKNOWN_TAGS))  # type: ignore[attr-defined]
         return struct
 
     def _one(self, message: type[Message], kind: str) -> Any:
@@ -103,7 +103,7 @@ class Maker:
         return self._draw.draw(st.sampled_from(NUMBERS[kind]))
 
 
-def ask(wired: WiredBroker, client: WiredClient, data: st.DataObject, pair: tuple[int, int]) -> None:
+def call(wired: WiredBroker, client: WiredClient, data: st.DataObject, pair: tuple[int, int]) -> None:
     cls = request_class(pair[0])
     request = Maker(data, pair[1]).struct(cls, cls)
     codec.encode(request, pair[1])
@@ -118,7 +118,7 @@ def test_whatever_is_answered_to_the_longest_names_can_be_encoded(count: int) ->
     @given(pair=st.sampled_from(PAIRS), data=st.data())
     def run(pair: tuple[int, int], data: st.DataObject) -> None:
         wired = new_broker()
-        ask(wired, wired.connect(), data, pair)
+        call(wired, wired.connect(), data, pair)
         check_still_well(wired)
 
     settings(BOUNDED, max_examples=count)(run)()
@@ -130,8 +130,8 @@ def test_on_the_controllers_listener_too(count: int) -> None:
     def run(pair: tuple[int, int], data: st.DataObject) -> None:
         wired = new_broker()
         client = wired.connect()
-        client.core = wired.broker.dispatcher(CONTROLLER_APIS).connect(client.link, "/127.0.0.1", "CONTROLLER")
-        ask(wired, client, data, pair)
+        client.core = wired.broker.dispatcher("CONTROLLER").connect(client.link, "/127.0.0.1", "CONTROLLER")
+        call(wired, client, data, pair)
         assert wired.closes.errors == []
         assert [error for _, error in wired.host.faults.reported if error is not None] == []
 
@@ -161,7 +161,7 @@ def test_version_0_of_an_election_says_errors_in_its_rows() -> None:
     )
     answer = wired.connect().call(request, 0, ElectLeadersResponse)
     assert [row.error_code for row in answer.replica_election_results[0].partition_result] == [84, 3]
-    wired.broker.raft.stop()
+    wired.broker.quorum.raft.stop()
     answer = wired.connect().call(request, 0, ElectLeadersResponse, within_ms=40_000)
     assert [row.error_code for row in answer.replica_election_results[0].partition_result] == [7, 7]
     assert wired.closes.errors == []

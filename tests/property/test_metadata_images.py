@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.kafka_json import to_kafka_json
 from tests.support.metadata_model import MetadataModel, assert_same
 
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.metadata.store import MetadataLoader
+from barnabas.protocol.kafka_json import to_json_object
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import records_metadata as r
 
@@ -181,7 +181,7 @@ def test_any_log_in_any_portions_gives_what_the_dumb_model_says(log: list[tuple[
         before = image
         delta, image = replay(image, portion)
         for record, version in portion:
-            model.replay(_snake(record.NAME), to_kafka_json(record, version))
+            model.replay(_snake(record.NAME), to_json_object(record, version))
         assert_same(image, model)
         # What the delta does not name has not changed; what it names is as it says.
         for topic_id, topic in before.topics_by_id.items():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.watched import T0, partition, snapshot, told
+from tests.support.watched import T0, explained, partition, snapshot
 
 from barnabas.monitor.changes import diff, replayed
 from barnabas.monitor.course import Course
@@ -69,12 +71,12 @@ def test_no_change_is_lost_or_told_twice(course_of_one: list[PartitionState], da
         if previous is not None and state.leader_epoch < previous.leader_epoch:
             continue  # an answer that is older
         look = snapshot(state, at_ms=now_ms, has_journal=True)
-        events = []
+        events: list[Any] = []
         if previous is not None:
             expected += [change.text for change in diff(snapshot(previous), look)]
             if data.draw(st.booleans()):
-                events = [told(number, previous, state, f"cause {number}", at_ms=now_ms)]
+                events = [explained(number, previous, state, f"cause {number}", at_ms=now_ms)]
         came += course.seen(look, events)
         previous = state
-    came += course.told([], T0 + 1_000_000)
+    came += course.explained([], T0 + 1_000_000)
     assert [change.text for change in came] == expected

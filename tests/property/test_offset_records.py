@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.common.errors import DecodeError
-from barnabas.coordinators.groups.records import (
+from barnabas.coordinators.groups.group_records import (
     NO_EXPIRY,
     CommittedOffset,
     OffsetKey,

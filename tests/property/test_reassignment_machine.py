@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.controller_world import ControllerWorld
 from tests.support.isr_wishes import set_isr
 
-from barnabas.controller.kraft import elections, reassignments
+from barnabas.controller.requests import elections, reassignments
 from barnabas.metadata.image import ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import RECOVERED, PartitionImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

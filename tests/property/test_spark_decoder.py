@@ -4,6 +4,8 @@ refuse the same bytes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from tests.support.spark_tables import decoded, expected, parsers, rows_of
 from barnabas.common.errors import RecordsRejected
 from barnabas.records.batch import Record, encode_batch, encode_end_txn_marker, set_max_timestamp
 from barnabas.records.header import LOG_APPEND_TIME
-from barnabas.spark.batches import Aborted
+from barnabas.spark.batch_selection import Aborted
 
 #: Drawing a log takes a while on a busy machine.
 patient = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
@@ -77,7 +79,7 @@ def test_both_parsers_refuse_the_same_bytes(data: bytes, place: float, change: b
     at = 57 + int(place * (end - 57))
     batch[at : at + len(change)] = change[: end - at]
     liar = bytes(with_right_crc(batch))
-    outcomes = []
+    outcomes: list[Any] = []
     for parser in parsers().values():
         try:
             outcomes.append(rows_of(decoded(liar, parser)))

@@ -34,7 +34,7 @@ _FATAL = frozenset(
 @dataclass(eq=False)
 class Txn:
     client: Client
-    asked: bool | None = None
+    requested: bool | None = None
     told: bool = False
     #: How it ended in each partition that has records of it; None while it is open.
     ends: dict[TopicPartition, bool | None] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self._hear(client)
         elif client.producer is None:
             client.waiting = ("init", self.world.init(client.transactional_id, 20_000), None)
-        elif choice < 2 and (client.txn is None or client.txn.asked is None):
+        elif choice < 2 and (client.txn is None or client.txn.requested is None):
             self._write(client, partition)
         elif client.txn is not None:
             self._end(client, choice == 2)
@@ -136,9 +136,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def _end(self, client: Client, commit: bool) -> None:
         assert client.producer is not None
         assert client.txn is not None
-        if client.txn.asked is not None:
-            commit = client.txn.asked  # it comes again with what it asked before
-        client.txn.asked = commit
+        if client.txn.requested is not None:
+            commit = client.txn.requested  # it comes again with what it asked before
+        client.txn.requested = commit
         ended = self.world.end(
             client.producer, commit, version=client.version, transactional_id=client.transactional_id
         )
@@ -222,8 +222,8 @@ class TransactionMachine(RuleBasedStateMachine):
             assert None not in ends, f"never ended: {txn}"
             assert len(ends) == 1, f"half of it: {txn}"
             if txn.told:
-                assert ends == {txn.asked}, f"not as it was told: {txn}"
-            elif not txn.asked:
+                assert ends == {txn.requested}, f"not as it was told: {txn}"
+            elif not txn.requested:
                 assert ends == {False}, f"nobody asked for that: {txn}"
 
 

@@ -7,14 +7,14 @@ from tests.support.admin_world import AdminWorld
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from barnabas.simulation.cluster import Layout
+from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.world import MILLISECOND_US
 
 
 def run(seed: int) -> AdminWorld:
     world = AdminWorld(seed)
     world.begin()
-    world.ask_for(40_000)
+    world.run_requests(40_000)
     world.heal()
     world.world.run_for(45_000 * MILLISECOND_US)
     return world
@@ -24,8 +24,8 @@ def run(seed: int) -> AdminWorld:
 def test_every_request_is_answered_in_time(seed: int) -> None:
     world = run(seed)
     assert not world.overdue()
-    answered = [asked for asked in world.asked if asked.answer is not None]
-    assert len(answered) > len(world.asked) // 4
+    answered = [requested for requested in world.requested if requested.answer is not None]
+    assert len(answered) > len(world.requested) // 4
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -41,7 +41,7 @@ def test_a_paused_controller_is_not_waited_for(seed: int) -> None:
     world.cluster.nodes[active].machine.pause()
     world.world.run_for(world.chance.randrange(1_500) * MILLISECOND_US)
     topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-    asked = world.ask("broker1", CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
-    world.run_until(lambda: asked.is_over, 6_000)
-    assert isinstance(asked.answer, CreateTopicsResponse)
-    assert [row.error_code for row in asked.answer.topics] == [ErrorCode.NONE]
+    requested = world.call("broker1", CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    world.run_until(lambda: requested.is_over, 6_000)
+    assert isinstance(requested.answer, CreateTopicsResponse)
+    assert [row.error_code for row in requested.answer.topics] == [ErrorCode.NONE]

@@ -111,6 +111,9 @@ def compaction_does_not_wait_for_the_sync(patch: Patch) -> None:
     patch.setattr(Log, "sync_job", nothing_to_do)
 
 
+#: Found near the end of the work, which takes some seconds.
+LATE = pytest.mark.full
+
 #: Each with the worlds in which it is found.
 MISTAKES = [
     (checkpoints_are_not_synced_before_their_rename, [Fate.TORN]),
@@ -119,11 +122,11 @@ MISTAKES = [
     (the_recovery_point_runs_ahead_of_the_sync, [Fate.LOST]),
     (a_rolled_segment_counts_as_synced, [Fate.LOST]),
     (a_truncation_is_not_synced, [Fate.LOST]),
-    (epochs_are_not_truncated, [Fate.KEPT]),
-    (torn_indexes_are_trusted, [Fate.TORN] * 3),
+    pytest.param(epochs_are_not_truncated, [Fate.KEPT], marks=LATE),
+    pytest.param(torn_indexes_are_trusted, [Fate.TORN] * 3, marks=LATE),
     (every_stop_is_taken_for_a_clean_one, [Fate.TORN]),
-    (old_segments_go_before_the_swap_begins, [Fate.KEPT]),
-    (an_earlier_topics_checkpoints_count, [Fate.KEPT]),
+    pytest.param(old_segments_go_before_the_swap_begins, [Fate.KEPT], marks=LATE),
+    pytest.param(an_earlier_topics_checkpoints_count, [Fate.KEPT], marks=LATE),
     (compaction_does_not_wait_for_the_sync, [Fate.LOST]),
 ]
 

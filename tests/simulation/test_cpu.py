@@ -20,8 +20,8 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.simulation.checkers import NoMistakes
-from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.cpu import PRICES_NS, RECEIVED_BYTE_PS, Cpu
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
 
 NODE = "broker1"
@@ -50,17 +50,17 @@ class CpuWorld:
         self.world.run_for(2 * SECOND_US)
         self.waits_us: list[int] = []
         self.calm.call(NODE, ApiVersionsRequest(), ApiVersionsResponse)
-        self.calm.process.enter(self._ask)
+        self.calm.process.enter(self._call)
 
-    def _ask(self) -> None:
-        asked_us = self.world.now_us
+    def _call(self) -> None:
+        requested_us = self.world.now_us
 
         def answered(response: object) -> None:
             assert isinstance(response, ApiVersionsResponse)
-            self.waits_us.append(self.world.now_us - asked_us)
+            self.waits_us.append(self.world.now_us - requested_us)
 
-        self.calm.ask(NODE, ApiVersionsRequest(), answered)
-        self.calm.host.timers.call_later(1, self._ask)
+        self.calm.send(NODE, ApiVersionsRequest(), answered)
+        self.calm.host.timers.call_later(1, self._call)
 
     def longest_wait_us(self, work: Callable[[], object]) -> int:
         """Returns how much longer than usual the calm client waits while that is done."""

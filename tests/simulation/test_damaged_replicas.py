@@ -32,7 +32,7 @@ def roll(rig: Replicated) -> None:
     for number in (1, 2, 3):
         process = rig.node(number).machine.process
         assert process is not None
-        process.enter(rig.partition(number).log.roll)
+        process.enter(rig.partition(number).log.roll)  # type: ignore[arg-type]
 
 
 def end(rig: Replicated, number: int, *, clean: bool) -> None:

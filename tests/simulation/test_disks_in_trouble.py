@@ -16,10 +16,10 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.raft.following import Following
 from barnabas.raft.leading import Leading
 from barnabas.simulation.checkers import NoMistakes, Watch
-from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.history import Violation
 from barnabas.simulation.raft_checkers import QuorumSafety
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.steady import SteadyWriters
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
 from barnabas.storage.health import WriteHealth
@@ -65,7 +65,7 @@ class Combined:
         return 0 if broker is None else sum(not each.fenced for each in broker.metadata.image.brokers.values())
 
     def active(self) -> int:
-        return next(n for n in _NUMBERS if (broker := self.broker(n)) is not None and broker.controller.is_active)
+        return next(n for n in _NUMBERS if (broker := self.broker(n)) is not None and broker.side.controller.is_active)
 
     def another(self, number: int) -> int:
         return self.chance.choice([each for each in _NUMBERS if each != number])
@@ -88,10 +88,10 @@ class Combined:
 
 
 def refuse(disk: FaultyDisk) -> Callable[[], None]:
-    disk.is_refusing = True
+    disk.is_unwritable = True
 
     def end() -> None:
-        disk.is_refusing = False
+        disk.is_unwritable = False
 
     return end
 
@@ -238,7 +238,7 @@ def test_a_second_broker_dies_while_one_is_full(seed: int) -> None:
 
 
 def nobody_says_that_it_is_full(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WriteHealth, "refusing", lambda self: [])
+    patch.setattr(WriteHealth, "unwritable", lambda self: [])
 
 
 def the_leader_of_the_quorum_stays(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.support.replicated import RawClient, batch_of, produce_request
 from barnabas.broker.assembly import Broker
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 _PARTITIONS = 6
@@ -37,7 +37,7 @@ class Nodes:
             assert partition is not None
             request = produce_request(answer.topics[0].topic_id, index, batch_of(b"x" * 1000))
             name = f"broker{partition.leader}"
-            client.process.enter(lambda name=name, request=request: client.ask(name, request, lambda _: None))
+            client.process.enter(lambda name=name, request=request: client.send(name, request, lambda _: None))  # type: ignore[misc]
         self.run_for(2_000)
 
     def run_for(self, duration_ms: int) -> None:
@@ -65,7 +65,7 @@ class Nodes:
         (name,) = [
             name
             for name, node in self.cluster.nodes.items()
-            if node.is_running and node.broker is not None and node.broker.controller.is_active
+            if node.is_running and node.broker is not None and node.broker.quorum.controller.is_active
         ]
         return name
 
@@ -78,7 +78,7 @@ class Nodes:
             return False
         known = self.image.brokers
         partitions = self.image.topics_by_name["orders"].partitions
-        return all(known[broker.config.node_id].epoch == broker.lifecycle.epoch for broker in brokers) and all(
+        return all(known[broker.config.node_id].epoch == broker.quorum.lifecycle.epoch for broker in brokers) and all(
             partition.leader >= 0 and len(partition.isr) == 3 for partition in partitions
         )
 

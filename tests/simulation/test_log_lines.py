@@ -22,7 +22,7 @@ class Lines(StallWorld):
             self.lines.setdefault(who.partition(".")[0], []).append(what)
             note(who, what)
 
-        self.world.note = written  # type: ignore[method-assign]
+        self.world.note = written  # type: ignore[assignment, method-assign]
 
     def of(self, number: int) -> list[str]:
         return self.lines.get(f"broker{number}", [])
@@ -76,7 +76,7 @@ def test_a_new_leader_of_the_quorum_is_named_once_by_everybody() -> None:
     after = world.active
     for number in (1, 2, 3):
         who = "this node" if number == after else f"node {after}"
-        epoch = world._broker(number).raft.epoch
+        epoch = world._broker(number).quorum.raft.epoch
         told = [line for line in world.of(number) if f"{who} leads the metadata quorum in epoch {epoch}" in line]
         assert len(told) == 1, world.of(number)
 

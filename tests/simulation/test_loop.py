@@ -48,7 +48,7 @@ def test_streams_talk_over_the_simulated_network() -> None:
             await writer.drain()
         writer.close()
 
-    async def ask() -> list[bytes]:
+    async def call() -> list[bytes]:
         reader, writer = await asyncio.open_connection("server", 80)
         answers = []
         for word in (b"one\n", b"two\n", b"x" * 60_000 + b"\n"):
@@ -59,7 +59,7 @@ def test_streams_talk_over_the_simulated_network() -> None:
         return answers
 
     server = two.server.run_until_complete(asyncio.start_server(answer, "server", 80))
-    answers = two.client.run_until_complete(ask())
+    answers = two.client.run_until_complete(call())
     assert [each[:3] for each in answers] == [b"ONE", b"TWO", b"XXX"]
     server.close()
     with pytest.raises(ConnectionRefusedError):

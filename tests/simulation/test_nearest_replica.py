@@ -93,11 +93,11 @@ def test_a_consumer_that_waits_at_a_follower_has_the_record_at_once() -> None:
     for value in (b"0", b"1", b"2"):
         answers: list[FetchResponse] = []
 
-        def ask(offset: int, answers: list[FetchResponse] = answers) -> None:
+        def send(offset: int, answers: list[FetchResponse] = answers) -> None:
             made = request(world, offset, "b", max_wait_ms=4_000)
-            world.client.ask("broker2", made, lambda answer: answers.append(answer))  # type: ignore[arg-type]
+            world.client.send("broker2", made, lambda answer: answers.append(answer))  # type: ignore[arg-type]
 
-        world.client.process.enter(lambda offset=int(value): ask(offset))  # type: ignore[misc]
+        world.client.process.enter(lambda offset=int(value): send(offset))  # type: ignore[misc]
         world.run_for(1_200)
         assert not answers, "there is nothing yet"
         begin_us = world.world.now_us

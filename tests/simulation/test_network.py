@@ -89,7 +89,7 @@ def test_bytes_arrive_in_order_both_ways() -> None:
 def test_a_lossy_way_is_slow_and_loses_nothing(seed: int) -> None:
     pair = Pair(seed)
     _, socket, other = pair.connect()
-    pair.network.way("a", "b").loss_percent = 50
+    pair.network.direction("a", "b").loss_percent = 50
     began_us = pair.world.now_us
     for number in range(100):
         socket.write([b"%d," % number])
@@ -102,11 +102,11 @@ def test_nobody_listens_and_no_such_host() -> None:
     pair = Pair()
     refused, _ = pair.dial(port=1)
     unknown, _ = pair.dial(host="nowhere")
-    pair.network.refusing.add("b")
-    refusing, _ = pair.dial()
+    pair.network.unwritable.add("b")
+    unwritable, _ = pair.dial()
     pair.world.run_for(SECOND_US)
     assert isinstance(refused.error, ConnectionRefusedError)
-    assert isinstance(refusing.error, ConnectionRefusedError)
+    assert isinstance(unwritable.error, ConnectionRefusedError)
     assert unknown.error is not None
     assert refused.events == ["closed"]
 

@@ -10,7 +10,7 @@ from tests.support.replicated import CONTROLLER, SHORT_TIMES, RawClient, Replica
 
 from barnabas.broker.assembly import Broker
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 _NUMBERS = (1, 2, 3)
@@ -48,7 +48,7 @@ class Combined:
         return 0 if broker is None else sum(not each.fenced for each in broker.metadata.image.brokers.values())
 
     def active(self) -> int:
-        return next(n for n in _NUMBERS if (broker := self.broker(n)) is not None and broker.controller.is_active)
+        return next(n for n in _NUMBERS if (broker := self.broker(n)) is not None and broker.side.controller.is_active)
 
     def leader_at(self, number: int) -> int:
         broker = self.broker(number)

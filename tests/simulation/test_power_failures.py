@@ -11,6 +11,8 @@ import pytest
 from tests.support.crashing_disk import Fate
 from tests.support.power_world import COMPACTED, PLAIN, SHORT, Model, PowerWorld
 
+pytestmark = pytest.mark.long_turns("logs are opened and checked at each change of the disk, within turns")
+
 
 def _write(world: PowerWorld, plain: Model, compacted: Model, *, epoch: int) -> None:
     for turn in range(4):

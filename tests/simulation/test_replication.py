@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.replicated import CONTROLLER, Replicated, batch_of, fetch_request, produce_request, values_in
 
@@ -15,7 +17,7 @@ from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.replication.partition import Role
 from barnabas.simulation.faulty_disk import BROKEN, Loss
 
-PRODUCER = {"producer_id": 4711}
+PRODUCER: dict[str, Any] = {"producer_id": 4711}
 
 
 def rig(min_isr: int = 2, **configs: str) -> Replicated:
@@ -41,8 +43,8 @@ def heal(world: Replicated, pairs: list[tuple[str, str]]) -> None:
 
 def delete_before(world: Replicated, offset: int, *, timeout_ms: int = 1000) -> tuple[int, int]:
     """Returns (error code, low watermark)."""
-    asked = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=[asked])
+    requested = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=[requested])
     request = DeleteRecordsRequest(timeout_ms=timeout_ms, topics=[topic])
     row = world.client.call("broker1", request, DeleteRecordsResponse).topics[0].partitions[0]
     return row.error_code, row.low_watermark
@@ -149,7 +151,7 @@ def test_followers_find_a_new_leader_at_once_although_they_wait_elsewhere() -> N
         world.create_topic("other", [[2, 3, 1]])
         world.run_for(250)
         for name in ("broker2", "broker3"):
-            world.cluster.network.way(CONTROLLER, name).extra_us = delay_us if name == "broker3" else 0
+            world.cluster.network.direction(CONTROLLER, name).extra_us = delay_us if name == "broker3" else 0
         world.node(1).kill()
         world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")  # noqa: B023
         began_us = world.world.now_us
@@ -397,13 +399,13 @@ def test_a_consumer_that_waits_is_woken_by_the_commit() -> None:
     answers: list[Message | None] = []
     client = world.client
     request = fetch_request(world.topic_id(), 0, 1, max_wait_ms=10_000)
-    client.process.enter(lambda: client.ask("broker1", request, answers.append, timeout_ms=20_000))
+    client.process.enter(lambda: client.send("broker1", request, answers.append, timeout_ms=20_000))
     world.run_for(300)
     assert not answers
     began_us = world.world.now_us
     other = type(client)(world.cluster, "other")
     data = produce_request(world.topic_id(), 0, batch_of(b"second"))
-    other.process.enter(lambda: other.ask("broker1", data, lambda response: None))
+    other.process.enter(lambda: other.send("broker1", data, lambda response: None))
     world.run_until(lambda: bool(answers), "the consumer is answered")
     assert world.world.now_us - began_us < 10_000
 

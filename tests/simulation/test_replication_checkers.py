@@ -16,13 +16,13 @@ from barnabas.records.batch import Record, encode_batch
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation import scenario
-from barnabas.simulation.cluster import Layout
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import Offsets, OneLeader, Quorum, State, UncleanElections
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.scenario import Run, Settings, run
+from barnabas.simulation.simulated_cluster import Layout
 
 TOPIC_ID = bytes(15) + b"\x07"
 TP = TopicPartition("orders", 0)
@@ -212,7 +212,7 @@ def test_a_candidate_without_what_is_committed() -> None:
         found.high_watermark = 1
         stir(one, owner)
 
-    assert "a candidate has not all that is committed" in broken_at(7, breaking)
+    assert "a candidate lacks committed records" in broken_at(7, breaking)
 
 
 def test_other_records_below_the_hw() -> None:

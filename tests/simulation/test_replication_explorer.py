@@ -6,11 +6,18 @@ import inspect
 
 import pytest
 from tests.support import replication_mutations
+from tests.support.mistakes import cases
 from tests.support.replication_explorer import explore
 from tests.support.replication_mutations import FOUND_BY, Mutation
 
 from barnabas.simulation.faults import FaultKind
 
+#: Mistakes that are found after several seconds.
+_LATE = [
+    replication_mutations.the_elr_forgets_who_crashed,
+    replication_mutations.an_unclean_end_counts_as_clean,
+    replication_mutations.incarnations_are_ignored,
+]
 _BLOCK = 50
 _MORE_SEEDS = 40
 
@@ -53,7 +60,7 @@ def test_every_mistake_is_tried() -> None:
     assert {f for _, f in functions if f.__module__ == replication_mutations.__name__} == set(FOUND_BY)
 
 
-@pytest.mark.parametrize("mutation", FOUND_BY, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed that found the mistake first passes without it, and fails with it; a later one is tried where the runs
     have shifted.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.replicated import Replicated, list_offsets_request, values_in
 
@@ -19,7 +21,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.replication.partition import Role
 from barnabas.simulation.faulty_disk import Loss
 
-PRODUCER = {"producer_id": 4711}
+PRODUCER: dict[str, Any] = {"producer_id": 4711}
 _READ_COMMITTED = 1
 
 
@@ -48,10 +50,10 @@ def await_leader(world: Replicated, number: int) -> None:
 
 def end_of_epoch(world: Replicated, at: int, epoch: int, current_epoch: int) -> tuple[int, int, int]:
     """Returns (error code, epoch, end offset)."""
-    asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+    requested = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
         partition=0, current_leader_epoch=current_epoch, leader_epoch=epoch
     )
-    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=[asked])
+    topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic="orders", partitions=[requested])
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
     response = world.client.call(f"broker{at}", request, OffsetForLeaderEpochResponse)
     row = response.topics[0].partitions[0]
@@ -65,14 +67,16 @@ def test_g4_every_question_with_another_epoch_is_fenced() -> None:
     world.node(1).kill()
     await_leader(world, 2)
     epoch = world.partition(2).leader_epoch
-    for asked, expected in (
+    for requested, expected in (
         (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
         (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
-        assert world.fetch(0, at=2, epoch=asked).error_code == expected
-        listed = world.client.call("broker2", list_offsets_request("orders", 0, -2, epoch=asked), ListOffsetsResponse)
+        assert world.fetch(0, at=2, epoch=requested).error_code == expected
+        listed = world.client.call(
+            "broker2", list_offsets_request("orders", 0, -2, epoch=requested), ListOffsetsResponse
+        )
         assert listed.topics[0].partitions[0].error_code == expected
-        assert end_of_epoch(world, 2, 0, asked)[0] == expected
+        assert end_of_epoch(world, 2, 0, requested)[0] == expected
     assert end_of_epoch(world, 2, 0, epoch) == (0, 0, 1)
 
 
@@ -149,7 +153,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     world.node(3).kill()
     world.await_isr([1, 2])
     for source, target in (("broker1", "controller1"), ("controller1", "broker1")):
-        network.way(source, target).extra_us = 300_000
+        network.direction(source, target).extra_us = 300_000
     world.cluster.allow_start("broker3")
     leadership = world.partition(1).leadership
     assert leadership is not None
@@ -178,16 +182,16 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     assert world.values(3) == [b"%d" % count for count in range(5)]
 
 
-@pytest.mark.parametrize("asked", [0, 1, 2])
-def test_g25_a_fetch_inside_a_batch_returns_the_whole_batch(asked: int) -> None:
+@pytest.mark.parametrize("requested", [0, 1, 2])
+def test_g25_a_fetch_inside_a_batch_returns_the_whole_batch(requested: int) -> None:
     """Guard G25: and without read_committed nothing is named as aborted."""
     world = rig()
     assert world.produce(b"0", b"1", b"2") == (0, 0)
     world.await_equal()
-    answer = world.fetch(asked)
+    answer = world.fetch(requested)
     assert [offset for offset, _ in values_in(bytes(answer.records or b""))] == [0, 1, 2]
     assert not answer.aborted_transactions
-    row = FetchRequest.FetchPartition(partition=0, fetch_offset=asked, partition_max_bytes=1 << 20)
+    row = FetchRequest.FetchPartition(partition=0, fetch_offset=requested, partition_max_bytes=1 << 20)
     topic = FetchRequest.FetchTopic(topic_id=world.topic_id(), partitions=[row])
     request = FetchRequest(
         replica_id=-1, max_bytes=1 << 20, isolation_level=_READ_COMMITTED, session_epoch=-1, topics=[topic]

@@ -76,7 +76,7 @@ def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> No
     client = RawClient(world.cluster, "hasty", _ONE_DIAL)
     answers: list[Message | None] = []
     request = QUESTIONS[question](world)
-    client.process.enter(lambda: client.ask("broker3", request, answers.append, timeout_ms=300))
+    client.process.enter(lambda: client.send("broker3", request, answers.append, timeout_ms=300))
     world.run_for(1000)
     assert world.node(3).is_running
     assert answers == [None]

@@ -6,9 +6,18 @@ import inspect
 
 import pytest
 from tests.support import txn_mutations
+from tests.support.mistakes import cases
 from tests.support.txn_explorer import explore
-from tests.support.txn_mutations import FOUND_BY, FOUND_IN, Mutation, Situation
+from tests.support.txn_mutations import FOUND_BY, FOUND_IN, Mutation
+from tests.support.txn_situations import Situation
 
+#: Mistakes that are found after several seconds.
+_LATE = [
+    txn_mutations.late_markers_count,
+    txn_mutations.markers_of_any_epoch_count,
+    txn_mutations.epochs_are_not_bumped,
+    txn_mutations.the_next_epoch_is_fenced_until_the_last_is_complete,
+]
 _BLOCK = 25
 _MORE_SEEDS = 20
 
@@ -34,7 +43,7 @@ def test_every_mistake_is_tried() -> None:
     assert own == set(FOUND_BY) | set(FOUND_IN)
 
 
-@pytest.mark.parametrize("mutation", FOUND_BY, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("mutation", cases(FOUND_BY, late=_LATE))
 def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """The seed that found the mistake first finds it, or a later one where the runs have shifted. All pass without
     it.

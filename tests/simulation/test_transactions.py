@@ -176,7 +176,7 @@ def test_readers_of_a_broker_that_comes_back_wait_for_a_marker_that_was_not_repl
     for pair in pairs:
         world.cluster.network.cut(*pair)
     abort = marker_request(writer.producer_id, writer.epoch, commit=False, coordinator_epoch=0)
-    world.client.process.enter(lambda: world.client.ask("broker1", abort, lambda _: None))
+    world.client.process.enter(lambda: world.client.send("broker1", abort, lambda _: None))
     world.run_until(lambda: world.partition(1).log.log_end_offset == 2, "the leader has the marker")
     assert (world.partition(1).high_watermark, world.partition(1).last_stable_offset) == (1, 0)
     world.node(1).stop()
@@ -362,13 +362,13 @@ def test_a_marker_that_comes_while_a_record_waits_to_be_verified(version: int) -
     request = writer.produce_request(writer.batch(b"b", partition=partition), partition)
     leader = f"broker{world.leader('orders', partition)}"
     other = RawClient(world.cluster, "other")
-    other.call(leader, list_offsets_request("orders", partition), ListOffsetsResponse)  # it is connected
+    other.call(leader, list_offsets_request("orders", partition), ListOffsetsResponse)  # connects it
     last = 13 if version == 2 else 11
     world.cluster.network.cut(f"broker{coordinator}", leader)
-    world.client.process.enter(lambda: world.client.ask(leader, request, answers.append, version_max=last))
+    world.client.process.enter(lambda: world.client.send(leader, request, answers.append, version_max=last))
     world.run_for(20)
     marker = marker_request(writer.producer_id, writer.epoch, partition=partition, coordinator_epoch=9)
-    other.process.enter(lambda: other.ask(leader, marker, lambda _: None))
+    other.process.enter(lambda: other.send(leader, marker, lambda _: None))
     world.run_for(20)
     world.cluster.network.heal(f"broker{coordinator}", leader)
     world.run_until(lambda: bool(answers), "the record is answered")

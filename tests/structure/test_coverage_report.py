@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools import coverage_by_package
+import coverage_by_package
 
 
 def measured(statements: int, statements_run: int, branches: int, branches_run: int) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tools import cli_reference, tidy
 
+import cli_reference
+import tidy
 from barnabas.spark import source_options
 
 ROOT = Path(__file__).resolve().parents[2]

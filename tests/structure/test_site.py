@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools import cli_reference
-
 import build_site
+import cli_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools import tidy
+
+import tidy
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = '"""Docstring."""\n\nfrom __future__ import annotations\n\n'
@@ -17,7 +18,9 @@ def texts(name: str, code: str) -> list[str]:
     return [finding.text for finding in tidy.check_python(name, HEADER + code)]
 
 
+@pytest.mark.full
 def test_the_repository_is_tidy() -> None:
+    """`make lint` checks this as well."""
     assert [str(finding) for finding in tidy.check(ROOT)] == []
 
 

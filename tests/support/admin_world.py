@@ -1,8 +1,8 @@
 """Admin requests of every kind to every node of a simulated cluster whose controllers are killed, paused and cut off.
 
-`Asked` is one request until it is answered or its connection ends. `overdue` names those that waited longer than the
-bound: their own timeout, or the time that a node waits for a controller, and an allowance. The time in which a node is
-paused does not count.
+`SentRequest` is one request until it is answered or its connection ends. `overdue` names those that waited longer than
+the bound: their own timeout, or the time that a node waits for a controller, and an allowance. The time in which a node
+is paused does not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from tests.support.replicated import SHORT_TIMES
 
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -28,9 +28,9 @@ from barnabas.protocol.messages.list_partition_reassignments import ListPartitio
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
-from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.machine import Machine, MachineHost
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 #: The longest time that a node waits for a controller.
@@ -44,7 +44,7 @@ _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
 _TOPICS: Final = ("orders", "payments", "parcels")
 
 
-class Asked:
+class SentRequest:
     """A request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
 
     def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
@@ -65,11 +65,11 @@ class Asked:
     def __str__(self) -> str:
         waited = f"{(self.over_us - self.sent_us) // MILLISECOND_US} ms" if self.is_over else "for ever"
         sent_ms = self.sent_us // MILLISECOND_US
-        return f"{type(self.request).__name__} at {self.node}:{self.port}, asked at {sent_ms} ms, waited {waited}"
+        return f"{type(self.request).__name__} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}"
 
 
 class AdminWorld:
-    """A cluster under admin requests. `begin` starts it, `ask_for` sends requests while faults happen, `overdue`
+    """A cluster under admin requests. `begin` starts it, `run_requests` sends requests while faults happen, `overdue`
     judges.
     """
 
@@ -84,7 +84,7 @@ class AdminWorld:
         self._process = self._machine.spawn()
         self._host = MachineHost(self._machine, self._process)
         self._area = ReceiveArea()
-        self.asked: list[Asked] = []
+        self.requested: list[SentRequest] = []
         #: The times (us) in which a node was paused.
         self._naps: dict[str, list[tuple[int, int]]] = {name: [] for name in self.cluster.nodes}
 
@@ -101,7 +101,7 @@ class AdminWorld:
     def active(self) -> str | None:
         """Returns a node that regards itself as the active controller."""
         for name, node in self.cluster.nodes.items():
-            if node.is_running and node.broker is not None and node.broker.controller.is_active:
+            if node.is_running and node.broker is not None and node.broker.quorum.controller.is_active:
                 return name
         return None
 
@@ -144,7 +144,7 @@ class AdminWorld:
         now_us = self.world.now_us
         self._naps = {name: [(b, min(e, now_us)) for b, e in naps] for name, naps in self._naps.items()}
 
-    def ask_for(self, duration_ms: int, *, faults: bool = True) -> None:
+    def run_requests(self, duration_ms: int, *, faults: bool = True) -> None:
         """Sends requests for this time, with faults unless `faults` is False."""
         chance = self.chance
         end_us = self.world.now_us + duration_ms * MILLISECOND_US
@@ -153,16 +153,16 @@ class AdminWorld:
             if faults and self.world.now_us >= next_fault_us:
                 self.strike()
                 next_fault_us = self.world.now_us + int(chance.expovariate(1 / 4_000) * MILLISECOND_US)
-            self.ask(chance.choice(list(self.cluster.nodes)), self.request())
+            self.call(chance.choice(list(self.cluster.nodes)), self.request())
             self.world.run_for(chance.randrange(1, 400) * MILLISECOND_US)
 
-    def ask(self, node: str, request: Message) -> Asked:
+    def call(self, node: str, request: Message) -> SentRequest:
         """Sends a request on a new connection: to a broker mostly through its client listener."""
         is_broker = node.startswith("broker")
         to_controller = node in self.voters and (not is_broker or self.chance.random() < 0.25)
         port = _CONTROLLER_PORT if to_controller else _CLIENT_PORT
-        asked = Asked(node, port, request, self.world.now_us)
-        self.asked.append(asked)
+        requested = SentRequest(node, port, request, self.world.now_us)
+        self.requested.append(requested)
 
         def dial() -> None:
             times = ChannelTimes(_NEVER_MS, _NEVER_MS, connect_timeout_ms=_NEVER_MS)
@@ -170,22 +170,22 @@ class AdminWorld:
             channel.send(request, lambda answer: over(answer, channel))
 
         def over(answer: Message | None, channel: Channel) -> None:
-            asked.is_over, asked.over_us, asked.answer = True, self.world.now_us, answer
+            requested.is_over, requested.over_us, requested.answer = True, self.world.now_us, answer
             self._host.timers.call_soon(channel.close)
 
         self._process.enter(dial)
-        return asked
+        return requested
 
     # -- conditions
 
     def overdue(self) -> list[str]:
         late = []
-        for asked in self.asked:
-            end_us = asked.over_us if asked.is_over else self.world.now_us
-            naps = self._naps[asked.node]
-            slept_us = sum(max(0, min(end, end_us) - max(begin, asked.sent_us)) for begin, end in naps)
-            if end_us - asked.sent_us - slept_us > asked.bound_ms * MILLISECOND_US:
-                late.append(f"seed {self.world.seed}: {asked}, bound {asked.bound_ms} ms")
+        for requested in self.requested:
+            end_us = requested.over_us if requested.is_over else self.world.now_us
+            naps = self._naps[requested.node]
+            slept_us = sum(max(0, min(end, end_us) - max(begin, requested.sent_us)) for begin, end in naps)
+            if end_us - requested.sent_us - slept_us > requested.bound_ms * MILLISECOND_US:
+                late.append(f"seed {self.world.seed}: {requested}, bound {requested.bound_ms} ms")
         return late
 
     # -- requests

@@ -85,7 +85,7 @@ class Situation:
     def _of_partitions(self) -> Iterator[Bulk]:
         offsets, epochs, producers = ListOffsetsRequest, OffsetForLeaderEpochRequest, DescribeProducersRequest
         for name, timestamp in (("latest offsets", -1), ("offsets by time", 5), ("offsets of the latest record", -3)):
-            asked = [
+            requested = [
                 offsets.ListOffsetsTopic(
                     name=topic,
                     partitions=[
@@ -94,7 +94,7 @@ class Situation:
                 )
                 for topic, indexes in self.partitions
             ]
-            yield Bulk(name, ListOffsetsRequest(replica_id=-1, topics=asked), 7)
+            yield Bulk(name, ListOffsetsRequest(replica_id=-1, topics=requested), 7)
         in_epoch = [
             epochs.OffsetForLeaderTopic(
                 topic=topic,

@@ -89,7 +89,7 @@ class Hostile:
 
 @contextmanager
 def repeated(port: int, requests: Sequence[HostileRequest], *, connections: int = 2) -> Iterator[Hostile]:
-    """Sends these requests again and again, each connection as fast as it is answered."""
+    """Sends these requests again and again, on each connection as fast as the answers arrive."""
     hostile, stopped = Hostile(), threading.Event()
 
     def attack(first: int) -> None:

@@ -30,7 +30,7 @@ class Calm:
     def followers(self) -> list[Place]:
         return [place for place in self.world._up() if place is not self.leader and place.is_controller]
 
-    def ask(self, place: Place, request: Message, *, wait_ms: int = 0) -> list[Any]:
+    def call(self, place: Place, request: Message, *, wait_ms: int = 0) -> list[Any]:
         answers: list[Any] = []
         assert place.node is not None
         place.node.server.serve(request, request.VERSIONS[1], "CONTROLLER", answers.append)
@@ -38,8 +38,8 @@ class Calm:
             self.pass_time(wait_ms)
         return answers
 
-    def asked(self, place: Place, request: Message, *, wait_ms: int = 0) -> Any:
-        (answer,) = self.ask(place, request, wait_ms=wait_ms)
+    def requested(self, place: Place, request: Message, *, wait_ms: int = 0) -> Any:
+        (answer,) = self.call(place, request, wait_ms=wait_ms)
         return answer
 
     @property

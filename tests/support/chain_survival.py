@@ -209,8 +209,8 @@ def judge_chain(lines: Sequence[str], written: Sequence[str], drain: str) -> Non
 
 
 def merge(paths: list[Path]) -> list[str]:
-    """Returns the lines of histories by their time; each file's own are in order. A line cut off by a kill is left
-    out.
+    """Returns the lines of all histories in the order of their times; the lines of one file are in order already. A
+    line cut off by a kill is left out.
     """
     lines = [line for path in paths if path.exists() for line in path.read_text().splitlines(keepends=True)]
     whole = [line for line in lines if line.endswith("\n")]

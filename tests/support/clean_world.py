@@ -47,7 +47,7 @@ def broker_config(**properties: str) -> BrokerConfig:
     )
 
 
-class _Cleaned(LogEvents):
+class _Cleaned(LogEvents[Log]):
     """Log events that notify the cleaner of truncations and keep deleted files."""
 
     def __init__(self, disk: Disk, cleaner: LogCleaner) -> None:

@@ -14,7 +14,7 @@ def always(offset: int, size: int) -> bool:
 
 
 def at_times(seed: int, percent: int = 50) -> Callable[[int, int], bool]:
-    """Returns a page cache that has pages by chance, the same for each seed."""
+    """Returns a page cache that holds random pages, the same ones for each seed."""
     chance = random.Random(seed)
     return lambda offset, size: chance.randrange(100) < percent
 

@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.common.config import BrokerConfig
-from barnabas.controller.kraft import brokers, topics
+from barnabas.controller.kraft import broker_registrations
 from barnabas.controller.kraft.bootstrap import bootstrap_batches
-from barnabas.controller.kraft.result import Result, Versioned
-from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.requests import brokers, topics
+from barnabas.controller.requests.result import Result, Versioned
+from barnabas.controller.requests.view import ControllerView
+from barnabas.controller.strategies import NamedStrategy
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
-from barnabas.metadata.refusing import refusing_tags
 from barnabas.metadata.topics import PartitionImage
+from barnabas.metadata.unwritable import unwritable_tags
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest
+from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord
 
@@ -63,6 +65,8 @@ class ControllerWorld:
     ) -> None:
         self.config = make_config(properties)
         self.random = SeededChance()
+        #: The election strategy of all views from now on; None is Kafka's.
+        self.strategy: NamedStrategy | None = None
         self.image: MetadataImage = EMPTY_IMAGE
         batches = bootstrap_batches(self.view(), [], in_transaction=False)
         for records, _ in batches:
@@ -73,7 +77,7 @@ class ControllerWorld:
             self.image = delta.apply(self.image.offset, 1, 0)
 
     def view(self) -> ControllerView:
-        return ControllerView(self.image, self.config, self.random, CLUSTER_ID, self.image.offset + 1)
+        return ControllerView(self.image, self.config, self.random, self.strategy)
 
     def replay(self, records: list[Versioned]) -> None:
         """Replays records through their encoding, which finds a record that its version cannot carry."""
@@ -94,9 +98,20 @@ class ControllerWorld:
         return partition
 
     def add_broker(self, broker_id: int, *, rack: str | None = None, unfenced: bool = True) -> None:
-        self.apply(brokers.register(self.view(), registration(broker_id, rack=rack), session_alive=False))
+        self.apply(self.register(registration(broker_id, rack=rack), session_alive=False))
         if unfenced:
             self.beat(broker_id)
+
+    @property
+    def next_offset(self) -> int:
+        return self.image.offset + 1
+
+    def register(
+        self, request: BrokerRegistrationRequest, *, session_alive: bool
+    ) -> Result[BrokerRegistrationResponse]:
+        return broker_registrations.register(
+            self.view(), request, cluster_id=CLUSTER_ID, next_offset=self.next_offset, session_alive=session_alive
+        )
 
     def beat(
         self,
@@ -104,7 +119,7 @@ class ControllerWorld:
         *,
         want_fence: bool = False,
         want_shut_down: bool = False,
-        refusing: Sequence[bytes] = (),
+        unwritable: Sequence[bytes] = (),
     ) -> BrokerHeartbeatResponse:
         broker = self.image.brokers[broker_id]
         request = BrokerHeartbeatRequest(
@@ -113,9 +128,11 @@ class ControllerWorld:
             current_metadata_offset=self.image.offset,
             want_fence=want_fence,
             want_shut_down=want_shut_down,
-            unknown_tags=refusing_tags(refusing) if refusing else (),
+            unknown_tags=unwritable_tags(unwritable) if unwritable else (),
         )
-        return self.apply(brokers.heartbeat(self.view(), request, lowest_offset=self.image.offset, shutdown_offset=-1))
+        return self.apply(
+            broker_registrations.heartbeat(self.view(), request, lowest_offset=self.image.offset, shutdown_offset=-1)
+        )
 
     def create(self, name: str, partitions: int = 1, replication_factor: int = 1, **configs: str) -> None:
         result = self.create_topic(

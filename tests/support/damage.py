@@ -129,7 +129,7 @@ def records(found: list[tuple[str, int, bytes]]) -> list[Record]:
 
 
 def lost_bytes(before: Files, after: Files) -> list[str]:
-    """Returns the files of the partition whose old bytes cannot be restored from the present files and those kept
+    """Returns the files of the partition whose old bytes cannot be restored from the current files and those kept
     aside.
     """
     lost = []

@@ -1,8 +1,9 @@
-"""A node of three whose peers send impossible answers: their answers are damaged before it reads them.
+"""A node whose peers send impossible answers: their answers are damaged before it reads them.
 
-    world = DamagedAnswers(seed, ...)   three brokers and a controller, writers at work, one node chosen
-    world.damage_for(3_000)             a part of the answers to it is damaged: those of the leaders it follows, of
-                                        the metadata quorum, and of the controller
+    world = DamagedAnswers(seed, ...)   three brokers and one or three controllers, writers at work, one node chosen
+    world.damage_for(3_000)             a part of the answers to it is damaged: to a broker, those of the leaders it
+                                        follows, of the metadata quorum, and of the controller; to a controller, those
+                                        of the other voters
     world.check_recovered()             all answers are intact again: what must hold then
 
 Most damage keeps the correlation id, so that the response reaches its request. A response that cannot be decoded costs
@@ -26,9 +27,11 @@ from barnabas.protocol import codec
 from barnabas.protocol.channel import Channel
 from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.wire import skip_tagged_fields
 from barnabas.simulation.node import Node
+from barnabas.simulation.world import MILLISECOND_US
 
 #: The position of the first byte after the correlation id.
 _BODY_AT = 4
@@ -63,13 +66,13 @@ def is_readable(frame: bytes, channel: Channel) -> bool:
     """Returns whether the channel can decode the frame as the response that it waits for."""
     if not channel._in_flight:
         return False
-    correlation_id, asked = channel._in_flight[0]
-    if int.from_bytes(frame[:4], "big") != correlation_id or asked.request.API_KEY is None:
+    correlation_id, requested = channel._in_flight[0]
+    if int.from_bytes(frame[:4], "big") != correlation_id or requested.request.API_KEY is None:
         return False
-    key = asked.request.API_KEY
+    key = requested.request.API_KEY
     try:
-        position = skip_tagged_fields(memoryview(frame), 4) if response_header_version(key, asked.version) else 4
-        codec.decode(response_class(key), asked.version, frame, position)
+        position = skip_tagged_fields(memoryview(frame), 4) if response_header_version(key, requested.version) else 4
+        codec.decode(response_class(key), requested.version, frame, position)
     except DecodeError:
         return False
     return True
@@ -78,7 +81,8 @@ def is_readable(frame: bytes, channel: Channel) -> bool:
 class DamagedAnswers:
     def __init__(self, seed: int, victim: str, patch: pytest.MonkeyPatch, *, percent: int, lies: bool) -> None:
         self.random = Random(seed)
-        self.world = Replicated(seed)
+        self.has_quorum = victim.startswith("controller")
+        self.world = Replicated(seed, controllers=3 if self.has_quorum else 1)
         self.world.create_topic("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
         self.victim = victim
         self.percent = percent
@@ -91,9 +95,9 @@ class DamagedAnswers:
 
         def on_frame(channel: Channel, frame: memoryview) -> None:
             if self.is_on and self._is_victims(channel) and self.random.randrange(100) < self.percent:
-                asked = channel._in_flight[0][1].request if channel._in_flight else None
-                if asked is not None and asked.API_KEY is not None:
-                    self.counts[asked.API_KEY] += 1
+                requested = channel._in_flight[0][1].request if channel._in_flight else None
+                if requested is not None and requested.API_KEY is not None:
+                    self.counts[requested.API_KEY] += 1
                 frame = memoryview(self._damaged(bytes(frame), channel))
             sound(channel, frame)
 
@@ -122,15 +126,45 @@ class DamagedAnswers:
                 self._written += 1
                 request = produce_request(self.world.topic_id(), index, batch_of(b"%d" % self._written))
                 client = self.world.client
-                client.process.enter(partial(client.ask, f"broker{leader}", request, ignore))
+                client.process.enter(partial(client.send, f"broker{leader}", request, ignore))
+
+    def _create_topic(self, name: str) -> None:
+        """Creates a topic and ignores the result."""
+
+        def ignore(_: Message | None) -> None: ...
+
+        request = CreateTopicsRequest(timeout_ms=1_000)
+        request.topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=3)]
+        client = self.world.client
+        client.process.enter(partial(client.send, "broker1", request, ignore))
 
     def damage_for(self, duration_ms: int) -> None:
+        """Damages answers while records and topics are written. Among three controllers, the active one is killed
+        twice if it is not the chosen node, so that voters elect while answers are damaged.
+        """
         self.is_on = True
-        for _ in range(duration_ms // 100):
+        ticks = duration_ms // 100
+        for tick in range(ticks):
             self._write()
+            if self.has_quorum and tick % 5 == 0:
+                self._create_topic(f"topic{tick}")
+            if self.has_quorum and tick in (ticks // 4, ticks * 3 // 4):
+                self._kill_active_controller()
             self.world.run_for(100)  # also runs the checkers of the simulation
             self.check_offsets()
         self.is_on = False
+
+    def _kill_active_controller(self) -> None:
+        for name, node in self.world.cluster.nodes.items():
+            if (
+                name != self.victim
+                and node.is_running
+                and node.broker is not None
+                and node.broker.quorum.raft.is_leader
+            ):
+                node.kill()
+                self.world.world.after(300 * MILLISECOND_US, node.start)
+                return
 
     def check_offsets(self) -> None:
         for node in self.world.cluster.nodes.values():
@@ -141,6 +175,8 @@ class DamagedAnswers:
                 assert log.log_start_offset <= partition.high_watermark <= log.log_end_offset, partition.topic_partition
 
     def check_recovered(self) -> None:
+        if self.has_quorum:
+            self._check_quorum_recovered()
         world = self.world
         for index in range(3):
             world.await_isr((1, 2, 3), index=index, within_ms=40_000)
@@ -149,3 +185,17 @@ class DamagedAnswers:
             values = [world.values(number, index=index) for number in (1, 2, 3)]
             assert values[0] == values[1] == values[2]
             assert values[0][-1] == b"sound"
+
+    def _check_quorum_recovered(self) -> None:
+        """Checks that a new topic reaches all controllers, and that their images are equal then."""
+        world = self.world
+        world.create_topic("sound", [(1, 2, 3)])
+        brokers = [node.broker for name, node in world.cluster.nodes.items() if name.startswith("controller")]
+
+        def all_know() -> bool:
+            return all(broker is not None and "sound" in broker.metadata.image.topics_by_name for broker in brokers)
+
+        world.run_until(all_know, "all controllers know the new topic", 40_000)
+        images = [broker.metadata.image for broker in brokers if broker is not None]
+        topics = [{name: topic.topic_id for name, topic in image.topics_by_name.items()} for image in images]
+        assert topics[0] == topics[1] == topics[2]

@@ -14,7 +14,7 @@ from barnabas.records.batch import Record, decode_batch, encode_batch, read_head
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import HIGH_WATERMARK_CHECKPOINT, write_offsets
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 ROOT = "/data"
 TOPIC_ID = bytes(range(16))
@@ -61,7 +61,7 @@ def stopped(count: int = 40) -> Files:
 
 
 def killed(count: int = 40) -> Files:
-    """Returns the files that a kill leaves when all but the last four records were synced and the checkpoints contain
+    """Returns the files that a kill leaves when all but the last four records were synced and the checkpoints record
     that.
     """
     manager, host = worked(count - 4)

@@ -155,13 +155,13 @@ class DiskWorld:
         """Reads all records from `offset` on, batch by batch; every batch must be whole and intact."""
         found: dict[int, bytes] = {}
         while True:
-            asked = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=700)
+            requested = FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=700)
             request = FetchRequest(
                 replica_id=-1,
                 max_wait_ms=0,
                 min_bytes=0,
                 max_bytes=1 << 20,
-                topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
+                topics=[FetchRequest.FetchTopic(topic=topic, partitions=[requested])],
             )
             row = self.client.call(request, 11, FetchResponse).responses[0].partitions[0]
             if row.error_code:
@@ -227,7 +227,7 @@ class DiskWorld:
 
 
 def work(world: DiskWorld, codes: set[ErrorCode]) -> None:
-    """Does some of everything: appends, rolls, checkpoints, retention, deletion, compaction, creation, group
+    """Does a little of everything: appends, rolls, checkpoints, retention, deletion, compaction, creation, group
     offsets.
     """
     for number in range(4):

@@ -90,7 +90,7 @@ async def _flood(port: int, kind: str, count: int) -> None:
 
 @contextlib.contextmanager
 def flooding(port: int, kind: str, count: int) -> Iterator[None]:
-    """Runs a flood that holds as much memory as it obtained until the context ends."""
+    """Runs a flood, which holds the memory that it obtained until the context ends."""
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "tests.support.flood", str(port), kind, str(count)]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -69,7 +69,7 @@ class GivenAnswers:
     """An implementation of the part of `protocol.channel.Channel` that a fetcher uses."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Message, Callable[[Message | None], None]]] = []
+        self.requested: list[tuple[Message, Callable[[Message | None], None]]] = []
         self.is_closed = False
         self.is_ready = True
         self.last_error: OSError | None = None
@@ -84,7 +84,7 @@ class GivenAnswers:
         timeout_ms: int = 0,
         renews_timeout: bool = False,
     ) -> None:
-        self.asked.append((request, reply))
+        self.requested.append((request, reply))
         self.timeout_ms = timeout_ms
 
     def close(self) -> None:
@@ -135,12 +135,12 @@ class FollowerWorld:
     def request(self) -> FetchRequest:
         """Returns the request that waits for its answer."""
         self.run()
-        assert len(self.channel.asked) == 1, f"{len(self.channel.asked)} requests wait"
-        request = self.channel.asked[0][0]
+        assert len(self.channel.requested) == 1, f"{len(self.channel.requested)} requests wait"
+        request = self.channel.requested[0][0]
         assert isinstance(request, FetchRequest)
         return request
 
-    def asked(self) -> dict[int, tuple[int, int, int]]:
+    def requested(self) -> dict[int, tuple[int, int, int]]:
         """Returns (epoch, offset, last fetched epoch) of each requested partition, by index."""
         return {
             row.partition: (row.current_leader_epoch, row.fetch_offset, row.last_fetched_epoch)
@@ -160,7 +160,7 @@ class FollowerWorld:
     def reply(self, response: Message | None, *, link_stands: bool = False) -> None:
         """Answers the request. None: the connection has ended or, if `link_stands`, the leader does not answer."""
         self.run()
-        _, reply = self.channel.asked.pop(0)
+        _, reply = self.channel.requested.pop(0)
         was_ready = self.channel.is_ready
         self.channel.is_ready = was_ready and (response is not None or link_stands)
         reply(response)
@@ -168,7 +168,7 @@ class FollowerWorld:
         self.run()
 
     def answer_offsets(self, offset: int, code: ErrorCode = ErrorCode.NONE) -> ListOffsetsRequest:
-        request = self.channel.asked[0][0]
+        request = self.channel.requested[0][0]
         assert isinstance(request, ListOffsetsRequest)
         index = request.topics[0].partitions[0].partition_index
         row = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=offset)

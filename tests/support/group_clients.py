@@ -82,7 +82,7 @@ class Client:
         self.generation = -1
         self.owned: frozenset[int] = frozenset()
         #: The incarnation of the coordinator that got the last request.
-        self._asked = 0
+        self._requested = 0
         self._join: Answer[JoinGroupResponse] | None = None
         self._sync: Answer[SyncGroupResponse] | None = None
 
@@ -150,7 +150,7 @@ class Client:
 
     def _send_join(self, world: GroupWorld) -> bool:
         self.owned = frozenset()
-        self._asked = self.ledger.incarnation
+        self._requested = self.ledger.incarnation
         self._join = world.join(
             GROUP,
             self.member_id,
@@ -173,7 +173,7 @@ class Client:
         if self._join.error is not ErrorCode.NONE:
             self._trouble(self._join.error)
             return False
-        self.ledger.joined(self._asked, response, self.version)
+        self.ledger.joined(self._requested, response, self.version)
         self.member_id, self.generation = response.member_id, response.generation_id
         given: dict[str, bytes] = {}
         if response.leader == self.member_id and not response.skip_assignment:

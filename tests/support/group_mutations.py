@@ -15,9 +15,9 @@ from barnabas.coordinators.groups.consumer import reconcile
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
 from barnabas.coordinators.transactions import transitions
 from barnabas.coordinators.transactions.state import TxnImage
-from barnabas.simulation.cluster import Layout
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.scenario import Settings
+from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.storage.producers import ProducerStateManager
 
@@ -47,7 +47,7 @@ def partitions_are_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None
 
 
 def generations_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
-    """Keeps members that join again in their previous generation."""
+    """Does not raise the generation when members join again."""
     begin_generation = ClassicGroup.begin_generation
 
     def mutated(self: ClassicGroup, wall_ms: int) -> None:
@@ -112,7 +112,7 @@ _PAUSES = tuple(
 
 FOUND_BY: dict[Mutation, Case] = {
     stale_generations_commit: Case(_groups(1, *_PAUSES), "committed offset went back"),
-    commits_are_answered_at_once: Case(_groups(1, *_CUTS), "committed offset went back"),
+    commits_are_answered_at_once: Case(_groups(6, *_CUTS), "committed offset went back"),
     partitions_are_given_before_they_are_free: Case(_groups(1), "has an owner already"),
     generations_are_not_bumped: Case(_groups(3), "two owners in a generation"),
     epochs_are_given_twice: Case(_transactions(1), "lost-write"),

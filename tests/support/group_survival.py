@@ -18,7 +18,7 @@ from typing import Any
 
 import confluent_kafka
 from tests.support.group_verdict import COMMITS_MIN, FOREVER, SEEN_MIN, Diary, judge
-from tests.support.served import ask
+from tests.support.served import call
 from tests.support.survival import PRODUCER, WAIT_S, Brokers, wait_until
 
 from barnabas.protocol.message import Message
@@ -180,7 +180,7 @@ class Group:
             groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.group, topics=None)]
         )
         try:
-            (answer,) = ask(self._found().port, request, 8).groups
+            (answer,) = call(self._found().port, request, 8).groups
         except (OSError, AssertionError):
             return None
         rows = [row for topic in answer.topics for row in topic.partitions]
@@ -190,12 +190,12 @@ class Group:
 
     def _found(self) -> Any:
         """Returns the group's coordinator. Raises OSError if no broker answers."""
-        return self._ask_any(FindCoordinatorRequest(key=self.group, key_type=0), 3)
+        return self._call_any(FindCoordinatorRequest(key=self.group, key_type=0), 3)
 
-    def _ask_any(self, request: Message, version: int) -> Any:
+    def _call_any(self, request: Message, version: int) -> Any:
         for address in self.cluster.bootstrap.split(","):
             try:
-                return ask(int(address.rpartition(":")[2]), request, version)
+                return call(int(address.rpartition(":")[2]), request, version)
             except (OSError, AssertionError):
                 continue
         raise ConnectionError("no broker answers")

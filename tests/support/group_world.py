@@ -17,10 +17,10 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.groups.classic.group import ClassicGroup
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
-from barnabas.coordinators.groups.records import CommittedOffset
+from barnabas.coordinators.groups.group_config import GroupConfig
+from barnabas.coordinators.groups.group_records import CommittedOffset
 from barnabas.coordinators.groups.shard import ConsumerPorts
 from barnabas.coordinators.runtime import ShardState
 from barnabas.protocol import codec
@@ -236,7 +236,7 @@ class GroupWorld:
         self.host.time.run_for(duration_ms)
 
     def until_active(self, step_ms: int) -> None:
-        """Runs until the first partition is loaded, and checks that every `step_ms`."""
+        """Runs until the first partition is loaded, checking every `step_ms`."""
         for _ in range(500):
             shard = self.coordinator.shard(0)
             if shard is not None and shard.state is ShardState.ACTIVE:
@@ -441,13 +441,15 @@ class GroupWorld:
         request = OffsetFetchRequest(require_stable=require_stable)
         names = [group_ids] if isinstance(group_ids, str) else list(group_ids)
         if version >= 8:
-            asked = None
+            requested = None
             if topics is not None:
-                asked = [
+                requested = [
                     OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=list(indexes))
                     for name, indexes in topics.items()
                 ]
-            request.groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=asked) for name in names]
+            request.groups = [
+                OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=requested) for name in names
+            ]
         else:
             request.group_id = names[0]
             request.topics = None

@@ -50,12 +50,12 @@ SEARCHED_MS: Final = 1_700_000_000_000
 TOPICS: Final = {QUIET: 1, WIDE: WIDE_PARTITIONS, SEARCHED: 1}
 
 
-class Ask(NamedTuple):
+class VersionedRequest(NamedTuple):
     message: Message
     version: int
 
     def encoded(self) -> HostileRequest:
-        """Returns the API key, the version, and the body behind a request header without client id."""
+        """Returns the API key, the version, and the body after a request header without client id."""
         message, version = self
         assert message.API_KEY is not None, "a request"
         is_flexible = message.FLEXIBLE is not None and version >= message.FLEXIBLE
@@ -66,78 +66,80 @@ class Ask(NamedTuple):
 # -- one topic, many rows
 
 
-def produce_rows(rows: int) -> list[Ask]:
+def produce_rows(rows: int) -> list[VersionedRequest]:
     data = [ProduceRequest.PartitionProduceData(index=n % WIDE_PARTITIONS, records=b"") for n in range(rows)]
     topic = ProduceRequest.TopicProduceData(name=WIDE, partition_data=data)
-    return [Ask(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 7)]
+    return [VersionedRequest(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 7)]
 
 
-def fetch_rows(rows: int, topic: str = WIDE, epoch: int = -1, max_wait_ms: int = 0) -> list[Ask]:
-    asked = [
+def fetch_rows(rows: int, topic: str = WIDE, epoch: int = -1, max_wait_ms: int = 0) -> list[VersionedRequest]:
+    requested = [
         FetchRequest.FetchPartition(partition=n % WIDE_PARTITIONS, fetch_offset=0, partition_max_bytes=1_000_000)
         for n in range(rows)
     ]
-    topics = [FetchRequest.FetchTopic(topic=topic, partitions=asked)]
-    return [Ask(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=epoch, topics=topics), 11)]
+    topics = [FetchRequest.FetchTopic(topic=topic, partitions=requested)]
+    return [
+        VersionedRequest(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, session_epoch=epoch, topics=topics), 11)
+    ]
 
 
-def fetch_unknown_topics(count: int) -> list[Ask]:
+def fetch_unknown_topics(count: int) -> list[VersionedRequest]:
     one = [FetchRequest.FetchPartition(partition=0, partition_max_bytes=1)]
     topics = [FetchRequest.FetchTopic(topic=f"nobody-{n}", partitions=one) for n in range(count)]
-    return [Ask(FetchRequest(topics=topics), 11)]
+    return [VersionedRequest(FetchRequest(topics=topics), 11)]
 
 
-def forget_rows(rows: int) -> list[Ask]:
+def forget_rows(rows: int) -> list[VersionedRequest]:
     topics = [FetchRequest.ForgottenTopic(topic=WIDE, partitions=list(range(rows)))]
-    return [Ask(FetchRequest(session_id=1, session_epoch=5, forgotten_topics_data=topics), 11)]
+    return [VersionedRequest(FetchRequest(session_id=1, session_epoch=5, forgotten_topics_data=topics), 11)]
 
 
-def list_offsets_rows(rows: int, timestamp: int = -1, topic: str = WIDE) -> list[Ask]:
-    asked = [ListOffsetsRequest.ListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in range(rows)]
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=asked)]
-    return [Ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
+def list_offsets_rows(rows: int, timestamp: int = -1, topic: str = WIDE) -> list[VersionedRequest]:
+    requested = [ListOffsetsRequest.ListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in range(rows)]
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=requested)]
+    return [VersionedRequest(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
 
 
-def search_by_time() -> list[Ask]:
+def search_by_time() -> list[VersionedRequest]:
     one = [ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=SEARCHED_MS)]
     topics = [ListOffsetsRequest.ListOffsetsTopic(name=SEARCHED, partitions=one)]
-    return [Ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
+    return [VersionedRequest(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
 
 
-def commit_rows(rows: int) -> list[Ask]:
-    asked = [
+def commit_rows(rows: int) -> list[VersionedRequest]:
+    requested = [
         OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=n % 50, committed_offset=n)
         for n in range(rows)
     ]
-    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=WIDE, partitions=asked)]
-    return [Ask(OffsetCommitRequest(group_id="g", topics=topics), 7)]
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=WIDE, partitions=requested)]
+    return [VersionedRequest(OffsetCommitRequest(group_id="g", topics=topics), 7)]
 
 
-def commit_in_transaction_rows(rows: int) -> list[Ask]:
-    asked = [
+def commit_in_transaction_rows(rows: int) -> list[VersionedRequest]:
+    requested = [
         TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=n % 50, committed_offset=n)
         for n in range(rows)
     ]
-    topics = [TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=WIDE, partitions=asked)]
-    return [Ask(TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=topics), 2)]
+    topics = [TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=WIDE, partitions=requested)]
+    return [VersionedRequest(TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=topics), 2)]
 
 
-def delete_records_rows(rows: int) -> list[Ask]:
-    asked = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=n, offset=0) for n in range(rows)]
-    topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=WIDE, partitions=asked)]
-    return [Ask(DeleteRecordsRequest(topics=topics, timeout_ms=1_000), 1)]
+def delete_records_rows(rows: int) -> list[VersionedRequest]:
+    requested = [DeleteRecordsRequest.DeleteRecordsPartition(partition_index=n, offset=0) for n in range(rows)]
+    topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=WIDE, partitions=requested)]
+    return [VersionedRequest(DeleteRecordsRequest(topics=topics, timeout_ms=1_000), 1)]
 
 
-def epoch_rows(rows: int) -> list[Ask]:
-    asked = [
+def epoch_rows(rows: int) -> list[VersionedRequest]:
+    requested = [
         OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=n, current_leader_epoch=-1, leader_epoch=0)
         for n in range(rows)
     ]
-    topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=WIDE, partitions=asked)]
-    return [Ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 3)]
+    topics = [OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=WIDE, partitions=requested)]
+    return [VersionedRequest(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 3)]
 
 
-def transaction_rows(rows: int, *, exists: bool) -> list[Ask]:
+def transaction_rows(rows: int, *, exists: bool) -> list[VersionedRequest]:
     partitions = [n % WIDE_PARTITIONS if exists else n for n in range(rows)]
     topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=WIDE, partitions=partitions)]
     one = AddPartitionsToTxnRequest(
@@ -146,10 +148,10 @@ def transaction_rows(rows: int, *, exists: bool) -> list[Ask]:
         v3_and_below_producer_epoch=0,
         v3_and_below_topics=topics,
     )
-    return [Ask(one, 2)]
+    return [VersionedRequest(one, 2)]
 
 
-def transactions_in_one(count: int) -> list[Ask]:
+def transactions_in_one(count: int) -> list[VersionedRequest]:
     topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=WIDE, partitions=[0])]
     transactions = [
         AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
@@ -157,18 +159,18 @@ def transactions_in_one(count: int) -> list[Ask]:
         )
         for n in range(count)
     ]
-    return [Ask(AddPartitionsToTxnRequest(transactions=transactions), 4)]
+    return [VersionedRequest(AddPartitionsToTxnRequest(transactions=transactions), 4)]
 
 
-def marker_rows(rows: int) -> list[Ask]:
+def marker_rows(rows: int) -> list[VersionedRequest]:
     topics = [WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=WIDE, partition_indexes=list(range(rows)))]
     one = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=7, producer_epoch=0, transaction_result=False, topics=topics, coordinator_epoch=0
     )
-    return [Ask(WriteTxnMarkersRequest(markers=[one]), 1)]
+    return [VersionedRequest(WriteTxnMarkersRequest(markers=[one]), 1)]
 
 
-def markers(count: int) -> list[Ask]:
+def markers(count: int) -> list[VersionedRequest]:
     topics = [WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="nobody", partition_indexes=[0])]
     found = [
         WriteTxnMarkersRequest.WritableTxnMarker(
@@ -176,27 +178,27 @@ def markers(count: int) -> list[Ask]:
         )
         for n in range(count)
     ]
-    return [Ask(WriteTxnMarkersRequest(markers=found), 1)]
+    return [VersionedRequest(WriteTxnMarkersRequest(markers=found), 1)]
 
 
-def producers_rows(rows: int) -> list[Ask]:
+def producers_rows(rows: int) -> list[VersionedRequest]:
     topics = [DescribeProducersRequest.TopicRequest(name=WIDE, partition_indexes=list(range(rows)))]
-    return [Ask(DescribeProducersRequest(topics=topics), 0)]
+    return [VersionedRequest(DescribeProducersRequest(topics=topics), 0)]
 
 
-def log_dirs_rows(rows: int) -> list[Ask]:
+def log_dirs_rows(rows: int) -> list[VersionedRequest]:
     topics = [DescribeLogDirsRequest.DescribableLogDirTopic(topic=WIDE, partitions=list(range(rows)))]
-    return [Ask(DescribeLogDirsRequest(topics=topics), 1)]
+    return [VersionedRequest(DescribeLogDirsRequest(topics=topics), 1)]
 
 
-def all_log_dirs() -> list[Ask]:
-    return [Ask(DescribeLogDirsRequest(topics=None), 1)]
+def all_log_dirs() -> list[VersionedRequest]:
+    return [VersionedRequest(DescribeLogDirsRequest(topics=None), 1)]
 
 
-def moves_between_log_dirs(rows: int) -> list[Ask]:
+def moves_between_log_dirs(rows: int) -> list[VersionedRequest]:
     topics = [AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=WIDE, partitions=list(range(rows)))]
     dirs = [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path="/nowhere", topics=topics)]
-    return [Ask(AlterReplicaLogDirsRequest(dirs=dirs), 1)]
+    return [VersionedRequest(AlterReplicaLogDirsRequest(dirs=dirs), 1)]
 
 
 # -- the controller's
@@ -206,85 +208,92 @@ def names(count: int, letters: int = 0) -> list[str]:
     return [f"n-{n}-".ljust(letters, "x") for n in range(count)]
 
 
-def create_and_delete(count: int) -> list[Ask]:
+def create_and_delete(count: int) -> list[VersionedRequest]:
     topics = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names(count)
     ]
     create = CreateTopicsRequest(topics=topics, timeout_ms=10_000)
-    return [Ask(create, 4), Ask(DeleteTopicsRequest(topic_names=names(count), timeout_ms=10_000), 3)]
+    return [
+        VersionedRequest(create, 4),
+        VersionedRequest(DeleteTopicsRequest(topic_names=names(count), timeout_ms=10_000), 3),
+    ]
 
 
-def create_long_names(count: int) -> list[Ask]:
+def create_long_names(count: int) -> list[VersionedRequest]:
     topics = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         for name in names(count, 32_767)
     ]
-    return [Ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)]
+    return [VersionedRequest(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)]
 
 
-def create_with_assignments(partitions: int) -> list[Ask]:
+def create_with_assignments(partitions: int) -> list[VersionedRequest]:
     assignments = [
         CreateTopicsRequest.CreatableReplicaAssignment(partition_index=n, broker_ids=[1]) for n in range(partitions)
     ]
     topic = CreateTopicsRequest.CreatableTopic(
         name="n-assigned", num_partitions=-1, replication_factor=-1, assignments=assignments
     )
-    return [Ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True), 4)]
+    return [VersionedRequest(CreateTopicsRequest(topics=[topic], timeout_ms=10_000, validate_only=True), 4)]
 
 
-def create_with_configs(count: int) -> list[Ask]:
+def create_with_configs(count: int) -> list[VersionedRequest]:
     configs = [CreateTopicsRequest.CreatableTopicConfig(name=f"key-{n}", value="x") for n in range(count)]
     topic = CreateTopicsRequest.CreatableTopic(name="n", num_partitions=1, replication_factor=1, configs=configs)
-    return [Ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)]
+    return [VersionedRequest(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 4)]
 
 
-def more_partitions(count: int) -> list[Ask]:
+def more_partitions(count: int) -> list[VersionedRequest]:
     topics = [CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=100) for name in [*names(count), WIDE]]
-    return [Ask(CreatePartitionsRequest(topics=topics, timeout_ms=10_000), 1)]
+    return [VersionedRequest(CreatePartitionsRequest(topics=topics, timeout_ms=10_000), 1)]
 
 
-def elect(rows: int) -> list[Ask]:
+def elect(rows: int) -> list[VersionedRequest]:
     topics = [ElectLeadersRequest.TopicPartitions(topic=WIDE, partitions=list(range(rows)))]
-    return [Ask(ElectLeadersRequest(topic_partitions=topics, timeout_ms=10_000), 1)]
+    return [VersionedRequest(ElectLeadersRequest(topic_partitions=topics, timeout_ms=10_000), 1)]
 
 
-def elect_all() -> list[Ask]:
-    return [Ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=10_000), 1)]
+def elect_all() -> list[VersionedRequest]:
+    return [VersionedRequest(ElectLeadersRequest(topic_partitions=None, timeout_ms=10_000), 1)]
 
 
-def reassign(rows: int) -> list[Ask]:
+def reassign(rows: int) -> list[VersionedRequest]:
     partitions = [
         AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=n, replicas=[1]) for n in range(rows)
     ]
     topics = [AlterPartitionReassignmentsRequest.ReassignableTopic(name=WIDE, partitions=partitions)]
-    return [Ask(AlterPartitionReassignmentsRequest(topics=topics), 0)]
+    return [VersionedRequest(AlterPartitionReassignmentsRequest(topics=topics), 0)]
 
 
-def list_reassignments(rows: int) -> list[Ask]:
+def list_reassignments(rows: int) -> list[VersionedRequest]:
     topics = [
         ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(
             name=WIDE, partition_indexes=list(range(rows))
         )
     ]
-    return [Ask(ListPartitionReassignmentsRequest(topics=topics), 0)]
+    return [VersionedRequest(ListPartitionReassignmentsRequest(topics=topics), 0)]
 
 
-def describe_configs(count: int) -> list[Ask]:
+def describe_configs(count: int) -> list[VersionedRequest]:
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
         for name in [WIDE, QUIET, SEARCHED] * (count // 3)
     ]
-    return [Ask(DescribeConfigsRequest(resources=resources, include_synonyms=True), 2)]
+    return [VersionedRequest(DescribeConfigsRequest(resources=resources, include_synonyms=True), 2)]
 
 
-def describe_the_broker(count: int) -> list[Ask]:
+def describe_the_broker(count: int) -> list[VersionedRequest]:
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
     ] * count
-    return [Ask(DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True), 3)]
+    return [
+        VersionedRequest(
+            DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True), 3
+        )
+    ]
 
 
-def alter_configs(count: int) -> list[Ask]:
+def alter_configs(count: int) -> list[VersionedRequest]:
     resources = [
         IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=2,
@@ -295,19 +304,19 @@ def alter_configs(count: int) -> list[Ask]:
         )
         for name in [WIDE, *names(count)]
     ]
-    return [Ask(IncrementalAlterConfigsRequest(resources=resources), 0)]
+    return [VersionedRequest(IncrementalAlterConfigsRequest(resources=resources), 0)]
 
 
-def alter_many_keys(count: int) -> list[Ask]:
+def alter_many_keys(count: int) -> list[VersionedRequest]:
     configs = [
         IncrementalAlterConfigsRequest.AlterableConfig(name=f"key-{n}", config_operation=0, value="1")
         for n in range(count)
     ]
     one = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=WIDE, configs=configs)
-    return [Ask(IncrementalAlterConfigsRequest(resources=[one]), 0)]
+    return [VersionedRequest(IncrementalAlterConfigsRequest(resources=[one]), 0)]
 
 
-def alter_a_list(count: int) -> list[Ask]:
+def alter_a_list(count: int) -> list[VersionedRequest]:
     configs = [
         IncrementalAlterConfigsRequest.AlterableConfig(
             name="leader.replication.throttled.replicas",
@@ -316,42 +325,42 @@ def alter_a_list(count: int) -> list[Ask]:
         )
     ]
     one = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=2, resource_name=WIDE, configs=configs)
-    return [Ask(IncrementalAlterConfigsRequest(resources=[one]), 0)]
+    return [VersionedRequest(IncrementalAlterConfigsRequest(resources=[one]), 0)]
 
 
 # -- metadata
 
 
-def all_metadata() -> list[Ask]:
-    return [Ask(MetadataRequest(topics=None), 8)]
+def all_metadata() -> list[VersionedRequest]:
+    return [VersionedRequest(MetadataRequest(topics=None), 8)]
 
 
-def unknown_metadata(count: int) -> list[Ask]:
+def unknown_metadata(count: int) -> list[VersionedRequest]:
     topics = [MetadataRequest.MetadataRequestTopic(name=f"bad name {n}") for n in range(count)]
-    return [Ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 8)]
+    return [VersionedRequest(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 8)]
 
 
-def unknown_ids(count: int) -> list[Ask]:
+def unknown_ids(count: int) -> list[VersionedRequest]:
     topics = [MetadataRequest.MetadataRequestTopic(name=None, topic_id=n.to_bytes(16, "big")) for n in range(1, count)]
-    return [Ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)]
+    return [VersionedRequest(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)]
 
 
-def pages() -> list[Ask]:
+def pages() -> list[VersionedRequest]:
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=100_000)
-    return [Ask(request, 0)]
+    return [VersionedRequest(request, 0)]
 
 
-def pages_of_unknown(count: int) -> list[Ask]:
+def pages_of_unknown(count: int) -> list[VersionedRequest]:
     topics = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names(count)]
-    return [Ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=100_000), 0)]
+    return [VersionedRequest(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=100_000), 0)]
 
 
 # -- groups, transactions, connections
 
 
-def regex() -> list[Ask]:
+def regex() -> list[VersionedRequest]:
     return [
-        Ask(
+        VersionedRequest(
             ConsumerGroupHeartbeatRequest(
                 group_id="c",
                 member_id=f"m-{n}",
@@ -365,10 +374,10 @@ def regex() -> list[Ask]:
     ]
 
 
-def join(count: int, protocols: int = 1) -> list[Ask]:
+def join(count: int, protocols: int = 1) -> list[VersionedRequest]:
     offered = [JoinGroupRequest.JoinGroupRequestProtocol(name=f"p-{n}", metadata=b"x") for n in range(protocols)]
     return [
-        Ask(
+        VersionedRequest(
             JoinGroupRequest(
                 group_id=f"j-{n}",
                 session_timeout_ms=10_000,
@@ -382,25 +391,26 @@ def join(count: int, protocols: int = 1) -> list[Ask]:
     ]
 
 
-def init_producers(count: int) -> list[Ask]:
+def init_producers(count: int) -> list[VersionedRequest]:
     return [
-        Ask(InitProducerIdRequest(transactional_id=f"t-{n}", transaction_timeout_ms=60_000), 1) for n in range(count)
+        VersionedRequest(InitProducerIdRequest(transactional_id=f"t-{n}", transaction_timeout_ms=60_000), 1)
+        for n in range(count)
     ]
 
 
-def long_client_names() -> list[Ask]:
-    return [Ask(ApiVersionsRequest(client_software_name="x" * 32_767, client_software_version="y"), 3)]
+def long_client_names() -> list[VersionedRequest]:
+    return [VersionedRequest(ApiVersionsRequest(client_software_name="x" * 32_767, client_software_version="y"), 3)]
 
 
-def tagged_fields(count: int) -> list[Ask]:
-    """Returns requests with as many tagged fields in each place as are read."""
+def tagged_fields(count: int) -> list[VersionedRequest]:
+    """Returns requests with as many tagged fields in each place as a decoder accepts."""
     tags = tuple((n, b"t") for n in range(100, 100 + TAGS_MAX))
     topics = [MetadataRequest.MetadataRequestTopic(name=name, unknown_tags=tags) for name in names(count // TAGS_MAX)]
-    return [Ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
+    return [VersionedRequest(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
 
 
 #: The requests that were reported to hold the loop, and others that were found to do so.
-ATTACKS: Final[dict[str, Callable[[int], list[Ask]]]] = {
+ATTACKS: Final[dict[str, Callable[[int], list[VersionedRequest]]]] = {
     "OffsetCommit": lambda rows: commit_rows(3 * rows),
     "OffsetCommit of what fits into a batch": lambda rows: commit_rows(12_000),
     "TxnOffsetCommit": commit_in_transaction_rows,

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from tests.support.controller_world import ControllerWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft import partitions
+from barnabas.controller.requests import partitions
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 
 
 def isr_wish(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: int = 0) -> AlterPartitionRequest:
-    """Returns the request of the present leader, with the present epochs of all brokers."""
+    """Returns the request of the current leader, with the current epochs of all brokers."""
     partition = image.topics_by_name[topic].partitions[index]
     wish = AlterPartitionRequest.PartitionData(
         partition_index=index,

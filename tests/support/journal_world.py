@@ -16,7 +16,7 @@ from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.simulation.checkers import NoMistakes
-from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 Event = dict[str, Any]
@@ -74,7 +74,7 @@ class JournalWorld:
 
     def active(self) -> str | None:
         for name, node in self.cluster.nodes.items():
-            if node.is_running and node.broker is not None and node.broker.controller.is_active:
+            if node.is_running and node.broker is not None and node.broker.quorum.controller.is_active:
                 return name
         return None
 

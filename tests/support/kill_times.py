@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.process_nodes import Address, Nodes, ask, describe_quorum, until
+from tests.support.process_nodes import Address, Nodes, call, describe_quorum, until
 
 from barnabas.common.types import METADATA_TOPIC
 from barnabas.protocol import codec
@@ -37,7 +37,7 @@ _POLL_S = 0.005
 _LIMIT_S = 60.0
 
 
-class Asker:
+class RequestClient:
     """An open connection, with one request at a time, answered within the poll or later."""
 
     def __init__(self, address: Address) -> None:
@@ -45,7 +45,7 @@ class Asker:
         self._link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = self._link.makefile("rb")
 
-    def ask(self, request: Message, version: int) -> Message:
+    def call(self, request: Message, version: int) -> Message:
         key = request.API_KEY
         assert key is not None
         header = RequestHeader(request_api_key=key, request_api_version=version, client_id="kill-times")
@@ -66,13 +66,13 @@ class Survivor:
 
     def __init__(self, nodes: Nodes, node_id: int) -> None:
         self.node_id = node_id
-        self._broker = Asker(nodes[node_id].address)
-        self._controller = Asker(nodes[node_id].controller_address)
+        self._broker = RequestClient(nodes[node_id].address)
+        self._controller = RequestClient(nodes[node_id].controller_address)
 
     def knows(self, topic: str, victim: int, *, quorum: bool) -> bool:
         """Returns whether it reports a new leader of the partition and, if `quorum`, a new leader of the quorum."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
-        answer = self._broker.ask(wanted, 12)
+        answer = self._broker.call(wanted, 12)
         assert isinstance(answer, MetadataResponse)
         partition = answer.topics[0].partitions[0]
         if partition.leader_id in (-1, victim) or victim in partition.isr_nodes:
@@ -84,7 +84,7 @@ class Survivor:
         request = DescribeQuorumRequest(
             topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=rows)]
         )
-        answer = self._controller.ask(request, 2)
+        answer = self._controller.call(request, 2)
         return int(answer.topics[0].partitions[0].leader_id)  # type: ignore[attr-defined]
 
     def close(self) -> None:
@@ -140,20 +140,20 @@ class KillTimes:
             name=topic, num_partitions=-1, replication_factor=-1, assignments=[assignment]
         )
         request = CreateTopicsRequest(topics=[entry], timeout_ms=60_000)
-        code = ask(self._nodes[controller].address, request, 7, CreateTopicsResponse).topics[0].error_code
+        code = call(self._nodes[controller].address, request, 7, CreateTopicsResponse).topics[0].error_code
         assert code == 0, f"{topic} could not be created: {code}"
         until("a full ISR", lambda: self._is_whole(topic, leader))
 
     def _delete(self, topic: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=60_000)
         with contextlib.suppress(OSError):
-            ask(self._nodes.all[0].address, request, 6, DeleteTopicsResponse)
+            call(self._nodes.all[0].address, request, 6, DeleteTopicsResponse)
 
     def _is_whole(self, topic: str, leader: int | None = None) -> bool:
         """Returns whether every node reports the topic and all brokers, and all voters follow the quorum."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         for node in self._nodes.all:
-            told = ask(node.address, wanted, 12, MetadataResponse)
+            told = call(node.address, wanted, 12, MetadataResponse)
             if told.topics[0].error_code or len(told.brokers) < len(self._nodes.all):
                 return False
             partition = told.topics[0].partitions[0]

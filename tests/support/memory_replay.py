@@ -1,7 +1,7 @@
 """A replay without brokers: the topic is a list in memory, and the producer is a fake that can end as after `kill -9`.
 
-Afterwards the state is that of a kill: the ledger as it was at that moment, its last line perhaps cut, and in the log
-also records whose acknowledgement did not arrive.
+Afterwards the state is that of a kill: the ledger as it was at that moment, its last line perhaps cut, and a log that
+can contain records whose acknowledgement did not arrive.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class MemoryProducer:
 
     def poll(self, _timeout_s: float) -> int:
         if self._is_dead:
-            return 0
+            raise Killed  # The replay's own ending does not run either.
         self._polls += 1
         if self._cluster.dies_at_poll == self._polls:
             self._die()

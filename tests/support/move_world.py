@@ -53,7 +53,7 @@ class MoveWorld(WiredBroker):
     def settle(self) -> None:
         """Runs until no move is left."""
         for _ in range(10_000):
-            if not tuple(self.broker.replicas.moves) and not len(self.broker.assignments):
+            if not tuple(self.broker.replicas.moves) and not len(self.broker.quorum.assignments):
                 return
             self.run(10)
         raise AssertionError("a move does not end")

@@ -58,7 +58,7 @@ class Namespaces:
         self._teach(source, target)
 
     def part(self, one: Iterable[str], other: Iterable[str]) -> None:
-        """Cuts both ways between each of `one` and each of `other`."""
+        """Cuts the network in both directions between each of `one` and each of `other`."""
         for source, target in itertools.product(list(one), list(other)):
             self.cut(source, target)
             self.cut(target, source)
@@ -145,7 +145,7 @@ def _mac(shown: str) -> str:
 
 
 def _remove_left_behind() -> None:
-    """Removes what killed tests left."""
+    """Removes what killed tests left behind."""
     shown = subprocess.run(["ip", "-o", "link", "show"], capture_output=True, text=True, check=False).stdout
     shown += subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
     for bridge, pid in sorted(set(re.findall(rf"\b({_PREFIX}(\d+))\b", shown))):

@@ -32,7 +32,7 @@ class NodeWorld:
         self.formatted = ensure_formatted(self.host, self.config)
         self.store = MetadataStore()
         self.raft = RaftNode(self.host, self.config, self.store, self.formatted)
-        self.controller = Controller(self.host, self.config, self.raft, self.store, self.formatted.cluster_id)
+        self.controller = Controller(self.host, self.config, self.raft, self.store, self.formatted.cluster_id, None)
         self.published: list[tuple[MetadataDelta, MetadataImage]] = []
         self.store.subscribe(lambda delta, image: self.published.append((delta, image)))
         self.epoch = -1

@@ -109,7 +109,7 @@ _LET_IN_PACKED = {
 
 
 def _insides() -> dict[str, tuple[bytes, int]]:
-    """Returns records that are not whole, with the count of the header."""
+    """Returns incomplete records, with the record count that the header states."""
     text = varint(1) + b"h"
     return {
         "a record length of 2^30": (record(length=1 << 30), 1),
@@ -129,13 +129,13 @@ def _insides() -> dict[str, tuple[bytes, int]]:
         "a header without a key": (record(headers=_headers(varint(-1), text)), 1),
         "a header key beyond the record": (record(headers=_headers(varint(90), text)), 1),
         "a header value beyond the record": (record(headers=_headers(text, varint(90))), 1),
-        "bytes behind the headers": (record(tail=b"\1\2\3"), 1),
+        "bytes after the headers": (record(tail=b"\1\2\3"), 1),
         "a timestamp of eleven bytes": (varint(14) + b"\0" + b"\x80" * 11 + b"\0\1\1\0", 1),
         "an offset of six bytes": (varint(11) + b"\0\0" + b"\x80" * 5 + b"\0\1\1\0", 1),
         "5 records of which one is there": (record(), 5),
         "1 record of three": (_three(), 1),
         "2^31-1 records": (record(), (1 << 31) - 1),
-        "bytes behind the last record": (_three() + b"\0\0\0", 3),
+        "bytes after the last record": (_three() + b"\0\0\0", 3),
         "no records at all": (b"", 1),
     }
 
@@ -153,7 +153,7 @@ def _twice() -> dict[str, Form]:
 
 
 def _streams() -> dict[str, Form]:
-    """Returns bytes that are no stream of their codec."""
+    """Returns bytes that are not a stream of their codec."""
     forms = {}
     for codec in PACKED:
         name = codec.name.lower()

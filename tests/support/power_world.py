@@ -24,7 +24,7 @@ from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.file_faults import FileFaultKind
 from barnabas.storage.log import Log, Origin
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.offline.verify import PartitionReport, check_directory, verify_partition
 
 ROOT = "/data"
@@ -47,7 +47,7 @@ class Written:
     producer_id: int
     last_sequence: int
     is_transactional: bool = False
-    #: Whether a marker commits; None for a record that is no marker.
+    #: Whether a marker commits; None for a record that is not a marker.
     commits: bool | None = None
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 import kafka_jars
 from barnabas.common.errors import DecodeError
 from barnabas.common.types import METADATA_TOPIC
-from barnabas.embedded.cluster import new_cluster_id
+from barnabas.embedded.settings import new_cluster_id
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
@@ -35,7 +35,7 @@ Address = tuple[str, int]
 WAIT_S = 120.0
 
 
-def ask(address: Address, request: Message, version: int, response: type[M], *, timeout_s: float = 60.0) -> M:
+def call(address: Address, request: Message, version: int, response: type[M], *, timeout_s: float = 60.0) -> M:
     """Sends one request on a new connection, and returns the answer. Raises OSError if there is no answer in time."""
     assert request.API_KEY is not None
     assert response_class(request.API_KEY) is response
@@ -48,7 +48,7 @@ def ask(address: Address, request: Message, version: int, response: type[M], *, 
     if not data:
         raise ConnectionError("the connection ended instead of an answer")
     answer, end = codec.decode(response, version, data, 4 + response_header_version(request.API_KEY, version))
-    assert end == len(data), "bytes behind the answer"
+    assert end == len(data), "bytes after the answer"
     return answer
 
 
@@ -74,7 +74,7 @@ def creation(topic: str, *, replicas: int = 1, timeout_ms: int = 60_000) -> Crea
 def create_topic(address: Address, topic: str, *, replicas: int = 1, timeout_s: float = 60.0) -> int:
     """Creates a topic and returns the error code."""
     request = creation(topic, replicas=replicas, timeout_ms=int(timeout_s * 1000))
-    answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=timeout_s)
+    answer = call(address, request, 7, CreateTopicsResponse, timeout_s=timeout_s)
     return int(answer.topics[0].error_code)
 
 
@@ -83,7 +83,7 @@ def describe_quorum(address: Address, *, timeout_s: float = 30.0) -> DescribeQuo
     wanted = DescribeQuorumRequest.TopicData(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
     )
-    answer = ask(address, DescribeQuorumRequest(topics=[wanted]), 2, DescribeQuorumResponse, timeout_s=timeout_s)
+    answer = call(address, DescribeQuorumRequest(topics=[wanted]), 2, DescribeQuorumResponse, timeout_s=timeout_s)
     return answer.topics[0].partitions[0] if answer.topics else DescribeQuorumResponse.PartitionData(error_code=8)
 
 
@@ -104,12 +104,12 @@ class Node:
     @property
     def address(self) -> Address:
         """The address for clients."""
-        assert self.port, f"node {self.node_id} is no broker"
+        assert self.port, f"node {self.node_id} is not a broker"
         return self.host, self.port
 
     @property
     def controller_address(self) -> Address:
-        assert self.controller_port, f"node {self.node_id} is no controller"
+        assert self.controller_port, f"node {self.node_id} is not a controller"
         return self.host, self.controller_port
 
     @property
@@ -151,7 +151,7 @@ class Node:
         return done.stdout + done.stderr
 
     def launch(self, cluster_id: str | None = None) -> None:
-        assert not self.is_running, f"node {self.node_id} runs already"
+        assert not self.is_running, f"node {self.node_id} is already running"
         command = [*self._prefix, sys.executable, "-m", "barnabas.server.main", "broker", str(self.file)]
         command += [] if cluster_id is None else ["--cluster-id", cluster_id]
         with self.log_path.open("ab") as log:
@@ -187,7 +187,7 @@ class Node:
 
 class Nodes:
     """All nodes of a cluster. `hosts` and `prefixes`: the host of each listener, and the beginning of each command (for
-    a network namespace).
+    a network namespace). `makers`: the class of each node that is not a `Node`.
     """
 
     def __init__(
@@ -199,6 +199,7 @@ class Nodes:
         properties: Mapping[str, str] | None = None,
         hosts: Mapping[int, str] | None = None,
         prefixes: Mapping[int, Sequence[str]] | None = None,
+        makers: Mapping[int, type[Node]] | None = None,
     ) -> None:
         self.cluster_id = new_cluster_id()
         self.dynamic = dynamic
@@ -208,7 +209,8 @@ class Nodes:
         self._by_id: dict[int, Node] = {}
         for node_id, names in roles.items():
             host = (hosts or {}).get(node_id, "127.0.0.1")
-            node = Node(node_id, folder / f"node-{node_id}", {}, host, (prefixes or {}).get(node_id, ()))
+            make = (makers or {}).get(node_id, Node)
+            node = make(node_id, folder / f"node-{node_id}", {}, host, (prefixes or {}).get(node_id, ()))
             node.port = next(ports) if "broker" in names else 0
             node.controller_port = next(ports) if "controller" in names else 0
             self._by_id[node_id] = node

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.types import TopicPartition
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -22,9 +23,9 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.checkers import NoMistakes
-from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.node import Node
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 M = TypeVar("M", bound=Message)
@@ -74,7 +75,7 @@ class RawClient:
         self._times = times or ChannelTimes(3_000, 2_000, 20, 200)
         self._channels: dict[str, Channel] = {}
 
-    def ask(self, node: str, request: Message, reply: Callable[[Message | None], None], **options: Any) -> None:
+    def send(self, node: str, request: Message, reply: Callable[[Message | None], None], **options: Any) -> None:
         channel = self._channels.get(node)
         if channel is None:
             channel = self._channels[node] = Channel(
@@ -93,7 +94,7 @@ class RawClient:
                         row.records = None if row.records is None else bytes(row.records)
             answers.append(response)
 
-        self.process.enter(lambda: self.ask(node, request, take, timeout_ms=within_ms))
+        self.process.enter(lambda: self.send(node, request, take, timeout_ms=within_ms))
         world = self.cluster.world
         world.run_while(lambda: not answers, world.now_us + within_ms * MILLISECOND_US + 1)
         assert answers, f"{node} does not answer {type(request).__name__}"
@@ -102,15 +103,16 @@ class RawClient:
 
 
 def produce_request(
-    topic_id: bytes, index: int, data: bytes, *, acks: int = -1, timeout_ms: int = 1000
+    topic_id: bytes, index: int, data: bytes, *, acks: int = -1, timeout_ms: int = 1000, name: str = ""
 ) -> ProduceRequest:
+    """Returns a request; before version 13 it needs the topic's name."""
     rows = [ProduceRequest.PartitionProduceData(index=index, records=data)]
-    topic = ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=rows)
+    topic = ProduceRequest.TopicProduceData(name=name, topic_id=topic_id, partition_data=rows)
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
 
 def fetch_request(topic_id: bytes, index: int, offset: int, *, max_wait_ms: int = 0, epoch: int = -1) -> FetchRequest:
-    asked = FetchRequest.FetchPartition(
+    requested = FetchRequest.FetchPartition(
         partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
     )
     return FetchRequest(
@@ -119,7 +121,7 @@ def fetch_request(topic_id: bytes, index: int, offset: int, *, max_wait_ms: int 
         min_bytes=1,
         max_bytes=1 << 20,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[asked])],
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[requested])],
     )
 
 
@@ -131,12 +133,14 @@ def list_offsets_request(topic: str, index: int, timestamp: int = -1, *, epoch: 
 
 
 class Replicated:
-    """A started cluster of `brokers` brokers and one controller, in a world of its own."""
+    """A started cluster of brokers and separate controllers, in a world of its own."""
 
-    def __init__(self, seed: int = 1, brokers: int = 3, racks: Sequence[str] = (), **properties: str) -> None:
+    def __init__(
+        self, seed: int = 1, brokers: int = 3, racks: Sequence[str] = (), *, controllers: int = 1, **properties: str
+    ) -> None:
         self.world = World(seed)
         settings = {**SHORT_TIMES, **{key.replace("_", "."): value for key, value in properties.items()}}
-        self.cluster = Cluster(self.world, Layout(brokers, 1, settings))
+        self.cluster = Cluster(self.world, Layout(brokers, controllers, settings))
         for number, rack in enumerate(racks, 1):
             self.node(number).properties["broker.rack"] = rack
         self.client = RawClient(self.cluster, "client")
@@ -176,9 +180,16 @@ class Replicated:
 
     @property
     def controller(self) -> Broker:
-        broker = self.cluster.nodes[CONTROLLER].broker
-        assert broker is not None
-        return broker
+        """The controller that knows the most of the metadata log; with one controller it can be down."""
+        brokers = [node.broker for name, node in self.cluster.nodes.items() if name.startswith("controller")]
+        found = [broker for broker in brokers if broker is not None]
+        assert found, "no controller was up"
+        return max(found, key=lambda broker: broker.metadata.image.offset)
+
+    @property
+    def decided(self) -> MetadataImage:
+        """The newest decided metadata."""
+        return self.controller.metadata.image
 
     def partition(self, number: int, topic: str = "orders", index: int = 0) -> Partition:
         found = self.broker(number).replicas.find(topic, index)
@@ -186,12 +197,12 @@ class Replicated:
         return found
 
     def image(self, topic: str = "orders", index: int = 0) -> PartitionImage:
-        found = self.controller.metadata.image.partition(topic, index)
+        found = self.decided.partition(topic, index)
         assert found is not None
         return found
 
     def topic_id(self, topic: str = "orders") -> bytes:
-        return self.controller.metadata.image.topics_by_name[topic].topic_id
+        return self.decided.topics_by_name[topic].topic_id
 
     def leader(self, topic: str = "orders", index: int = 0) -> int:
         return self.image(topic, index).leader
@@ -218,7 +229,7 @@ class Replicated:
             ],
             timeout_ms=5000,
         )
-        up = next(name for name, node in self.cluster.nodes.items() if name != CONTROLLER and node.is_running)
+        up = next(name for name, node in self.cluster.nodes.items() if name.startswith("broker") and node.is_running)
         response = self.client.call(up, request, CreateTopicsResponse)
         assert [row.error_code for row in response.topics] == [0], response
         self.run_until(lambda: self.settled(topic), f"{topic} is led and followed")
@@ -227,7 +238,7 @@ class Replicated:
         """Returns whether every live replica has the role that the controller's image gives it, and the ISR has all of
         them.
         """
-        found = self.controller.metadata.image.topics_by_name.get(topic)
+        found = self.decided.topics_by_name.get(topic)
         if found is None:
             return False
         for index, image in enumerate(found.partitions):
@@ -250,7 +261,7 @@ class Replicated:
         self.run_until(lambda: set(self.image(topic, index).isr) == wanted, f"ISR {members}", within_ms)
 
     def await_equal(self, topic: str = "orders", index: int = 0, numbers: Sequence[int] = (1, 2, 3)) -> None:
-        """Waits until all of them have the leader's LEO and HW."""
+        """Waits until the replicas on these brokers have the leader's LEO and HW."""
 
         def equal() -> bool:
             states = {

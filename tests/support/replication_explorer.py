@@ -38,7 +38,6 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
-from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
@@ -52,6 +51,7 @@ from barnabas.simulation.replication_checkers import (
     State,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 
 _LIVENESS_S_MAX = 60
@@ -69,7 +69,7 @@ def draw_faults(
 ) -> list[Fault]:
     """Draws faults: each seed has its own kinds, its own pace, and at most one broker that loses power. Some cut a
     broker off from all others at the same time, so that a deposed leader continues to lead. `kinds` replaces the seed's
-    kinds. `rebirths` draws the events around some of the power losses.
+    kinds. `rebirths` is the randomness of the double restarts (`_rebirth`) after some power losses.
     """
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
     kinds = kinds or [kind for kind in (*harms, FaultKind.PAUSE, *_LINKS) if random.random() < 0.6] or harms
@@ -213,27 +213,44 @@ class ReplicationRun:
         return Outcome(self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes)
 
     def _run(self) -> None:
-        rig = self.rig = Replicated(self.seed, 3, (), **self.properties)
+        rig = self.rig = self._make_rig()
         self.world = rig.world
         begin_ms = self.world.now_us // MILLISECOND_US + 300
         end_ms = begin_ms + self.duration_s * 1000
-        random = self.world.stream("replication faults")
-        rebirths = self.world.stream("replication rebirths")
-        self.faults = draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
-        self._lay_long_links(random)
+        self.faults = self._draw_faults(begin_ms, end_ms)
+        self._lay_long_links(self.world.stream("replication faults"))
         rig.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         self.topic_id = rig.topic_id(TOPIC)
         self._committed = Committed(rig.cluster)
-        looks: list[ReplicaChecker] = [
+        self.watch = Watch(rig.cluster, [self, NoMistakes(), *self._checkers()], interval=1)
+        workers = self._workers()
+        for worker in workers:
+            worker.client.process.enter(worker.start)
+        injector = Injector(rig.cluster)
+        injector.schedule(self.faults)
+        self.world.run_until(end_ms * MILLISECOND_US)
+        self._heal(injector, workers)
+
+    def _make_rig(self) -> Replicated:
+        return Replicated(self.seed, 3, (), controllers=1, **self.properties)
+
+    def _draw_faults(self, begin_ms: int, end_ms: int) -> list[Fault]:
+        random, rebirths = self.world.stream("replication faults"), self.world.stream("replication rebirths")
+        return draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
+
+    def _looks(self) -> list[ReplicaChecker]:
+        return [
             OneLeader(),
             Beginnings(),
             OfClients(self._committed),
             OfClients(Offsets()),
-            Decisions({}),
-            Quorum(rig.cluster),
+            Quorum(self.rig.cluster),
         ]
-        checkers: list[Checker] = [self, NoMistakes(), Replicas(CONTROLLER, looks)]
-        self.watch = Watch(rig.cluster, checkers, interval=1)
+
+    def _checkers(self) -> list[Checker]:
+        return [Replicas(CONTROLLER, [*self._looks(), Decisions({})])]
+
+    def _workers(self) -> list[Worker]:
         workers: list[Worker] = [
             Producer(self, "producer"),
             IdempotentProducer(self, "idempotent"),
@@ -241,13 +258,7 @@ class ReplicationRun:
             Deleter(self, "deleter"),
         ]
         workers += [Mover(self, "mover")] if self._moves else []
-        workers += [Renewer(self, "renewer")] if self._renews else []
-        for worker in workers:
-            worker.client.process.enter(worker.start)
-        injector = Injector(rig.cluster)
-        injector.schedule(self.faults)
-        self.world.run_until(end_ms * MILLISECOND_US)
-        self._heal(injector, workers)
+        return workers + ([Renewer(self, "renewer")] if self._renews else [])
 
     def _lay_long_links(self, random: Random) -> None:
         """Draws delays: in some runs one follower is always a little behind, or decisions of the controller arrive
@@ -260,7 +271,7 @@ class ReplicationRun:
             delay_us = random.randrange(2_000, 20_000) if far in (one, other) else 0
             if other == CONTROLLER and is_controller_far and random.random() < 0.6:
                 delay_us += random.randrange(5_000, 150_000)
-            network.way(one, other).extra_us = network.way(other, one).extra_us = delay_us
+            network.direction(one, other).extra_us = network.direction(other, one).extra_us = delay_us
 
     def committed_end(self, index: int) -> int:
         return self._committed.ends.get((TopicPartition(TOPIC, index), self.topic_id), 0)
@@ -273,7 +284,7 @@ class ReplicationRun:
             worker.stopping = True
             if isinstance(worker, Mover):
                 worker.client.process.enter(worker.restore)
-        self._await(self._is_whole, "the replicas are not whole again although everything healed")
+        self._await(self._is_whole, "the replicas are not in sync again although everything healed")
         self.world.run_for(2 * SECOND_US)
         # A request of the mover can still be under way; it is undone then.
         self._await(lambda: self._is_whole() and self._is_equal(), "the replicas do not become equal")
@@ -290,7 +301,7 @@ class ReplicationRun:
             all(rig.node(n).is_running and rig.node(n).broker is not None for n in (1, 2, 3))
             and all(has_all_brokers(rig.image(TOPIC, index)) for index in range(PARTITIONS))
             and rig.settled(TOPIC)
-            and (AGAIN not in rig.controller.metadata.image.topics_by_name or rig.settled(AGAIN))
+            and (AGAIN not in rig.decided.topics_by_name or rig.settled(AGAIN))
         )
 
     def _is_equal(self) -> bool:

@@ -12,20 +12,20 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.controller import partition_change
 from barnabas.controller.decisions import Candidates, Elected, Election
-from barnabas.controller.kraft import brokers, partitions
-from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.requests import brokers, partitions
+from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
 from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.leadership import Leadership, MayJoin
-from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.simulation.faults import FaultKind
 from barnabas.storage import follower_append, producer_replay
 from barnabas.storage import log as storage_log
 from barnabas.storage.log import AppendInfo, Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.producers import ProducerStateManager
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -47,11 +47,11 @@ def truncate_to_the_hw(patch: pytest.MonkeyPatch) -> None:
 def no_look_for_divergence(patch: pytest.MonkeyPatch) -> None:
     """Removes the last fetched epoch from the requests of followers (G2)."""
 
-    class Silent(fetcher._Asked):
+    class Silent(fetcher._Requested):
         def __init__(self, **fields: Any) -> None:
             super().__init__(**{**fields, "last_fetched_epoch": -1})
 
-    patch.setattr(fetcher, "_Asked", Silent)
+    patch.setattr(fetcher, "_Requested", Silent)
 
 
 def isr_by_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def hw_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def joiners_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    """Computes the HW from the decided ISR, without replicas that are proposed or about to be (KIP-497, G8)."""
+    """Computes the HW from the committed ISR, without replicas that are proposed or about to be (KIP-497, G8)."""
 
     def high_watermark(self: Leadership, leo: int, now_ms: int, lag_ms: int, may_join: MayJoin) -> int:
         return min([leo, *(follower.leo for replica, follower in self.followers.items() if replica in self.isr)])
@@ -139,10 +139,10 @@ def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """Lets a replica join at a new leader's HW, although more than that is committed (G7)."""
     enlarged = Leadership.enlarged
 
-    def mutated(self: Leadership, *asked: Any) -> tuple[int, ...] | None:
+    def mutated(self: Leadership, *requested: Any) -> tuple[int, ...] | None:
         start, self.epoch_start_offset = self.epoch_start_offset, 0
         try:
-            return enlarged(self, *asked)
+            return enlarged(self, *requested)
         finally:
             self.epoch_start_offset = start
 
@@ -228,7 +228,7 @@ def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
 
 
 def incarnations_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Takes a broker that registers again for its earlier incarnation: it keeps its place in the ISR (G12)."""
+    """Treats a broker that registers again as its earlier incarnation: it keeps its place in the ISR (G12)."""
     patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: [])
 
 
@@ -268,7 +268,7 @@ def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
 
 
 def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
-    """Takes a topic that is created again for the old one (before KIP-516, G14)."""
+    """Treats a topic that is created again as the old one (before KIP-516, G14)."""
     get_or_create, on_deleted = LogManager.get_or_create, ReplicaManager._on_topic_deleted
 
     def get(self: LogManager, topic_partition: Any, topic_id: bytes, config: Any, **options: Any) -> Log:
@@ -282,7 +282,7 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
         if topic.name not in self._image.topics_by_name:
             on_deleted(self, topic)
 
-    def keeps_log(self: ReplicaManager, partition: Partition) -> None:
+    def keeps_log(self: ReplicaManager, partition: Partition, *, delete: bool = True) -> None:
         topic, index = partition.topic_partition
         del self._topics[topic][index]
         partition.go_offline()
@@ -290,7 +290,7 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(LogManager, "get_or_create", get)
     patch.setattr(ReplicaManager, "_on_topic_deleted", deleted)
-    patch.setattr(ReplicaManager, "_remove", keeps_log)
+    patch.setattr(ReplicaManager, "remove", keeps_log)
 
 
 class Find(NamedTuple):
@@ -303,7 +303,7 @@ class Find(NamedTuple):
     kinds: tuple[FaultKind, ...] = ()
 
 
-_CANDIDATE = "a candidate has not all that is committed"
+_CANDIDATE = "a candidate lacks committed records"
 _UNCLEAN = "an unclean election that nobody allowed"
 
 FOUND_BY: dict[Mutation, Find] = {

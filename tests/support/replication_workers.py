@@ -115,8 +115,10 @@ class Producer(Worker):
         self.number += 1
         write = Write(b"p%d-%d" % (index, self.number), index)
         self.run.history.writes.append(write)
-        request = produce_request(self.run.topic_id, index, batch_of(write.value), timeout_ms=600)
-        self.client.ask(self.leader(index), request, lambda response: self._on_answer(write, response), timeout_ms=1500)
+        request = produce_request(self.run.topic_id, index, batch_of(write.value), timeout_ms=600, name=TOPIC)
+        self.client.send(
+            self.leader(index), request, lambda response: self._on_answer(write, response), timeout_ms=1500
+        )
 
     def _on_answer(self, write: Write, response: Message | None) -> None:
         if isinstance(response, ProduceResponse):
@@ -148,7 +150,7 @@ class IdempotentProducer(Worker):
 
     def _send(self, index: int, value: bytes, sequence: int) -> None:
         data = batch_of(value, producer_id=self.PRODUCER_ID, base_sequence=sequence)
-        request = produce_request(self.run.topic_id, index, data, timeout_ms=600)
+        request = produce_request(self.run.topic_id, index, data, timeout_ms=600, name=TOPIC)
 
         def answered(response: Message | None) -> None:
             code = ErrorCode.REQUEST_TIMED_OUT
@@ -167,7 +169,7 @@ class IdempotentProducer(Worker):
             self.forget(index)
             self.later(self.random.choice((5, 20, 60)), lambda: self._send(index, value, sequence))
 
-        self.client.ask(self.leader(index), request, answered, timeout_ms=1500)
+        self.client.send(self.leader(index), request, answered, timeout_ms=1500)
 
 
 class Reader(Worker):
@@ -195,7 +197,7 @@ class Reader(Worker):
             request: Message = list_offsets_request(TOPIC, index, epoch=epoch)
         else:
             request = fetch_request(self.run.topic_id, index, self.position[index], max_wait_ms=100, epoch=epoch)
-        self.client.ask(leader, request, lambda response: self._on_answer(index, response), timeout_ms=1500)
+        self.client.send(leader, request, lambda response: self._on_answer(index, response), timeout_ms=1500)
 
     def _on_answer(self, index: int, response: Message | None) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT
@@ -223,7 +225,7 @@ class Reader(Worker):
         self.latest[index] = max(self.latest[index], offset)
 
     def _is_new(self, index: int) -> bool:
-        """Returns whether the present leader answered: a deposed leader can still answer with its old state."""
+        """Returns whether the current leader answered: a deposed leader can still answer with its old state."""
         return self.leader(index) == f"broker{self.run.rig.leader(TOPIC, index)}"
 
     def _on_records(self, index: int, data: bytes) -> None:
@@ -263,7 +265,7 @@ class Deleter(Worker):
             ],
         )
         again = self.random.randrange(500, 3000)
-        self.client.ask(self.leader(index), request, lambda response: self.later(again, self._next), timeout_ms=1500)
+        self.client.send(self.leader(index), request, lambda response: self.later(again, self._next), timeout_ms=1500)
 
 
 class Mover(Worker):
@@ -283,26 +285,26 @@ class Mover(Worker):
             self._elect(index, lambda response: self.later(again, self._next))
             return
         replicas = None if self.random.random() < 0.15 else self.random.sample((1, 2, 3), self.random.choice((2, 2, 3)))
-        self._ask(index, replicas, lambda response: self.later(again, self._next))
+        self._call(index, replicas, lambda response: self.later(again, self._next))
 
     def _elect(self, index: int, reply: Callable[[Message | None], None]) -> None:
         """Elects the preferred leader, so that leaderships move between live brokers."""
-        asked = ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[index])
-        request = ElectLeadersRequest(election_type=0, topic_partitions=[asked], timeout_ms=500)
-        self.client.ask(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
+        requested = ElectLeadersRequest.TopicPartitions(topic=TOPIC, partitions=[index])
+        request = ElectLeadersRequest(election_type=0, topic_partitions=[requested], timeout_ms=500)
+        self.client.send(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
 
-    def _ask(self, index: int, replicas: list[int] | None, reply: Callable[[Message | None], None]) -> None:
+    def _call(self, index: int, replicas: list[int] | None, reply: Callable[[Message | None], None]) -> None:
         """Requests a reassignment; `None` cancels it."""
         row = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
         topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=TOPIC, partitions=[row])
         request = AlterPartitionReassignmentsRequest(timeout_ms=500, topics=[topic])
-        self.client.ask(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
+        self.client.send(self.random.choice(BROKERS), request, reply, timeout_ms=1500)
 
     def restore(self) -> None:
         """Makes all brokers replicas again at the end."""
         for index in range(PARTITIONS):
             if not has_all_brokers(self.run.rig.image(TOPIC, index)):
-                self._ask(index, [1, 2, 3], lambda response: None)
+                self._call(index, [1, 2, 3], lambda response: None)
         self.later(500, self.restore)
 
 
@@ -343,19 +345,19 @@ class Renewer(Worker):
             self.later(self.random.randrange(100, 1500), self._delete)
             self._write(topic_id, life)
 
-        self.client.ask(self.random.choice(BROKERS), request, made, timeout_ms=1500)
+        self.client.send(self.random.choice(BROKERS), request, made, timeout_ms=1500)
 
     def _write(self, topic_id: bytes, life: int) -> None:
         if self.stopping or life != self.life:
             return
         self.number += 1
-        request = produce_request(topic_id, 0, batch_of(b"g%d-%d" % (life, self.number)), timeout_ms=300)
+        request = produce_request(topic_id, 0, batch_of(b"g%d-%d" % (life, self.number)), timeout_ms=300, name=AGAIN)
         node = self.random.choice(BROKERS)
-        self.client.ask(node, request, lambda _: self.later(20, lambda: self._write(topic_id, life)), timeout_ms=500)
+        self.client.send(node, request, lambda _: self.later(20, lambda: self._write(topic_id, life)), timeout_ms=500)
 
     def _delete(self) -> None:
         request = DeleteTopicsRequest(timeout_ms=500, topics=[DeleteTopicsRequest.DeleteTopicState(name=AGAIN)])
-        self.client.ask(
+        self.client.send(
             self.random.choice(BROKERS), request, lambda _: self.later(self._pause_ms(), self._make), timeout_ms=1500
         )
 

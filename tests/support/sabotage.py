@@ -13,7 +13,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.in_flight import InFlight
 from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.common import continuations

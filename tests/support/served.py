@@ -1,7 +1,7 @@
 """All that a broker serves, read through its sockets as one value: two brokers on the same files can be compared.
 
 librdkafka reads the records at both isolation levels, and their batches are read once more byte for byte; everything
-else is requested piece by piece. What must change with every start (the present leader epoch) is left out.
+else is requested piece by piece. What must change with every start (the current leader epoch) is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Partition = tuple[str, int]
 Seen = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
-def ask(port: int, request: Message, version: int) -> Any:
+def call(port: int, request: Message, version: int) -> Any:
     """Returns the answer to one request on a new connection."""
     key = type(request).API_KEY
     assert key is not None
@@ -53,7 +53,7 @@ def ask(port: int, request: Message, version: int) -> Any:
     with Wire(port, timeout_s=WAIT_S) as wire:
         frame = wire.request(key, version, (b"\x00" if flexible else b"") + bytes(codec.encode(request, version)))
     answer, end = codec.decode(response_class(key), version, frame, response_header_version(key, version))
-    assert end == len(frame), f"{type(answer).__name__}: {len(frame) - end} bytes behind the answer"
+    assert end == len(frame), f"{type(answer).__name__}: {len(frame) - end} bytes after the answer"
     return answer
 
 
@@ -68,7 +68,7 @@ def until(what: str, attempt: Callable[[], T | None], timeout_s: float = WAIT_S)
 
 def topics(port: int) -> dict[str, tuple[str, int]]:
     """Returns the topic id and the number of partitions of every topic, including internal ones."""
-    answer = ask(port, MetadataRequest(topics=None), 12)
+    answer = call(port, MetadataRequest(topics=None), 12)
     return {each.name: (each.topic_id.hex(), len(each.partitions)) for each in sorted(answer.topics, key=_name)}
 
 
@@ -140,7 +140,7 @@ def committed(port: int, group: str) -> dict[Partition, tuple[int, int, str | No
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)])
 
     def fetched() -> Any:
-        (answer,) = ask(port, request, 8).groups
+        (answer,) = call(port, request, 8).groups
         return None if answer.error_code in LOADING else answer
 
     answer = until(f"offsets of {group}", fetched)
@@ -156,13 +156,13 @@ def wait_for_coordinator(port: int, group: str) -> None:
     """Waits for the group's coordinator. The first FindCoordinator creates the offsets topic; its partitions are loaded
     a moment later.
     """
-    ask(port, FindCoordinatorRequest(key=group, key_type=0), 1)
+    call(port, FindCoordinatorRequest(key=group, key_type=0), 1)
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)])
-    until(f"coordinator of {group}", lambda: ask(port, request, 8).groups[0].error_code not in LOADING or None)
+    until(f"coordinator of {group}", lambda: call(port, request, 8).groups[0].error_code not in LOADING or None)
 
 
 def _listed(port: int) -> list[Any] | None:
-    answer = ask(port, ListGroupsRequest(), 5)
+    answer = call(port, ListGroupsRequest(), 5)
     if answer.error_code in LOADING:
         return None
     assert answer.error_code == 0
@@ -194,14 +194,14 @@ def _wait_until_led(port: int, every: list[Partition]) -> None:
 
 def _list_offsets(port: int, wanted: dict[Partition, int], isolation: int = 0) -> dict[Partition, Any]:
     entry = ListOffsetsRequest.ListOffsetsPartition
-    asked = [
+    requested = [
         ListOffsetsRequest.ListOffsetsTopic(
             name=topic,
             partitions=[entry(partition_index=number, timestamp=wanted[topic, number]) for number in numbers],
         )
         for topic, numbers in _by_topic(list(wanted))
     ]
-    answer = ask(port, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=asked), 7)
+    answer = call(port, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=requested), 7)
     return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
 
 
@@ -231,9 +231,9 @@ def _times(port: int, records: dict[Partition, list[Seen]]) -> dict[Partition, l
             wanted[at] = sorted({0, *picked, *(each - 1 for each in picked), *(each + 1 for each in picked)})
     found: dict[Partition, list[tuple[int, ...]]] = {at: [] for at in wanted}
     for step in range(max(map(len, wanted.values()), default=0)):
-        asked = {at: times[step] for at, times in wanted.items() if step < len(times)}
-        for at, each in _list_offsets(port, asked).items():
-            found[at].append((asked[at], each.error_code, each.timestamp, each.offset, each.leader_epoch))
+        requested = {at: times[step] for at, times in wanted.items() if step < len(times)}
+        for at, each in _list_offsets(port, requested).items():
+            found[at].append((requested[at], each.error_code, each.timestamp, each.offset, each.leader_epoch))
     return found
 
 
@@ -242,7 +242,7 @@ def _fetched(port: int, every: list[Partition], isolation: int) -> Iterator[tupl
     next_offsets = {at: each.offset for at, each in _list_offsets(port, dict.fromkeys(every, EARLIEST)).items()}
     while next_offsets:
         entry = FetchRequest.FetchPartition
-        asked = [
+        requested = [
             FetchRequest.FetchTopic(
                 topic=topic,
                 partitions=[
@@ -252,7 +252,7 @@ def _fetched(port: int, every: list[Partition], isolation: int) -> Iterator[tupl
             )
             for topic, numbers in _by_topic(list(next_offsets))
         ]
-        answer = ask(port, FetchRequest(max_bytes=1 << 26, isolation_level=isolation, topics=asked), 12)
+        answer = call(port, FetchRequest(max_bytes=1 << 26, isolation_level=isolation, topics=requested), 12)
         assert answer.error_code == 0
         progress: dict[Partition, int] = {}
         for topic in answer.responses:
@@ -303,13 +303,13 @@ def _epoch_ends(port: int, epochs: dict[Partition, set[int]]) -> dict[Partition,
     found: dict[Partition, list[tuple[int, ...]]] = {at: [] for at in epochs}
     entry = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     for epoch in range(max((max(each, default=-1) for each in epochs.values()), default=-1) + 1):
-        asked = [
+        requested = [
             OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
                 topic=topic, partitions=[entry(partition=number, leader_epoch=epoch) for number in numbers]
             )
             for topic, numbers in _by_topic([at for at, each in epochs.items() if epoch <= max(each, default=-1)])
         ]
-        answer = ask(port, OffsetForLeaderEpochRequest(replica_id=-1, topics=asked), 4)
+        answer = call(port, OffsetForLeaderEpochRequest(replica_id=-1, topics=requested), 4)
         for topic in answer.topics:
             for each in topic.partitions:
                 line = (epoch, each.error_code, each.leader_epoch, each.end_offset)
@@ -318,11 +318,11 @@ def _epoch_ends(port: int, epochs: dict[Partition, set[int]]) -> dict[Partition,
 
 
 def _producers(port: int, every: list[Partition]) -> dict[Partition, list[tuple[int, ...]]]:
-    asked = [
+    requested = [
         DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
         for topic, numbers in _by_topic(every)
     ]
-    answer = ask(port, DescribeProducersRequest(topics=asked), 0)
+    answer = call(port, DescribeProducersRequest(topics=requested), 0)
     return {
         (topic.name, each.partition_index): sorted(
             (
@@ -343,8 +343,8 @@ def _producers(port: int, every: list[Partition]) -> dict[Partition, list[tuple[
 def _configs(port: int) -> dict[str, dict[str, Any]]:
     """Returns every configuration of every topic: its value and its source."""
     resource = DescribeConfigsRequest.DescribeConfigsResource
-    asked = [resource(resource_type=2, resource_name=topic, configuration_keys=None) for topic in topics(port)]
-    answer = ask(port, DescribeConfigsRequest(resources=asked, include_synonyms=True), 4)
+    requested = [resource(resource_type=2, resource_name=topic, configuration_keys=None) for topic in topics(port)]
+    answer = call(port, DescribeConfigsRequest(resources=requested, include_synonyms=True), 4)
     return {
         result.resource_name: {
             each.name: (each.value, each.config_source, [(one.name, one.value, one.source) for one in each.synonyms])

@@ -30,7 +30,7 @@ EXPECTED = re.compile(
 
 
 class SharedDirectory:
-    """A directory that both brokers use with the same node id, cluster, ports and properties."""
+    """A directory that Barnabas and Apache Kafka use in turns, with the same node id, cluster, ports and properties."""
 
     def __init__(self, folder: Path, java: ProcessClient, properties: dict[str, str]) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class SharedDirectory:
             yield server
 
     def faults(self) -> frozenset[str]:
-        """Returns every complaint of Kafka's DumpLogSegments about the present files, each with its file."""
+        """Returns every complaint of Kafka's DumpLogSegments about the current files, each with its file."""
         files = sorted(
             path for path in self.data_dir.glob("*/*") if "." in path.name and not path.parent.name.endswith("-delete")
         )

@@ -12,7 +12,7 @@ from tests.support import twins
 
 from barnabas.records.batch import decode_batch, iter_headers
 from barnabas.spark import numpy_parser, parser, schema
-from barnabas.spark.batches import Aborted, chunks, select
+from barnabas.spark.batch_selection import Aborted, chunks, select
 from barnabas.spark.decoder import Decoder
 from barnabas.spark.parsed import Parser
 
@@ -21,7 +21,7 @@ END = (1 << 63) - 1
 
 @cache
 def parsers() -> dict[str, Parser]:
-    """Returns all parsers that can run here, the compiled one from its present source."""
+    """Returns all parsers that can run here, the compiled one from its current source."""
     found = {"numpy": cast("Parser", numpy_parser)}
     twin = twins.compiled("src/barnabas/spark/_compiled_parser.pyx", parser.compiled_parser())
     if twin is not None:

@@ -23,7 +23,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 
 TOPIC = "orders"
@@ -46,7 +46,7 @@ class _Writer:
         self._index = index
         self._leader = NUMBERS[index]
         self._epoch = -1
-        self._next_asked = index
+        self._next_request = index
         #: The number of the batch whose answer counts.
         self._turn = 0
         self.acked_ms: list[int] = []
@@ -59,7 +59,7 @@ class _Writer:
         self._turn += 1
         turn = self._turn
         request = produce_request(self._world.topic_id, self._index, batch_of(b"x"), timeout_ms=_ANSWER_MS)
-        self._client.ask(
+        self._client.send(
             f"broker{self._leader}", request, lambda answer: self._on_answer(turn, answer), timeout_ms=_ANSWER_MS
         )
 
@@ -75,11 +75,11 @@ class _Writer:
             self._write()
 
     def _look(self) -> None:
-        """Requests the leader from the next broker, again and again."""
-        self._next_asked += 1
-        number = NUMBERS[self._next_asked % len(NUMBERS)]
+        """Asks the next broker for the leader, and repeats this with the one after it."""
+        self._next_request += 1
+        number = NUMBERS[self._next_request % len(NUMBERS)]
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
-        self._world.watcher.ask(f"broker{number}", request, self._on_metadata, timeout_ms=1_000)
+        self._world.watcher.send(f"broker{number}", request, self._on_metadata, timeout_ms=1_000)
         self._client.host.timers.call_later(_LOOK_MS, self._look)
 
     def _on_metadata(self, response: Message | None) -> None:
@@ -151,7 +151,7 @@ class StallWorld:
     @property
     def active(self) -> int:
         """Returns the node with the active controller."""
-        return next(n for n in NUMBERS if self._broker(n).controller.is_active)
+        return next(n for n in NUMBERS if self._broker(n).quorum.controller.is_active)
 
     def _create(self) -> None:
         rows = [
@@ -173,7 +173,7 @@ class StallWorld:
     # -- faults
 
     def strike(self, kind: str, victim: int, duration_ms: int) -> None:
-        """Causes one fault around a node, then heals it and waits until the cluster is whole again."""
+        """Causes one fault of a node or of its connections, then heals it and waits until the cluster has recovered."""
         self._struck_ms = self.now_ms
         name = f"broker{victim}"
         others = [other for other in _NAMES if other != name]

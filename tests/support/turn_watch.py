@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.protocol import codec
 from barnabas.server.turns import FILE_VARIABLE, Turns

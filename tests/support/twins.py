@@ -1,4 +1,4 @@
-"""The compiled twins of hot loops, from their present sources."""
+"""The compiled twins of hot loops, from their current sources."""
 
 from __future__ import annotations
 

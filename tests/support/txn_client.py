@@ -45,10 +45,10 @@ class Coordination:
         self.world = world
 
     def of(self, key: str, key_type: int) -> int:
-        """Returns the coordinator's number; waits until there is one."""
+        """Returns the coordinator's node id; waits until there is one."""
         found: list[int] = []
 
-        def ask() -> bool:
+        def call() -> bool:
             up = next(n for n in (1, 2, 3) if self.world.node(n).is_running)
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
             answer = self.world.client.call(f"broker{up}", request, FindCoordinatorResponse).coordinators[0]
@@ -57,7 +57,7 @@ class Coordination:
             return bool(found)
 
         for _ in range(100):
-            if ask():
+            if call():
                 return found[0]
             self.world.run_for(100)
         raise AssertionError(f"no coordinator of {key}")
@@ -108,12 +108,12 @@ class TxnProducer:
         return ErrorCode(answer.error_code)
 
     def add(self, *partitions: int, topic: str = "orders") -> ErrorCode:
-        asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))
+        requested = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[asked],
+            v3_and_below_topics=[requested],
         )
         answer = self.call(request, AddPartitionsToTxnResponse, version_max=3)
         codes = {
@@ -126,7 +126,7 @@ class TxnProducer:
         answers: list[Message | None] = []
         world = self.world
         world.client.process.enter(
-            lambda: world.client.ask(
+            lambda: world.client.send(
                 node or self.coordinator, request, answers.append, timeout_ms=5_000, version_max=version_max
             )
         )
@@ -183,13 +183,13 @@ class TxnProducer:
 
     def send_offset(self, offset: int, partition: int = 0) -> ErrorCode:
         if self.version == 1:
-            asked = AddOffsetsToTxnRequest(
+            requested = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 group_id=GROUP,
             )
-            added = self.call(asked, AddOffsetsToTxnResponse)
+            added = self.call(requested, AddOffsetsToTxnResponse)
             if added.error_code != ErrorCode.NONE:
                 return ErrorCode(added.error_code)
         row = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
@@ -269,7 +269,7 @@ def fetch(
 
 
 def fetch_request(topic_id: bytes, offset: int, partition: int, *, committed: bool = True) -> FetchRequest:
-    asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+    requested = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
     return FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
@@ -277,7 +277,7 @@ def fetch_request(topic_id: bytes, offset: int, partition: int, *, committed: bo
         max_bytes=1 << 20,
         isolation_level=1 if committed else 0,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[asked])],
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[requested])],
     )
 
 

@@ -61,7 +61,7 @@ _FATAL: Final = frozenset(
 )
 
 
-class Ask(NamedTuple):
+class Call(NamedTuple):
     """A request to the leader of this partition."""
 
     topic: str
@@ -71,8 +71,8 @@ class Ask(NamedTuple):
 
 
 #: A generator that yields requests, or times to wait in ms, and is sent the answers; None without an answer.
-Script = Generator[Ask | int, Message | None, None]
-Step = Generator[Ask | int, Message | None, ErrorCode]
+Script = Generator[Call | int, Message | None, None]
+Step = Generator[Call | int, Message | None, ErrorCode]
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Driver:
             self._client.host.timers.call_later(50, lambda: self._step(None))
         else:
             node, last = f"broker{image.leader}", wanted.version_max
-            self._client.ask(node, wanted.request, self._step, timeout_ms=2_000, version_max=last)
+            self._client.send(node, wanted.request, self._step, timeout_ms=2_000, version_max=last)
 
 
 class Actor:
@@ -152,7 +152,7 @@ class Actor:
         request = InitProducerIdRequest(
             transactional_id=self.name, transaction_timeout_ms=1_000 if self.is_slow else 60_000
         )
-        answer = yield Ask(TRANSACTION_STATE_TOPIC, 0, request)
+        answer = yield Call(TRANSACTION_STATE_TOPIC, 0, request)
         if not isinstance(answer, InitProducerIdResponse) or answer.error_code != ErrorCode.NONE:
             self.may_be_fenced = self.may_be_fenced or answer is None
             yield 50
@@ -161,7 +161,7 @@ class Actor:
         self.sequences.clear()
         return ErrorCode.NONE
 
-    def _transaction(self) -> Generator[Ask | int, Message | None, bool]:
+    def _transaction(self) -> Generator[Call | int, Message | None, bool]:
         """Runs one transaction. Returns False if the producer has to begin again."""
         random = self._random
         txn = Txn(len(self.transactions))
@@ -193,12 +193,12 @@ class Actor:
         yield random.randint(0, 300)
         return code is ErrorCode.NONE
 
-    def _again(self, ask: Ask) -> Step:
+    def _again(self, call: Call) -> Step:
         for _ in range(_TRIES):
-            answer = yield ask
+            answer = yield call
             code = self._code(answer)
             if code is ErrorCode.PRODUCER_FENCED and not self.may_be_fenced:
-                self.fenced.append(f"{type(ask.request).__name__} of epoch {self.epoch}")
+                self.fenced.append(f"{type(call.request).__name__} of epoch {self.epoch}")
             if code is ErrorCode.NONE or code in _FATAL:
                 return code
             yield 50
@@ -223,14 +223,14 @@ class Actor:
 
     # -- requests
 
-    def _add(self, partition: int) -> Ask:
+    def _add(self, partition: int) -> Call:
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=[partition])],
         )
-        return Ask(TRANSACTION_STATE_TOPIC, 0, request, 3)
+        return Call(TRANSACTION_STATE_TOPIC, 0, request, 3)
 
     def _produce(self, partition: int, value: bytes) -> Step:
         batch = encode_batch(
@@ -243,13 +243,13 @@ class Actor:
         row = ProduceRequest.PartitionProduceData(index=partition, records=bytes(batch))
         topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[row])
         request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=1_000, topic_data=[topic])
-        ask = Ask(TOPIC, partition, request, 12 if self.version == 2 else 11)
-        self._explorer.remember(ask)
-        code = yield from self._again(ask)
+        call = Call(TOPIC, partition, request, 12 if self.version == 2 else 11)
+        self._explorer.remember(call)
+        code = yield from self._again(call)
         self.sequences[partition] += 1
         return code
 
-    def _send_offset(self, offset: int) -> Ask:
+    def _send_offset(self, offset: int) -> Call:
         row = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
@@ -258,23 +258,23 @@ class Actor:
             producer_epoch=self.epoch,
             topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[row])],
         )
-        return Ask(GROUP_METADATA_TOPIC, 0, request, 5 if self.version == 2 else 3)
+        return Call(GROUP_METADATA_TOPIC, 0, request, 5 if self.version == 2 else 3)
 
-    def _add_offsets(self) -> Ask:
+    def _add_offsets(self) -> Call:
         request = AddOffsetsToTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=self.name
         )
-        return Ask(TRANSACTION_STATE_TOPIC, 0, request)
+        return Call(TRANSACTION_STATE_TOPIC, 0, request)
 
-    def _end(self, commit: bool) -> Ask:
+    def _end(self, commit: bool) -> Call:
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
-        ask = Ask(TRANSACTION_STATE_TOPIC, 0, request, 5 if self.version == 2 else 4)
+        call = Call(TRANSACTION_STATE_TOPIC, 0, request, 5 if self.version == 2 else 4)
         if self.version == 2:
-            self._explorer.remember(ask)
+            self._explorer.remember(call)
             self._explorer.remember_marker(self.producer_id, self.epoch + 1, commit)
-        return ask
+        return call
 
 
 class Explorer:
@@ -293,12 +293,12 @@ class Explorer:
         self.world.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         for key_type in (0, 1):
             Coordination(self.world).of("anybody", key_type)
-        self._remembered: list[Ask] = []
+        self._remembered: list[Call] = []
         self._seen: list[list[bytes | None]] = [[] for _ in range(PARTITIONS)]
         self.actors = [Actor(self, number, Random(seed * 100 + number)) for number in range(4)]
 
-    def remember(self, ask: Ask) -> None:
-        self._remembered.append(ask)
+    def remember(self, call: Call) -> None:
+        self._remembered.append(call)
 
     def remember_marker(self, producer_id: int, epoch: int, commit: bool) -> None:
         """Records a marker that a coordinator of version 2 sends, to repeat it later."""
@@ -308,7 +308,7 @@ class Explorer:
             request = marker_request(
                 producer_id, epoch, commit=commit, partition=partition, coordinator_epoch=coordinator_epoch, tags=tags
             )
-            self._remembered.append(Ask(TOPIC, partition, request))
+            self._remembered.append(Call(TOPIC, partition, request))
 
     # -- scripts of the ghost and the readers
 
@@ -324,7 +324,7 @@ class Explorer:
         offset = 0
         while not self.stopping:
             yield 40
-            answer = yield Ask(TOPIC, partition, fetch_request(self.world.topic_id(), offset, partition))
+            answer = yield Call(TOPIC, partition, fetch_request(self.world.topic_id(), offset, partition))
             if isinstance(answer, FetchResponse) and answer.responses:
                 row = answer.responses[0].partitions[0]
                 if row.error_code == ErrorCode.NONE:

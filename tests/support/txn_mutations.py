@@ -21,10 +21,10 @@ from tests.support.txn_situations import (
 from barnabas.broker.handlers import write_txn_markers
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
+from barnabas.coordinators.groups.group_records import CommittedOffset, OffsetKey
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.pending_offsets import PendingOffsets
-from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
-from barnabas.coordinators.runtime import ShardLife, ShardLog, ShardState
+from barnabas.coordinators.runtime import ShardLifecycle, ShardLog, ShardState
 from barnabas.coordinators.transactions import shard, transitions
 from barnabas.coordinators.transactions.coordinator import Ending, TransactionCoordinator
 from barnabas.coordinators.transactions.markers import MarkerDelivery, MarkerSender
@@ -43,12 +43,13 @@ def answers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     def mutated(
         self: ShardLog,
         batch: bytearray,
-        answered: Callable[[ErrorCode], None],
-        settled: Callable[[ErrorCode], None] = lambda _: None,
+        answered: Callable[[ErrorCode], None] | None,
+        settled: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         self._writer.append(self._partition, batch, lambda code, _: None)
-        settled(ErrorCode.NONE)
-        answered(ErrorCode.NONE)
+        for reply in (settled, answered):
+            if reply is not None:
+                reply(ErrorCode.NONE)
 
     patch.setattr(ShardLog, "append_batch", mutated)
 
@@ -125,17 +126,19 @@ def markers_of_any_epoch_count(patch: pytest.MonkeyPatch) -> None:
 
 def answers_before_it_is_loaded(patch: pytest.MonkeyPatch) -> None:
     """Lets a coordinator of groups or transactions answer as soon as it leads the partition, before it is loaded."""
-    check_serving = ShardLife.check_serving
+    check_serving = ShardLifecycle.check_serving
 
-    def mutated(self: ShardLife) -> None:
+    def mutated(self: ShardLifecycle) -> None:
         if self.state is not ShardState.LOADING:
             check_serving(self)
 
-    patch.setattr(ShardLife, "check_serving", mutated)
+    patch.setattr(ShardLifecycle, "check_serving", mutated)
 
 
 def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
-    """Lets a coordinator send markers only of its own decisions, not of those that it finds in its log."""
+    """Lets a coordinator send markers only for transactions that it decided itself, not for decisions that it reads in
+    its log.
+    """
     on_loaded = TransactionShard.on_loaded
 
     def mutated(self: TransactionShard) -> None:
@@ -147,21 +150,21 @@ def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatch) -> None:
-    """Takes an end with the epoch that the producer just got for another producer's (KAFKA-18464)."""
+    """Treats an EndTxn with the epoch that the producer has just received as one of another producer (KAFKA-18464)."""
     end = TransactionCoordinator._end
 
-    def mutated(self: TransactionCoordinator, asked: Ending, new_id: int | None) -> bool:
-        _, transaction = self._known(asked.transactional_id)
+    def mutated(self: TransactionCoordinator, requested: Ending, new_id: int | None) -> bool:
+        _, transaction = self._known(requested.transactional_id)
         image = transaction.image
-        if transaction.pending is None and image.is_prepared and asked.producer.epoch == image.producer_epoch:
+        if transaction.pending is None and image.is_prepared and requested.producer.epoch == image.producer_epoch:
             raise RequestFailed(ErrorCode.PRODUCER_FENCED)
-        return end(self, asked, new_id)
+        return end(self, requested, new_id)
 
     patch.setattr(TransactionCoordinator, "_end", mutated)
 
 
 def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
-    """Lets a reader that waited for pending commits read although they were lost to a successor."""
+    """Lets a read that waited for pending commits succeed although these were lost when a successor took over."""
     patch.setattr(ShardLog, "_worst_since", lambda self, number: ErrorCode.NONE)
 
 

@@ -1,5 +1,5 @@
-"""Situations of coordinators that seeds hardly ever reach, because a failover takes only a millisecond: each leads a
-world into one, and raises AssertionError if a promise was broken.
+"""Situations of coordinators that seeds hardly ever reach, because a failover takes only a millisecond: each function
+brings a world into one, and raises AssertionError if a promise was broken.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def cut_off(world: Replicated, node: str, *others: str) -> Iterator[None]:
 
 def rig(min_insync_replicas: str = "2", **properties: str) -> Replicated:
     """Returns a world with `orders` of two partitions, led by brokers 1 and 2, and one coordinator of each kind."""
-    world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
+    topics = {"transaction_state_log_num_partitions": "1", "offsets_topic_num_partitions": "1"}
+    world = Replicated(1, 3, controllers=1, **topics, **properties)
     world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas=min_insync_replicas)
     return world
 
@@ -141,11 +142,11 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
         answers: list[Message | None] = []
         client = world.client
 
-        def ask_the_old_one() -> None:
-            client.ask(f"broker{old}", commit_request(99), lambda _: None, timeout_ms=60_000)
-            client.ask(f"broker{old}", stable_request(), answers.append, timeout_ms=60_000)
+        def call_old_coordinator() -> None:
+            client.send(f"broker{old}", commit_request(99), lambda _: None, timeout_ms=60_000)
+            client.send(f"broker{old}", stable_request(), answers.append, timeout_ms=60_000)
 
-        client.process.enter(ask_the_old_one)
+        client.process.enter(call_old_coordinator)
         world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (-1, old), "a successor", 60_000)
         for _ in range(100):
             code = commit(world, world.leader(GROUP_METADATA_TOPIC), 245)
@@ -172,7 +173,7 @@ def a_coordinator_that_is_cut_off_is_asked_to_commit() -> None:
     with cut_off(world, f"broker{old}", *others):
         answers: list[Message | None] = []
         client = world.client
-        client.process.enter(lambda: client.ask(f"broker{old}", commit_request(99), answers.append, timeout_ms=60_000))
+        client.process.enter(lambda: client.send(f"broker{old}", commit_request(99), answers.append, timeout_ms=60_000))
         world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (old, -1), "another coordinator")
     world.run_until(lambda: bool(answers), "an answer", 60_000)
     (answer,) = answers
@@ -228,7 +229,7 @@ def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
 
 
 def _read_slowly(disk: FaultyDisk, topic: str) -> None:
-    """Empties the page cache of this topic's logs and makes the disk slow; threads wait for it, no loop."""
+    """Empties the page cache of this topic's logs and makes the disk slow; only threads wait for it, not a loop."""
     use, on_loop, disk.cold_chance = disk.use, disk.charge, 1.0
 
     def slow(duration_us: int, call: str, path: str) -> None:

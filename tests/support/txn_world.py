@@ -10,11 +10,11 @@ from tests.support.group_world import MemoryPartitions
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.coordinators.runtime import ShardState
-from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import Ending, Initialization, TransactionCoordinator
 from barnabas.coordinators.transactions.markers import version_of
-from barnabas.coordinators.transactions.records import parse_key, parse_value
 from barnabas.coordinators.transactions.state import TxnImage
+from barnabas.coordinators.transactions.transaction_config import TransactionConfig
+from barnabas.coordinators.transactions.transaction_records import parse_key, parse_value
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse

@@ -89,7 +89,7 @@ def alter(server: Server, topic: str, **values: str | None) -> None:
 
 
 def numbered(start: int, stop: int, *, size: int = 20, partition: int = 0, step_ms: int = 1000) -> list[Record]:
-    """Returns records that compress, but not to nothing."""
+    """Returns records that compress to a fraction of their size, not to almost nothing."""
     return [
         Record(
             key=f"key-{n % 7}".encode(),
@@ -222,7 +222,7 @@ class Replayer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
 
         def made() -> InitProducerIdResponse | None:
-            answer = served.ask(server.port, request, 4)
+            answer = served.call(server.port, request, 4)
             # A broker without ids left requests a block from the controller.
             return None if answer.error_code in served.LOADING else answer
 

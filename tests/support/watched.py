@@ -43,7 +43,7 @@ def details(**ends: int | None) -> dict[int, ReplicaDetail]:
     return {int(name[1:]): ReplicaDetail(end, None if end is None else end * 100, None) for name, end in ends.items()}
 
 
-def told(offset: int, before: PartitionState, after: PartitionState, text: str, *, at_ms: int = T0) -> Event:
+def explained(offset: int, before: PartitionState, after: PartitionState, text: str, *, at_ms: int = T0) -> Event:
     """Returns the journal's event of a partition."""
     return {
         "id": f"{offset}:{after.key}",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec
-from barnabas.protocol.api import BROKER_APIS
-from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -120,10 +119,10 @@ class WiredClient:
         self._wired = wired
         self._client_id = client_id
         self._correlation_id = 0
-        self._asked: dict[int, tuple[int, int]] = {}
+        self._requested: dict[int, tuple[int, int]] = {}
         self._frames = FrameReader(ReceiveArea(), 1 << 30)
         self.link = MemoryLink()
-        self.core: Connection = wired.broker.dispatcher(BROKER_APIS).connect(self.link, "/127.0.0.1", "PLAINTEXT")
+        self.core: Connection = wired.broker.dispatcher("PLAINTEXT").connect(self.link, "/127.0.0.1", "PLAINTEXT")
 
     def send(self, request: Message, version: int) -> int:
         """Sends a request without waiting, and returns the correlation id."""
@@ -138,7 +137,7 @@ class WiredClient:
         )
         frame = codec.encode(header, request_header_version(api_key, version))
         codec.encode_into(request, version, frame)
-        self._asked[self._correlation_id] = (api_key, version)
+        self._requested[self._correlation_id] = (api_key, version)
         self.send_raw(len(frame).to_bytes(4, "big") + frame)
         return self._correlation_id
 
@@ -168,13 +167,13 @@ class WiredClient:
 
     def _decode(self, frame: memoryview) -> tuple[int, Message]:
         correlation_id = int.from_bytes(frame[:4], "big")
-        api_key, version = self._asked.pop(correlation_id)
+        api_key, version = self._requested.pop(correlation_id)
         header_version = response_header_version(api_key, version)
         _, position = codec.decode(ResponseHeader, header_version, frame)
         cls = response_class(api_key)
         # The decoded response can point into the frame, which is valid only until the next one is read.
         response, end = codec.decode(cls, version, bytes(frame), position)
-        assert end == len(frame), "bytes behind the response"
+        assert end == len(frame), "bytes after the response"
         return correlation_id, response
 
     def call(self, request: Message, version: int, response_type: type[M], *, within_ms: int = 5_000) -> M:

@@ -25,7 +25,7 @@ from tests.clients.kcat import Kcat  # noqa: E402
 from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython  # noqa: E402
 from tests.clients.servers import Server, new_cluster, new_server, target  # noqa: E402
 
-ThreeBrokers = Callable[[int], AbstractContextManager[tuple[Server, Clients]]]
+ThreeBrokers = Callable[..., AbstractContextManager[tuple[Server, Clients]]]
 
 
 @pytest.fixture(scope="session")
@@ -122,18 +122,18 @@ def clients_of(server: Server) -> Iterator[Clients]:
 
 @pytest.fixture(scope="session")
 def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> ThreeBrokers:
-    """Starts a cluster of three, for as long as a `with` lasts, and clients of it. Its argument: how many replicas a
-    topic has that does not say so."""
+    """Starts a cluster of three, for as long as a `with` lasts, and clients of it. Its arguments: how many replicas a
+    topic has that does not say so, and whether it is in ZooKeeper mode."""
 
     @contextmanager
-    def start(replicas: int) -> Iterator[tuple[Server, Clients]]:
+    def start(replicas: int, *, zookeeper: bool = False) -> Iterator[tuple[Server, Clients]]:
         in_sync = str(max(1, replicas - 1))
         settings = {"default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
-        cluster = new_cluster(tmp_path_factory.mktemp("three"), 3, settings)
+        cluster = new_cluster(tmp_path_factory.mktemp("three"), 3, settings, zookeeper=zookeeper)
         cluster.start()
         try:
-            with clients_of(cluster) as by_name:
-                yield cluster, by_name
+            with clients_of(cluster) as by_name:  # type: ignore[arg-type]
+                yield cluster, by_name  # type: ignore[misc]
         finally:
             cluster.stop()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,7 +30,7 @@ TOPICS = {
 
 
 @pytest.fixture(scope="module")
-def port(server: Server) -> Iterator[int]:
+def port(server: Server) -> int:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()])
     for future in made.values():

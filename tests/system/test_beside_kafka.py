@@ -16,7 +16,7 @@ import kafka_jars
 pytestmark = pytest.mark.full
 
 Pair = tuple[Side, Side]
-Ask = tuple[str, range, dict[str, Any]]
+ApiCall = tuple[str, range, dict[str, Any]]
 
 T0 = 1_700_000_000_000
 
@@ -36,12 +36,12 @@ def versions(lowest: int, highest: int) -> range:
     return range(lowest, highest + 1)
 
 
-def compare(pair: Pair, asks: list[Ask]) -> None:
+def compare(pair: Pair, calls: list[ApiCall]) -> None:
     """Sends all requests to both servers, in order, and reports all differences together."""
     found: dict[str, list[int]] = {}
-    for api, asked_versions, values in asks:
-        for version in asked_versions:
-            ours, theirs = (side.ask(api, version, {"timeout_ms": 5000, **values}) for side in pair)
+    for api, tested_versions, values in calls:
+        for version in tested_versions:
+            ours, theirs = (side.call(api, version, {"timeout_ms": 5000, **values}) for side in pair)
             for line in differences(ours, theirs):
                 found.setdefault(f"{api} {_short(values)} {line}", []).append(version)
     assert not found, "\n".join(["ours / Kafka's", *(f"{line} in {at}" for line, at in found.items())])
@@ -55,7 +55,7 @@ def _short(values: dict[str, Any]) -> str:
 def create(pair: Pair, *names: str, partitions: int = 2) -> None:
     topics = [{"name": name, "num_partitions": partitions, "replication_factor": 1} for name in names]
     for side in pair:
-        answer = side.ask("CreateTopics", 7, {"topics": topics})
+        answer = side.call("CreateTopics", 7, {"topics": topics})
         assert [topic["error_code"] for topic in answer["topics"]] == [0] * len(names)
         for name in names:
             wait_until_led(side.server.port, name)
@@ -74,7 +74,7 @@ def test_api_versions(pair: Pair) -> None:
     """But for the APIs and the feature that are not there yet."""
     for version in versions(0, 4):
         ours, theirs = (
-            side.ask("ApiVersions", version, {"client_software_name": "t", "client_software_version": "1"})
+            side.call("ApiVersions", version, {"client_software_name": "t", "client_software_version": "1"})
             for side in pair
         )
         keys = {each["api_key"] for each in ours["api_keys"]}
@@ -91,7 +91,7 @@ def test_create_and_delete_topics(pair: Pair) -> None:
     every = versions(2, 7)
     names = ["", ".", "..", "a b", "ü", "x" * 250, "__consumer_offsets", "with.dot", "with_dot"]
     one = [{"partition_index": 0, "broker_ids": [1]}]
-    asks: list[Ask] = [("CreateTopics", every, {"topics": [topic(name)], "validate_only": True}) for name in names]
+    calls: list[ApiCall] = [("CreateTopics", every, {"topics": [topic(name)], "validate_only": True}) for name in names]
     for more in (
         topic("t", 0),
         topic("t", -2),
@@ -114,8 +114,8 @@ def test_create_and_delete_topics(pair: Pair) -> None:
         topic("t", configs=[{"name": "min.insync.replicas", "value": "0"}]),
         topic("t", configs=[{"name": "compression.type", "value": "zstd"}, {"name": "retention.ms", "value": "5"}]),
     ):
-        asks.append(("CreateTopics", every, {"topics": [more], "validate_only": True}))
-    asks += [
+        calls.append(("CreateTopics", every, {"topics": [more], "validate_only": True}))
+    calls += [
         (
             "CreateTopics",
             versions(7, 7),
@@ -132,28 +132,28 @@ def test_create_and_delete_topics(pair: Pair) -> None:
         ("DeleteTopics", versions(1, 1), {"topic_names": ["made"]}),
         ("DeleteTopics", versions(6, 6), {"topics": [{"name": "col.lide", "topic_id": bytes(16)}]}),
     ]
-    compare(pair, asks)
+    compare(pair, calls)
 
 
 def test_create_partitions(pair: Pair) -> None:
     create(pair, "grown")
     every = versions(0, 3)
 
-    def ask(count: int, name: str = "grown", **more: Any) -> Ask:
+    def request(count: int, name: str = "grown", **more: Any) -> ApiCall:
         return "CreatePartitions", every, {"topics": [{"name": name, "count": count, "assignments": None, **more}]}
 
     compare(
         pair,
         [
-            ask(1),
-            ask(2),
-            ask(0),
-            ask(-1),
-            ask(3, "unknown"),
-            ask(3, assignments=[]),
-            ask(3, assignments=[{"broker_ids": [9]}]),
-            ask(3, assignments=[{"broker_ids": [1]}, {"broker_ids": [1]}]),
-            ask(3, assignments=[{"broker_ids": [1, 1]}]),
+            request(1),
+            request(2),
+            request(0),
+            request(-1),
+            request(3, "unknown"),
+            request(3, assignments=[]),
+            request(3, assignments=[{"broker_ids": [9]}]),
+            request(3, assignments=[{"broker_ids": [1]}, {"broker_ids": [1]}]),
+            request(3, assignments=[{"broker_ids": [1, 1]}]),
             ("CreatePartitions", every, {"topics": [{"name": "grown", "count": 3, "assignments": None}] * 2}),
             (
                 "CreatePartitions",
@@ -209,7 +209,7 @@ def test_produce_and_fetch(pair: Pair) -> None:
     create(pair, "data")
     good = batch([record(n, b"k%d" % n, b"v%d" % n) for n in range(3)])
     every, fetches = versions(3, 13), versions(4, 18)
-    asks: list[Ask] = [
+    calls: list[ApiCall] = [
         ("Produce", every, produced("data", good)),
         ("Produce", every, produced("data", good, acks=-1)),
         ("Produce", versions(3, 12), produced("unknown", good)),
@@ -224,12 +224,12 @@ def test_produce_and_fetch(pair: Pair) -> None:
         ("Produce", every, produced("data", batch([record(0, b"k", b"v")], timestamp=9_000_000_000_000))),
     ]
 
-    def fetch(offset: int, *, name: str = "data", index: int = 0, size: int = 100_000, **more: Any) -> Ask:
+    def fetch(offset: int, *, name: str = "data", index: int = 0, size: int = 100_000, **more: Any) -> ApiCall:
         part = {"partition": index, "fetch_offset": offset, "partition_max_bytes": size}
         topics = [{"topic": name, "partitions": [part]}]
         return "Fetch", fetches, {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": size, "topics": topics, **more}
 
-    asks += [
+    calls += [
         fetch(0),
         fetch(1),
         fetch(4, size=1),
@@ -244,26 +244,26 @@ def test_produce_and_fetch(pair: Pair) -> None:
         fetch(0, session_id=12345, session_epoch=3),
         ("Fetch", fetches, {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1000, "topics": []}),
     ]
-    compare(pair, asks)
+    compare(pair, calls)
 
 
 def test_current_leader_epochs_are_checked(pair: Pair) -> None:
     create(pair, "epochs")
     good = batch([record(0, b"k", b"v")])
-    asks: list[Ask] = [("Produce", versions(7, 7), produced("epochs", good))]
+    calls: list[ApiCall] = [("Produce", versions(7, 7), produced("epochs", good))]
     for current in (-1, 0, 1):
         part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": current}
         topics = [{"topic": "epochs", "partitions": [part]}]
-        asks.append(("Fetch", versions(9, 18), {"max_bytes": 1000, "topics": topics}))
+        calls.append(("Fetch", versions(9, 18), {"max_bytes": 1000, "topics": topics}))
         part = {"partition_index": 0, "current_leader_epoch": current, "timestamp": -1}
-        asks.append(("ListOffsets", versions(4, 10), offsets_of("epochs", part)))
+        calls.append(("ListOffsets", versions(4, 10), offsets_of("epochs", part)))
         for epoch in (-1, 0, 1, 5):
             part = {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}
             topics = [{"topic": "epochs", "partitions": [part]}]
-            asks.append(("OffsetForLeaderEpoch", versions(2, 4), {"replica_id": -1, "topics": topics}))
+            calls.append(("OffsetForLeaderEpoch", versions(2, 4), {"replica_id": -1, "topics": topics}))
     topics = [{"topic": "unknown", "partitions": [{"partition": 0, "leader_epoch": 0}]}]
-    asks.append(("OffsetForLeaderEpoch", versions(2, 4), {"replica_id": -1, "topics": topics}))
-    compare(pair, asks)
+    calls.append(("OffsetForLeaderEpoch", versions(2, 4), {"replica_id": -1, "topics": topics}))
+    compare(pair, calls)
 
 
 def offsets_of(name: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -272,26 +272,26 @@ def offsets_of(name: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]
 
 def test_list_offsets_and_delete_records(pair: Pair) -> None:
     create(pair, "listed")
-    asks: list[Ask] = []
+    calls: list[ApiCall] = []
     for n in range(4):
-        asks.append(
+        calls.append(
             ("Produce", versions(7, 7), produced("listed", batch([record(0, b"k", b"v")], timestamp=T0 + 10 * n)))
         )
     for timestamp in (-1, -2, -3, -4, -5, -6, -7, T0 - 1, T0, T0 + 15, T0 + 30, T0 + 31):
         part = {"partition_index": 0, "timestamp": timestamp}
-        asks.append(("ListOffsets", versions(1, 10), offsets_of("listed", part)))
-        asks.append(("ListOffsets", versions(2, 10), offsets_of("listed", part, isolation_level=1)))
+        calls.append(("ListOffsets", versions(1, 10), offsets_of("listed", part)))
+        calls.append(("ListOffsets", versions(2, 10), offsets_of("listed", part, isolation_level=1)))
         empty = {"partition_index": 1, "timestamp": timestamp}
-        asks.append(("ListOffsets", versions(1, 10), offsets_of("listed", empty)))
+        calls.append(("ListOffsets", versions(1, 10), offsets_of("listed", empty)))
     nowhere = {"partition_index": 9, "timestamp": -1}
-    asks.append(("ListOffsets", versions(1, 10), offsets_of("listed", nowhere)))
-    asks.append(("ListOffsets", versions(1, 10), offsets_of("unknown", nowhere)))
+    calls.append(("ListOffsets", versions(1, 10), offsets_of("listed", nowhere)))
+    calls.append(("ListOffsets", versions(1, 10), offsets_of("unknown", nowhere)))
 
-    def delete(offset: int, name: str = "listed", index: int = 0) -> Ask:
+    def delete(offset: int, name: str = "listed", index: int = 0) -> ApiCall:
         parts = [{"partition_index": index, "offset": offset}]
         return "DeleteRecords", versions(0, 2), {"topics": [{"name": name, "partitions": parts}], "timeout_ms": 5000}
 
-    asks += [
+    calls += [
         delete(2),
         delete(1),
         delete(9),
@@ -306,7 +306,7 @@ def test_list_offsets_and_delete_records(pair: Pair) -> None:
         ("ListOffsets", versions(7, 7), offsets_of("listed", {"partition_index": 0, "timestamp": -2})),
         ("Fetch", versions(4, 18), fetch_at("listed", 4)),
     ]
-    compare(pair, asks)
+    compare(pair, calls)
 
 
 def fetch_at(name: str, offset: int) -> dict[str, Any]:
@@ -316,11 +316,11 @@ def fetch_at(name: str, offset: int) -> dict[str, Any]:
 
 def test_idempotent_producers(pair: Pair) -> None:
     create(pair, "idempotent")
-    for side in pair:  # Kafka asks for its block of ids with the first request, and refuses until it comes
-        while side.ask("InitProducerId", 5, {"transactional_id": None})["error_code"] != 0:
+    for side in pair:  # Kafka calls for its block of ids with the first request, and refuses until it comes
+        while side.call("InitProducerId", 5, {"transactional_id": None})["error_code"] != 0:
             pass
     every = versions(0, 5)
-    asks: list[Ask] = [
+    calls: list[ApiCall] = [
         ("InitProducerId", every, {"transactional_id": None, "transaction_timeout_ms": 1000}),
         ("InitProducerId", every, {"transactional_id": "", "transaction_timeout_ms": 1000}),
     ]
@@ -342,25 +342,25 @@ def test_idempotent_producers(pair: Pair) -> None:
         ((3, 0, -1), one),
         ((1, 1, 2), one),
     ):
-        asks.append(("Produce", versions(9, 9), produced("idempotent", batch(count, producer=who))))
-    asks.append(("DescribeProducers", versions(0, 0), {"topics": [{"name": "idempotent", "partition_indexes": [0]}]}))
-    compare(pair, asks)
+        calls.append(("Produce", versions(9, 9), produced("idempotent", batch(count, producer=who))))
+    calls.append(("DescribeProducers", versions(0, 0), {"topics": [{"name": "idempotent", "partition_indexes": [0]}]}))
+    compare(pair, calls)
 
 
 def test_configs(pair: Pair) -> None:
     create(pair, "configured")
     both = versions(0, 1)
 
-    def describe(kind: int, name: str, keys: list[str] | None, **more: Any) -> Ask:
+    def describe(kind: int, name: str, keys: list[str] | None, **more: Any) -> ApiCall:
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
         return "DescribeConfigs", versions(1, 4), {"resources": [resource], **more}
 
-    def alter(name: str, *configs: tuple[str, int, str | None], kind: int = 2, **more: Any) -> Ask:
+    def alter(name: str, *configs: tuple[str, int, str | None], kind: int = 2, **more: Any) -> ApiCall:
         listed = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in configs]
         resource = {"resource_type": kind, "resource_name": name, "configs": listed}
         return "IncrementalAlterConfigs", both, {"resources": [resource], **more}
 
-    def replace(name: str, *configs: tuple[str, str | None]) -> Ask:
+    def replace(name: str, *configs: tuple[str, str | None]) -> ApiCall:
         listed = [{"name": key, "value": value} for key, value in configs]
         resource = {"resource_type": 2, "resource_name": name, "configs": listed}
         return "AlterConfigs", versions(0, 2), {"resources": [resource]}
@@ -412,13 +412,13 @@ def test_resources_with_a_configuration(pair: Pair) -> None:
         config = {"name": key, "config_operation": 0, "value": value}
         resource = {"resource_type": kind, "resource_name": name, "configs": [config]}
         compare(pair, [("IncrementalAlterConfigs", versions(1, 1), {"resources": [resource]})])
-    asked = ([], [2], [4], [8], [16], [32], [32, 2, 32], [0], [1], [2, 3], [64], [-1])
+    requested: tuple[list[int], ...] = ([], [2], [4], [8], [16], [32], [32, 2, 32], [0], [1], [2, 3], [64], [-1])
     both = versions(0, 1)
     deadline = time.monotonic() + 60
-    while len(pair[1].ask("ListConfigResources", 1, {"resource_types": [16, 32]})["config_resources"]) < 2:
+    while len(pair[1].call("ListConfigResources", 1, {"resource_types": [16, 32]})["config_resources"]) < 2:
         assert time.monotonic() < deadline, "Kafka takes configurations over a moment after it has answered"
         time.sleep(0.1)
-    compare(pair, [("ListConfigResources", both, {"resource_types": types}) for types in asked])
+    compare(pair, [("ListConfigResources", both, {"resource_types": types}) for types in requested])
 
 
 def test_acls_without_an_authorizer(pair: Pair) -> None:
@@ -426,22 +426,22 @@ def test_acls_without_an_authorizer(pair: Pair) -> None:
     anything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
     acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
     wanted = {"resource_type_filter": 2, "operation": 3, "permission_type": 3}
-    asks: list[Ask] = [("DescribeAcls", every, anything)]
+    calls: list[ApiCall] = [("DescribeAcls", every, anything)]
     for count in (0, 1, 2):
-        asks.append(("CreateAcls", every, {"creations": [{**acl, "permission_type": 3}] * count}))
-        asks.append(("DeleteAcls", every, {"filters": [wanted] * count}))
-    compare(pair, asks)
+        calls.append(("CreateAcls", every, {"creations": [{**acl, "permission_type": 3}] * count}))
+        calls.append(("DeleteAcls", every, {"filters": [wanted] * count}))
+    compare(pair, calls)
 
 
 def test_groups_without_members(pair: Pair) -> None:
     create(pair, "grouped")
     part = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": 0, "committed_metadata": "note"}
 
-    def commit(group: str, name: str = "grouped", **more: Any) -> Ask:
+    def commit(group: str, name: str = "grouped", **more: Any) -> ApiCall:
         listed = [{"name": name, "partitions": [{**part, **more.pop("part", {})}]}]
         return "OffsetCommit", versions(2, 9), {"group_id": group, "topics": listed, **more}
 
-    def fetch(group: str, topics: list[dict[str, Any]] | None, **more: Any) -> Ask:
+    def fetch(group: str, topics: list[dict[str, Any]] | None, **more: Any) -> ApiCall:
         groups = [{"group_id": group, "topics": topics}]
         lowest = 1 if topics is not None else 2
         return "OffsetFetch", versions(lowest, 9), {"group_id": group, "topics": topics, "groups": groups, **more}
@@ -449,7 +449,7 @@ def test_groups_without_members(pair: Pair) -> None:
     for side in pair:
         for group in ("some-group", "simple", "nobodys"):
             side.wait_for_group(group)
-    asks: list[Ask] = [
+    calls: list[ApiCall] = [
         ("FindCoordinator", versions(0, 3), {"key": "some-group", "key_type": 0}),
         ("FindCoordinator", versions(4, 6), {"coordinator_keys": ["some-group", "other", ""], "key_type": 0}),
         ("FindCoordinator", versions(0, 3), {"key": "", "key_type": 0}),
@@ -480,7 +480,7 @@ def test_groups_without_members(pair: Pair) -> None:
         ("DeleteGroups", versions(2, 2), {"groups_names": ["simple"]}),
         fetch("simple", [{"name": "grouped", "partition_indexes": [0]}]),
     ]
-    compare(pair, asks)
+    compare(pair, calls)
 
 
 def delete_offsets(group: str, *partitions: int) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def places(directory: Path) -> list[str]:
 
 @contextmanager
 def broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A serving broker and its address; stopped in order at the end."""
+    """A serving broker and its address; stopped cleanly at the end."""
     process = subprocess.Popen([*BROKER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,13 +58,14 @@ def bomb(codec: Codec, size: int) -> bytes:
     return batch(record(value=bytes(size)), 1, codec=codec)
 
 
-ATTACKS = {
+Attack = Callable[[], tuple[str, bytes]]
+ATTACKS: dict[str, Attack] = {
     "10^5 records to a compacted topic": lambda: ("compact", many(100_000, Codec.GZIP)),
     "10^6 records to a topic with a lower bound": lambda: ("before", many(1_000_000, Codec.ZSTD, numbered=False)),
     "8 kB of zstd that are 250 MB, packed anew": lambda: ("gzip", bomb(Codec.ZSTD, 250_000_000)),
     "100,000 records that are not packed": lambda: ("plain", many(100_000, Codec.NONE)),
 }
-FULL = {
+FULL: dict[str, Attack] = {
     "10^4 records to a compacted topic": lambda: ("compact", many(10_000, Codec.GZIP)),
     "10^6 records to a compacted topic": lambda: ("compact", many(1_000_000, Codec.GZIP, numbered=False)),
     "250 kB of gzip that are 250 MB": lambda: ("plain", bomb(Codec.GZIP, 250_000_000)),

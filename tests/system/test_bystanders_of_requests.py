@@ -71,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def beside(server: Server, name: str, answers: int, rows: int = ROWS) -> None:
-    requests = [ask.encoded() for ask in ATTACKS[name](rows)]
+    requests = [request.encoded() for request in ATTACKS[name](rows)]
     with Bystander(server.port, QUIET) as bystander, repeated(server.port, requests) as hostile:
         bystander.serves(answers=answers)
     assert hostile.count > 0
@@ -95,7 +95,7 @@ def readers(port: int, count: int) -> Iterator[list[int]]:
     """Runs `count` readers of the same partitions, each waiting for more records on its own connection, again and
     again.
     """
-    (request,) = (ask.encoded() for ask in fetch_rows(200, epoch=0, max_wait_ms=200))
+    (request,) = (request.encoded() for request in fetch_rows(200, epoch=0, max_wait_ms=200))
     stopped, served = threading.Event(), [0]
 
     def read() -> None:

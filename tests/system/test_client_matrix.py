@@ -1,5 +1,5 @@
 """Seven unmodified Kafka clients: each reads back what each other writes. Against one broker; in the full suite also
-against three, whose topics have one replica, or three.
+against three, whose topics have one replica, or three, and against three in ZooKeeper mode.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -22,28 +23,35 @@ STEP_MS = 1_000
 OTHERS = dict.fromkeys(("gzip", "snappy", "lz4"), pytest.mark.full)
 
 
+class Layout(NamedTuple):
+    """The number of replicas of each topic on a cluster of three; None for the one broker that other tests use too."""
+
+    replicas: int | None
+    zookeeper: bool = False
+
+
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(None, id="one-broker"),
-        pytest.param(1, id="three-brokers", marks=pytest.mark.full),
-        pytest.param(3, id="three-replicas", marks=pytest.mark.full),
+        pytest.param(Layout(None), id="one-broker"),
+        pytest.param(Layout(1), id="three-brokers", marks=pytest.mark.full),
+        pytest.param(Layout(3), id="three-replicas", marks=pytest.mark.full),
+        pytest.param(Layout(3, zookeeper=True), id="zookeeper", marks=pytest.mark.full),
     ],
 )
-def replicas(request: pytest.FixtureRequest) -> int | None:
-    """The replicas of each topic on a cluster of three; None for the one broker that other tests use too."""
-    found: int | None = request.param
+def layout(request: pytest.FixtureRequest) -> Layout:
+    found: Layout = request.param
     return found
 
 
 @pytest.fixture(scope="module")
-def place(request: pytest.FixtureRequest, replicas: int | None) -> Iterator[tuple[Server, Clients]]:
-    if replicas is None:
+def place(request: pytest.FixtureRequest, layout: Layout) -> Iterator[tuple[Server, Clients]]:
+    if layout.replicas is None:
         yield request.getfixturevalue("shared_server"), request.getfixturevalue("shared_clients")
         return
     if target() == "kafka":
         pytest.skip("only Barnabas is run as three brokers here")
-    with request.getfixturevalue("three_brokers")(replicas) as made:
+    with request.getfixturevalue("three_brokers")(layout.replicas, zookeeper=layout.zookeeper) as made:
         yield made
 
 
@@ -58,8 +66,9 @@ def clients(place: tuple[Server, Clients]) -> Clients:
 
 
 @pytest.fixture
-def create(server: Server, replicas: int | None) -> Create:
+def create(server: Server, layout: Layout) -> Create:
     """Creates a topic: each client its own with one replica, which is what they all ask for."""
+    replicas = layout.replicas
 
     def create(client: Client, topic: str) -> None:
         if replicas is None or replicas == 1:

@@ -132,7 +132,7 @@ class Writer:
         else:
             value = message.value()
             assert value is not None
-            self.acked[message.partition(), message.offset()] = value.decode()
+            self.acked[message.partition(), message.offset()] = value.decode()  # type: ignore[index]
 
     def flush(self, timeout_s: float = WAIT_S) -> None:
         assert self._producer.flush(timeout_s) == 0, "not everything was answered"
@@ -153,7 +153,7 @@ def read_all(cluster: Cluster, topic: str) -> dict[tuple[int, int], str]:
         while len(found) < sum(ends.values()) and time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is not None and message.error() is None:
-                found[message.partition(), message.offset()] = message.value().decode()  # type: ignore[union-attr]
+                found[message.partition(), message.offset()] = message.value().decode()  # type: ignore[index, union-attr]
         return found
     finally:
         consumer.close()

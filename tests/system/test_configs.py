@@ -85,7 +85,7 @@ def test_a_topics_setting_counts_at_once_and_after_a_restart(own_server: NewServ
     server.start()
     entries = describe(admin_of(server), ResourceType.TOPIC, "orders")
     assert (entries["max.message.bytes"].value, entries["cleanup.policy"].value) == ("500", "compact,delete")
-    assert entries["max.message.bytes"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert ConfigSource(entries["max.message.bytes"].source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     change(admin_of(server), ResourceType.TOPIC, "orders", cleanup_policy=None)
     assert refused_as_too_large(server, "orders", 1_000)
     change(admin_of(server), ResourceType.TOPIC, "orders", max_message_bytes=None)
@@ -104,7 +104,7 @@ def test_broker_settings_reach_all_topics_by_their_precedence(own_server: NewSer
     change(admin, ResourceType.BROKER, "1", message_max_bytes="1000")
     assert refused_as_too_large(server, "orders", 3_000)
     entry = describe(admin, ResourceType.TOPIC, "orders")["max.message.bytes"]
-    assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+    assert (entry.value, ConfigSource(entry.source)) == ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG)
     server.kill()
     server.start()
     assert refused_as_too_large(server, "orders", 3_000)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import AdminClient
 from tests.clients.drivers import ProcessClient, Record
 from tests.clients.python_clients import ConfluentKafka
@@ -137,8 +138,8 @@ def fill(server: Server, topic: str, start: int, stop: int) -> set[tuple[int, in
 
 def committed(server: Server, group: str, topic: str) -> list[int]:
     client = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": group, "log_level": 2})
-    asked = [confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)]
-    found = [each.offset for each in client.committed(asked, timeout=WAIT_S)]
+    requested = [confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)]
+    found = [each.offset for each in client.committed(requested, timeout=WAIT_S)]
     client.close()
     return found
 
@@ -195,6 +196,7 @@ def test_a_running_classic_group_moves_to_the_consumer_protocol_and_back(server:
     assert committed(server, topic, topic) == [10] * PARTITIONS
 
 
+@pytest.mark.full
 def test_a_subscription_by_expression_follows_the_topics(server: Server, new_topic_name: Names) -> None:
     first, second = new_topic_name("kip848-regex-a"), new_topic_name("kip848-regex-b")
     prefix = first[: first.index("kip848-regex-") + len("kip848-regex-")]

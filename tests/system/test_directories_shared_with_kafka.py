@@ -181,6 +181,7 @@ def test_barnabas_serves_and_continues_what_kafka_left_three_times(shared: Share
             must_find_by_time(left)
 
 
+@pytest.mark.full
 def test_a_directory_goes_from_barnabas_to_kafka_and_back(shared: SharedDirectory) -> None:
     configs = {"rolled": varied_topics.TINY, "zstd": {"compression.type": "zstd"}}
     with shared.barnabas() as server:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -163,6 +164,7 @@ def test_racks_are_kept_and_replicas_spread_over_them(tmp_path: Path) -> None:
         command("down", *directory)
 
 
+@pytest.mark.full
 def test_in_the_foreground_the_others_go_on_without_one_that_ended(tmp_path: Path) -> None:
     with (tmp_path / "told").open("w+") as told:
         up = subprocess.Popen(

@@ -5,7 +5,7 @@ are killed (tests/support/chain_survival.py).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,7 @@ def test_a_chain_writes_everything_once(cluster: Cluster, tmp_path: Path, client
     """Coordinators, leaders and links are killed meanwhile: one at a time, and two at the same time."""
     with Chain(cluster, tmp_path, client, programs.chain_link) as chain:
         chain.go_on(timeout_s=START_S)
-        victims = [
+        victims: list[Callable[[], int]] = [
             lambda: chain.transaction_coordinator("link-0"),
             lambda: chain.group_coordinator(),
             lambda: known_leader_of(cluster, "output", 0),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.process_nodes import ask
+from tests.support.process_nodes import call
 
 from barnabas.cli.app import run
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -153,11 +153,11 @@ def allow_unclean_leaders(cluster: Cluster, topic: str) -> None:
     metadata, and continue to dial it when it is dead.
     """
     host, port = next(address for address in addresses(cluster) if listens(address))
-    asked = IncrementalAlterConfigsRequest
-    change = asked.AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
-    resource = asked.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
-    request = asked(resources=[resource])
-    answer = ask((host, port), request, 1, IncrementalAlterConfigsResponse, timeout_s=2 * _WITHIN_S)
+    requested = IncrementalAlterConfigsRequest
+    change = requested.AlterableConfig(name="unclean.leader.election.enable", config_operation=0, value="true")
+    resource = requested.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+    request = requested(resources=[resource])
+    answer = call((host, port), request, 1, IncrementalAlterConfigsResponse, timeout_s=2 * _WITHIN_S)
     assert [row.error_code for row in answer.responses] == [0]
 
 
@@ -174,6 +174,7 @@ def listens(address: tuple[str, int]) -> bool:
     return True
 
 
+@pytest.mark.full
 def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A leader alone in its ISR acknowledged five records and died. Then the topic is allowed to continue without them:
     the controller reports the election, the new leader its log end offset, the former one the truncation.

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.support.kill_times import KINDS, ROLES, KillTimes, percentile
 from tests.support.namespaces import HOST, Namespaces, why_not
-from tests.support.process_nodes import Node, Nodes, ask, until
+from tests.support.process_nodes import Node, Nodes, call, until
 from tests.support.replicated import batch_of, produce_request
 from tests.support.stalls import cuts_of
 
@@ -70,12 +70,12 @@ class Writer(threading.Thread):
             time.sleep(0.05)
 
     def _write(self, number: int) -> None:
-        told = ask(self._nodes[number].address, _metadata(), 12, MetadataResponse, timeout_s=1).topics[0]
+        told = call(self._nodes[number].address, _metadata(), 12, MetadataResponse, timeout_s=1).topics[0]
         leader = next(row.leader_id for row in told.partitions if row.partition_index == self._index)
         if leader not in _NUMBERS:
             return
         request = produce_request(self._topic_id, self._index, batch_of(b"x"), timeout_ms=2_000)
-        answer = ask(self._nodes[leader].address, request, 13, ProduceResponse, timeout_s=2)
+        answer = call(self._nodes[leader].address, request, 13, ProduceResponse, timeout_s=2)
         if answer.responses[0].partition_responses[0].error_code == 0:
             self.acked.append(time.monotonic())
 
@@ -114,7 +114,7 @@ class CutNodes:
         )
 
         def made() -> bytes | None:
-            answer = ask(
+            answer = call(
                 self.nodes[1].address, CreateTopicsRequest(topics=[entry], timeout_ms=20_000), 7, CreateTopicsResponse
             ).topics[0]
             return bytes(answer.topic_id) if answer.error_code == 0 else None
@@ -124,7 +124,7 @@ class CutNodes:
     def is_whole(self) -> bool:
         """Returns whether all three nodes report the cluster as whole."""
         for number in _NUMBERS:
-            told = ask(self.nodes[number].address, _metadata(), 12, MetadataResponse, timeout_s=2)
+            told = call(self.nodes[number].address, _metadata(), 12, MetadataResponse, timeout_s=2)
             if len(told.brokers) < len(_NUMBERS) or len(told.topics[0].partitions) < len(_NUMBERS):
                 return False
             if any(len(row.isr_nodes) < len(_NUMBERS) for row in told.topics[0].partitions):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.full
 GOOD = batch([record(n, b"k%d" % n, b"v%d" % n) for n in range(3)])
 
 
-class Asker:
+class RequestClient:
     """One connection to one of the two."""
 
     def __init__(self, server: Server) -> None:
@@ -35,7 +35,7 @@ class Asker:
         self.ids: dict[str, bytes] = {}
         self.sessions: dict[int, int] = {}
 
-    def ask(self, request: Any, version: int) -> Any:
+    def call(self, request: Any, version: int) -> Any:
         key = request.API_KEY
         flexible = request_header_version(key, version) >= 2
         header = struct.pack(">hhih", key, version, 9, -1) + (b"\x00" if flexible else b"")
@@ -49,9 +49,9 @@ class Asker:
 
     def create(self, name: str, partitions: int = 2) -> None:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        assert self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0].error_code == 0
+        assert self.call(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0].error_code == 0
         wait_until_led(self.server.port, name)
-        self.ids = {topic.name: topic.topic_id for topic in self.ask(MetadataRequest(topics=None), 12).topics}
+        self.ids = {topic.name: topic.topic_id for topic in self.call(MetadataRequest(topics=None), 12).topics}
 
     def produce(self, version: int, *rows: tuple[str, int, bytes | None], acks: int = 1) -> Any:
         """Returns the answer for each row: (partition, error, base offset, log start offset)."""
@@ -62,7 +62,7 @@ class Asker:
             )
             topic.name, topic.topic_id = ("", self.ids.get(name, b"\x05" * 16)) if version >= 13 else (name, bytes(16))
             topics.append(topic)
-        answer = self.ask(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics), version)
+        answer = self.call(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics), version)
         if answer is None:
             return "closed"
         rows_of = [row for topic in answer.responses for row in topic.partition_responses]
@@ -93,7 +93,7 @@ class Asker:
             gone.topic, gone.topic_id = ("", self.ids[name]) if version >= 13 else (name, bytes(16))
             request.forgotten_topics_data.append(gone)
         started = time.monotonic()
-        answer = self.ask(request, version)
+        answer = self.call(request, version)
         waited = "long" if time.monotonic() - started > 0.4 else "short"
         self.sessions[session] = answer.session_id or self.sessions.get(session, 0)
         names = {topic_id: name for name, topic_id in self.ids.items()}
@@ -117,15 +117,15 @@ class Asker:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asker, Asker]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RequestClient, RequestClient]]:
     ours = BarnabasServer(tmp_path_factory.mktemp("ours"), properties=COMMON)
     theirs = kafka_jars.KafkaServer(tmp_path_factory.mktemp("theirs"), properties=COMMON)
-    yield Asker(ours.start()), Asker(theirs.start())
+    yield RequestClient(ours.start()), RequestClient(theirs.start())
     ours.stop()
     theirs.stop()
 
 
-def script(asker: Asker, topic: str, version: int) -> list[Any]:
+def script(asker: RequestClient, topic: str, version: int) -> list[Any]:
     """Runs a fetch session from start to end, and other requests of readers. Returns the answer to each step."""
     asker.create(topic)
     asker.sessions = {}
@@ -167,14 +167,14 @@ def script(asker: Asker, topic: str, version: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", [7, 11, 12, 13, 16, 18])
-def test_readers_are_answered_alike(both: tuple[Asker, Asker], version: int) -> None:
+def test_readers_are_answered_alike(both: tuple[RequestClient, RequestClient], version: int) -> None:
     ours, theirs = (script(asker, f"read-{version}", version) for asker in both)
     assert list(enumerate(ours)) == list(enumerate(theirs))
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 12, 13])
-def test_unusual_produce_requests_are_answered_alike(both: tuple[Asker, Asker], version: int) -> None:
-    def steps(asker: Asker) -> list[Any]:
+def test_unusual_produce_requests_are_answered_alike(both: tuple[RequestClient, RequestClient], version: int) -> None:
+    def steps(asker: RequestClient) -> list[Any]:
         name = f"written-{version}"
         asker.create(name)
         return [
@@ -191,9 +191,11 @@ def test_unusual_produce_requests_are_answered_alike(both: tuple[Asker, Asker], 
 
 
 @pytest.mark.parametrize("producer_id, epoch", [(7, -1), (-1, 0)])
-def test_half_a_producer_is_refused_alike(both: tuple[Asker, Asker], producer_id: int, epoch: int) -> None:
+def test_half_a_producer_is_refused_alike(
+    both: tuple[RequestClient, RequestClient], producer_id: int, epoch: int
+) -> None:
     request = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=1000, producer_id=producer_id, producer_epoch=epoch
     )
-    ours, theirs = (asker.ask(request, 4) for asker in both)
+    ours, theirs = (asker.call(request, 4) for asker in both)
     assert ours == theirs

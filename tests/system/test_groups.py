@@ -42,7 +42,7 @@ def confluent_member(bootstrap: str, group: str, topic: str, seen: Seen, stop: t
     consumer.subscribe([topic])
     while not stop.is_set():
         messages = consumer.consume(50, timeout=0.1)
-        seen += [("confluent-kafka", each.partition(), each.offset()) for each in messages if each.error() is None]
+        seen += [("confluent-kafka", each.partition(), each.offset()) for each in messages if each.error() is None]  # type: ignore[misc]
         if messages:
             with suppress(confluent_kafka.KafkaException):
                 consumer.commit(asynchronous=False)

@@ -277,7 +277,7 @@ def test_verifiable_clients_while_a_broker_is_killed(cluster: Cluster, tmp_path:
     name = next(_names)
     create_topic(cluster, name, 6)
     common = ("--bootstrap-server", cluster.bootstrap, "--topic", name)
-    reading = (*common, "--group-id", name, "--group-protocol", protocol, "--verbose")
+    reading: tuple[str, ...] = (*common, "--group-id", name, "--group-protocol", protocol, "--verbose")
     reading += ("--session-timeout", "6000") if protocol == "classic" else ("--group-remote-assignor", "uniform")
     clients = [Verifiable(tmp_path, f"consumer-{number}", "VerifiableConsumer", *reading) for number in range(2)]
     producer = Verifiable(tmp_path, "producer", "VerifiableProducer", *common, "--acks", "-1", "--throughput", "100")

@@ -1,16 +1,19 @@
-"""Kafka 4.1.0's own command line tools, unmodified, against the server and against the files it writes."""
+"""Kafka 4.1.0's own command line tools, unmodified, against the server and against the files it writes; in the full
+suite also against a broker in ZooKeeper mode.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients import programs
 from tests.clients.drivers import CODECS, ProcessClient, Record, ToolResult
 from tests.clients.python_clients import ConfluentKafka
-from tests.clients.servers import Server
+from tests.clients.servers import Server, new_cluster, target
 
 import kafka_jars
 
@@ -18,6 +21,30 @@ TOOLS = "org.apache.kafka.tools"
 START_MS = 1_700_000_000_000
 Names = Callable[[str], str]
 Run = Callable[..., ToolResult]
+#: For what brokers in ZooKeeper mode do not have, or have otherwise.
+only_with_a_quorum = pytest.mark.parametrize("server", ["quorum"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if target() == "kafka":
+        pytest.skip("Kafka 4.1.0 has no ZooKeeper mode")
+    made = new_cluster(tmp_path_factory.mktemp("zookeeper"), 1, zookeeper=True)
+    made.start()
+    yield made  # type: ignore[misc]
+    made.stop()
+
+
+@pytest.fixture(params=["quorum", pytest.param("zookeeper", marks=pytest.mark.full)])
+def server(request: pytest.FixtureRequest) -> Server:
+    name = "shared_server" if request.param == "quorum" else "zookeeper_server"
+    found: Server = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def java(server: Server) -> ProcessClient:
+    return programs.java(server.bootstrap)
 
 
 @pytest.fixture
@@ -164,6 +191,7 @@ def test_log_dirs(run: Run, filled_topic: str, server: Server) -> None:
     assert sizes == {f"{filled_topic}-0": log.stat().st_size, f"{filled_topic}-1": 0, f"{filled_topic}-2": 0}
 
 
+@only_with_a_quorum
 def test_broker_api_versions(run: Run) -> None:
     shown = run(f"{TOOLS}.BrokerApiVersionsCommand").out
     assert "(id: 1 rack: null isFenced: false) -> (" in shown
@@ -193,6 +221,7 @@ def test_config_command_shows_and_changes_topic_configs(run: Run, filled_topic: 
     assert "segment.bytes=1073741824" in run(tool, *topic, "--describe", "--all").out
 
 
+@only_with_a_quorum
 def test_groups_and_client_metrics_are_listed_by_what_is_set_for_them(run: Run, new_topic_name: Names) -> None:
     """Tools without a name request all resources of a kind (ListConfigResources)."""
     configs, metrics = "kafka.admin.ConfigCommand", f"{TOOLS}.ClientMetricsCommand"
@@ -225,6 +254,7 @@ def test_acls_need_an_authorizer(java: ProcessClient, server: Server) -> None:
         assert "SecurityDisabledException: No Authorizer is configured" in result.text
 
 
+@only_with_a_quorum
 def test_share_groups_are_no_feature(java: ProcessClient, server: Server) -> None:
     tool = (f"{TOOLS}.FeatureCommand", "--bootstrap-server", server.bootstrap)
     features = java.tool(*tool, "describe").out
@@ -241,6 +271,7 @@ def test_cluster_id_is_the_one_on_disk(run: Run, server: Server) -> None:
     assert run(f"{TOOLS}.ClusterTool", "cluster-id").out.split()[-1] == stored["cluster.id"]
 
 
+@only_with_a_quorum
 def test_dump_log_segments_accepts_every_file(own_server: Callable[..., Server], java: ProcessClient) -> None:
     """Segments that rolled, with all codecs; indexes checked by Kafka's own code; then the metadata log."""
     # Kafka has this floor for segment sizes except under an internal name.

@@ -19,7 +19,7 @@ from tests.clients.drivers import ProcessClient, ToolResult
 import kafka_jars
 from barnabas.cli.app import run as run_barnabas
 from barnabas.common.errors import ErrorCode
-from barnabas.embedded.cluster import new_cluster_id
+from barnabas.embedded.settings import new_cluster_id
 from barnabas.protocol import codec
 from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -149,22 +149,22 @@ def test_every_node_takes_an_update_of_features(cluster: Cluster, version: int) 
     accepted = UpdateFeaturesRequest(feature_updates=[same])
 
     for address in cluster.bootstrap.split(","):
-        answer = ask(address, refused, version)
+        answer = call(address, refused, version)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         text = r"The update failed .* 9 for feature group.version. Local controller \d only supports versions 0-1"
         assert re.fullmatch(text, answer.error_message or "")
-        answer = ask(address, accepted, version)
+        answer = call(address, accepted, version)
         assert (answer.error_code, answer.error_message) == (0, None)
         named = [] if version == 2 else [("group.version", 0, "NONE")]
         assert [(each.feature, each.error_code, each.error_message) for each in answer.results] == named
 
     def codes() -> list[int]:
-        return sorted(ask(address, accepted, version).error_code for address in cluster.controllers.split(","))
+        return sorted(call(address, accepted, version).error_code for address in cluster.controllers.split(","))
 
     settled(lambda: codes() == [0, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER], "one controller leads")
 
 
-def ask(address: str, request: UpdateFeaturesRequest, version: int) -> UpdateFeaturesResponse:
+def call(address: str, request: UpdateFeaturesRequest, version: int) -> UpdateFeaturesResponse:
     host, _, port = address.rpartition(":")
     frame = codec.encode(RequestHeader(request_api_key=57, request_api_version=version, correlation_id=5), 2)
     codec.encode_into(request, version, frame)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 import pytest
-from tests.support.process_nodes import ask, until
+from tests.support.process_nodes import call, until
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -45,7 +45,7 @@ def create(address: Address, name: str, partitions: int, replicas: Sequence[int]
         assignments=assignments,
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=120_000)
-    answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=120.0)
+    answer = call(address, request, 7, CreateTopicsResponse, timeout_s=120.0)
     # A controller that changed meanwhile may have been asked twice.
     assert answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer.topics[0]
 
@@ -53,7 +53,7 @@ def create(address: Address, name: str, partitions: int, replicas: Sequence[int]
 def leaders(address: Address, names: Collection[str]) -> list[int]:
     """Returns the leaders of all partitions of these topics, as this broker reports them."""
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    answer = ask(address, MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, MetadataResponse)
+    answer = call(address, MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9, MetadataResponse)
     return [partition.leader_id for topic in answer.topics for partition in topic.partitions]
 
 
@@ -65,7 +65,7 @@ def are_led(address: Address, names: Collection[str], count: int, without: int =
 def active_controller(address: Address) -> int:
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-    answer = ask(address, DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse)
+    answer = call(address, DescribeQuorumRequest(topics=[topic]), 2, DescribeQuorumResponse)
     return answer.topics[0].partitions[0].leader_id
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 from tests.support.metadata_logs import batches
-from tests.support.process_nodes import ask
+from tests.support.process_nodes import call
 from tests.support.survival import QUIET, admin, create_topic, in_sync, wait_until
 
 import kafka_jars
@@ -184,7 +184,7 @@ def lived(cluster: Cluster) -> None:
         )
         host, _, port = cluster.bootstrap.partition(",")[0].rpartition(":")
         request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = ask((host, int(port)), request, 1, IncrementalAlterConfigsResponse)
+        answer = call((host, int(port)), request, 1, IncrementalAlterConfigsResponse)
         assert answer.responses[0].error_code == 0
 
     done(client.create_topics([NewTopic("pinned", 2, replica_assignment=[[2, 1], [3, 1]])]))

@@ -49,6 +49,7 @@ def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.full
 def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # A broker without answers is not reported as missing before it has been polled.
     patient = {"broker.session.timeout.ms": "300000", "replica.lag.time.max.ms": "300000"}
@@ -145,6 +146,7 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
         assert (tmp_path / "errors.txt").read_text() == ""
 
 
+@pytest.mark.full
 def test_all_brokers_gone_and_back(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         bootstrap = cluster.bootstrap

@@ -146,8 +146,11 @@ class Consumer(threading.Thread):
         while not self._ending.is_set():
             for message in self._client.consume(500, timeout=0.1):
                 if message.error() is None:
-                    number = int(message.value().split(b".")[0])
-                    self.seen[message.partition()].append((message.offset(), number))
+                    partition, offset, value = message.partition(), message.offset(), message.value()
+                    assert partition is not None
+                    assert offset is not None
+                    assert value is not None
+                    self.seen[partition].append((offset, int(value.split(b".")[0])))
 
     def wait_for(self, acked: dict[int, list[int]]) -> None:
         deadline = time.monotonic() + WAIT_S

@@ -179,9 +179,9 @@ def test_a_move_to_a_broker_that_dies_is_cancelled(
         assert "no such brokers: [3]" in said
         from barnabas.cli.reassign import _Cluster
 
-        asked = _Cluster(cluster.bootstrap, None)
-        assert asked.alter({(topic, 0): [3, 2], (topic, 1): [3, 1]}) == {}
-        assert sorted(asked.ongoing()) == [(topic, 0), (topic, 1)]
+        requested = _Cluster(cluster.bootstrap, None)
+        assert requested.alter({(topic, 0): [3, 2], (topic, 1): [3, 1]}) == {}
+        assert sorted(requested.ongoing()) == [(topic, 0), (topic, 1)]
         said = command(cluster, capsys, "reassign", "verify", "--reassignment-json-file", target)
         assert f"Reassignment of partition {topic}-0 is still in progress." in said
         said = command(cluster, capsys, "reassign", "cancel", "--reassignment-json-file", target)

@@ -22,8 +22,8 @@ link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 link.bind(("0.0.0.0", port))
 print("ready", flush=True)
 while True:
-    asked, sender = link.recvfrom(100)
-    link.sendto(own.encode() + b" heard " + asked, sender)
+    requested, sender = link.recvfrom(100)
+    link.sendto(own.encode() + b" heard " + requested, sender)
 """
 #: Prints what was answered in this time.
 ASKER = """
@@ -55,23 +55,23 @@ def network() -> Iterator[Namespaces]:
                 answerer.communicate()
 
 
-def asked(network: Namespaces, source: str, target: str, within_s: float = 20) -> str:
+def requested(network: Namespaces, source: str, target: str, within_s: float = 20) -> str:
     prefix = [] if source == HOST else network.inside(source)
     command = [*prefix, sys.executable, "-c", ASKER, source, network.address(target), str(PORT), str(within_s)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.strip()
 
 
 def test_all_reach_each_other_until_they_are_parted(network: Namespaces) -> None:
-    assert [asked(network, *pair) for pair in ("ab", "ba")] == ["b heard a", "a heard b"]
-    assert asked(network, HOST, "a") == "a heard host"
+    assert [requested(network, *pair) for pair in ("ab", "ba")] == ["b heard a", "a heard b"]
+    assert requested(network, HOST, "a") == "a heard host"
     network.part(["a"], ["b"])
-    assert [asked(network, *pair, SILENCE_S) for pair in ("ab", "ba")] == ["silence", "silence"]
-    assert [asked(network, HOST, name) for name in "ab"] == ["a heard host", "b heard host"]
+    assert [requested(network, source, target, SILENCE_S) for source, target in ("ab", "ba")] == ["silence", "silence"]
+    assert [requested(network, HOST, name) for name in "ab"] == ["a heard host", "b heard host"]
     network.part([HOST], ["a"])
-    assert asked(network, HOST, "a", SILENCE_S) == "silence"
+    assert requested(network, HOST, "a", SILENCE_S) == "silence"
     network.heal()
-    assert [asked(network, *pair) for pair in ("ab", "ba")] == ["b heard a", "a heard b"]
-    assert asked(network, HOST, "a") == "a heard host"
+    assert [requested(network, *pair) for pair in ("ab", "ba")] == ["b heard a", "a heard b"]
+    assert requested(network, HOST, "a") == "a heard host"
 
 
 def test_a_cut_goes_one_way_and_through_connections_that_are_there(network: Namespaces) -> None:
@@ -82,7 +82,7 @@ def test_a_cut_goes_one_way_and_through_connections_that_are_there(network: Name
         link.sendto(b"host", (network.address("a"), PORT))
         with pytest.raises(TimeoutError):
             link.recv(100)
-    assert asked(network, HOST, "b") == "b heard host"
+    assert requested(network, HOST, "b") == "b heard host"
     with socket.create_server((network.address(HOST), 0)) as server:
         port = server.getsockname()[1]
         code = "import socket, sys; link = socket.create_connection((sys.argv[1], int(sys.argv[2])), 60)\n"

@@ -72,6 +72,7 @@ def until_grown(ledger: Path, lines: int, process: subprocess.Popen[str] | None 
         time.sleep(0.005)
 
 
+@pytest.mark.full
 def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster, tmp_path: Path) -> None:
     """The time of the pause is not caught up: event time continues where it stopped."""
     topics.create(topics.admin_client(cluster.bootstrap, {}), "held")
@@ -201,6 +202,7 @@ def test_nobody_there(tmp_path: Path) -> None:
     assert "no such ledger" in ended("verify", "--ledger", str(tmp_path / "none"), code=1)[1]
 
 
+@pytest.mark.full
 def test_brokers_gone_for_long_end_the_replay_and_it_goes_on_when_they_are_back(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     with Cluster(tmp_path / "cluster") as cluster:

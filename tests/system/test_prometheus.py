@@ -76,7 +76,7 @@ def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
     rules = (DEPLOY / "prometheus" / "barnabas.rules.yml").read_text()
     (tmp_path / "barnabas.rules.yml").write_text(re.sub(r"for: \d+[sm]$", "for: 1s", rules, flags=re.MULTILINE))
     (port,) = kafka_jars.free_ports(1)
-    command = [promtool.program("prometheus"), f"--config.file={tmp_path / 'prometheus.yml'}"]
+    command = [str(promtool.program("prometheus")), f"--config.file={tmp_path / 'prometheus.yml'}"]
     command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"]
     with (tmp_path / "prometheus.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

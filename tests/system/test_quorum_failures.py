@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.namespaces import Namespaces, why_not
-from tests.support.process_nodes import WAIT_S, Node, Nodes, ask, create_topic, creation, describe_quorum, until
+from tests.support.process_nodes import WAIT_S, Node, Nodes, call, create_topic, creation, describe_quorum, until
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import uuid_from_text
@@ -41,7 +41,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 def topics(node: Node) -> set[str]:
-    answer = ask(node.address, MetadataRequest(topics=None), 12, MetadataResponse)
+    answer = call(node.address, MetadataRequest(topics=None), 12, MetadataResponse)
     return {str(topic.name) for topic in answer.topics}
 
 
@@ -128,10 +128,10 @@ def test_nothing_is_decided_without_a_majority(nodes: Nodes) -> None:
 
     until("the one that is left leads no more", resigned)
     assert "no majority of the voters has fetched" in nodes[leader].log
-    answer = ask(nodes[leader].controller_address, creation("not-decided"), 7, CreateTopicsResponse)
+    answer = call(nodes[leader].controller_address, creation("not-decided"), 7, CreateTopicsResponse)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
     with pytest.raises(OSError):
-        ask(nodes[BROKER].address, creation("not-answered"), 7, CreateTopicsResponse, timeout_s=2)
+        call(nodes[BROKER].address, creation("not-answered"), 7, CreateTopicsResponse, timeout_s=2)
     assert "after-restart" in topics(nodes[BROKER]), "what is known can still be read"
     until("it says so", lambda: "no leader of the metadata quorum is known for" in nodes[BROKER].log)
     nodes.start(others[:1])
@@ -186,7 +186,7 @@ def add(nodes: Nodes, node: Node) -> tuple[int, str | None]:
         voter_directory_id=uuid_from_text(directory_id(node)),
         listeners=[AddRaftVoterRequest.Listener(name="CONTROLLER", host=host, port=port)],
     )
-    answer = ask(nodes[nodes.leader()].controller_address, request, 0, AddRaftVoterResponse)
+    answer = call(nodes[nodes.leader()].controller_address, request, 0, AddRaftVoterResponse)
     return answer.error_code, answer.error_message
 
 
@@ -194,7 +194,7 @@ def remove(nodes: Nodes, node_id: int, directory: str) -> tuple[int, str | None]
     request = RemoveRaftVoterRequest(
         cluster_id=nodes.cluster_id, voter_id=node_id, voter_directory_id=uuid_from_text(directory)
     )
-    answer = ask(nodes[nodes.leader()].controller_address, request, 0, RemoveRaftVoterResponse)
+    answer = call(nodes[nodes.leader()].controller_address, request, 0, RemoveRaftVoterResponse)
     return answer.error_code, answer.error_message
 
 
@@ -307,6 +307,7 @@ def named(*node_ids: int) -> list[str]:
     return [f"node-{node_id}" for node_id in node_ids]
 
 
+@pytest.mark.full
 @in_namespaces
 def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Namespaces) -> None:
     """The leader gets no message about that; the test still reaches it, as a client on the wrong side would."""

@@ -153,6 +153,7 @@ def test_a_log_from_a_newer_release(tmp_path: Path) -> None:
     assert (log / "00000000000000000010-0000000001.checkpoint").read_bytes() == newer
 
 
+@pytest.mark.full
 def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
     """The second node is refused again and again while the first one lives, and ends when its time is over."""
     first = start(tmp_path, joining(cluster, tmp_path), cluster_id_of(cluster))

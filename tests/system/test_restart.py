@@ -106,7 +106,7 @@ def test_acknowledged_records_outlive_kill_nine_under_load(own_server: NewServer
         if error is not None:
             failed.append(str(error))
         else:
-            acked.append((int(message.key()), message.offset()))
+            acked.append((int(message.key() or b""), message.offset() or 0))
 
     sent = 0
 

@@ -26,6 +26,7 @@ def all_in_sync(cluster: Cluster, topic: str = "orders") -> None:
     wait_until(lambda: in_sync(cluster, topic) == {1, 2, 3}, f"all replicas of {topic} are in sync")
 
 
+@pytest.mark.full
 def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Cluster, tmp_path: Path) -> None:
     """The victim's role does not matter: a leader, a follower, the active controller."""
     create_topic(cluster, "orders")
@@ -58,6 +59,7 @@ def test_a_paused_leader_comes_back_deposed(cluster: Cluster, tmp_path: Path) ->
     load.judge()
 
 
+@pytest.mark.full
 def test_orderly_stops_are_hardly_noticed(cluster: Cluster, tmp_path: Path) -> None:
     """A rolling restart: leaders move before their broker goes. No client sees an error that it cannot retry."""
     create_topic(cluster, "orders")

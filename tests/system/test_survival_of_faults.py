@@ -20,7 +20,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.clients import programs
-from tests.support.batches import Record, encode_batch
 from tests.support.survival import (
     Load,
     admin,
@@ -32,9 +31,10 @@ from tests.support.survival import (
     wait_until,
 )
 
-from barnabas.cli.wire import Wire
+from barnabas.cli.raw_requests import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.batch import Record, encode_batch
 from barnabas.testing import Cluster
 
 
@@ -270,6 +270,6 @@ def produced(wire: Wire, timeout_ms: int = 20_000) -> tuple[ErrorCode, int]:
     batch = encode_batch([Record(0, time.time_ns() // 1_000_000, None, b"value", [])])
     partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch))
     topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[partition])
-    answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 9, ProduceResponse)
+    answer = wire.call(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 9, ProduceResponse)
     row = answer.responses[0].partition_responses[0]
     return ErrorCode(row.error_code), row.base_offset

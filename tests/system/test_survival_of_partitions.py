@@ -16,7 +16,7 @@ import pytest
 from tests.support.namespaces import HOST, Namespaces, why_not
 from tests.support.survival import Load, create_topic, in_sync, known_leader_of, leader_of, wait_until
 
-from barnabas.embedded.cluster import new_cluster_id
+from barnabas.embedded.settings import new_cluster_id
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 CLIENTS, CONTROLLERS = 9092, 9093

@@ -144,7 +144,7 @@ def open_transaction(cluster: Cluster, transactional_id: str) -> tuple[Producer,
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, **named})
     _retried(lambda: producer.init_transactions(20))
     producer.begin_transaction()
-    producer.produce("output", "open", partition=0, on_delivery=lambda error, m: offsets.append(m.offset()))
+    producer.produce("output", "open", partition=0, on_delivery=lambda error, m: offsets.append(m.offset() or 0))
     assert producer.flush(WAIT_S) == 0
     return producer, offsets[0]
 
@@ -158,7 +158,14 @@ def test_javas_chain_and_tools(cluster: Cluster) -> None:
     assert feed.flush(WAIT_S) == 0
     jvm = programs.java(cluster.bootstrap)
     try:
-        copier = ("--broker-list", cluster.bootstrap, "--input-topic", "input", "--input-partition", "0")
+        copier: tuple[str, ...] = (
+            "--broker-list",
+            cluster.bootstrap,
+            "--input-topic",
+            "input",
+            "--input-partition",
+            "0",
+        )
         copier += ("--output-topic", "output", "--max-messages", "300", "--consumer-group", "java", "--group-mode")
         copier += ("--transactional-id", "java", "--transaction-size", "20", "--enable-random-aborts")
         tool(jvm, "TransactionalMessageCopier", *copier, "--use-group-metadata")
@@ -277,6 +284,7 @@ def barnabas(cluster: Cluster, *arguments: str, code: int = 0) -> str:
     return told
 
 
+@pytest.mark.full
 def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None:
     producer, offset = open_transaction(cluster, "open")
     (listed,) = json.loads(barnabas(cluster, "list", "--state", "Ongoing", "--pattern", "op.*", "--json"))

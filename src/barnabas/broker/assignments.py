@@ -30,7 +30,7 @@ _BACKOFF_MS_MAX: Final = 10_000
 _QUIET_FAILURES: Final = 3
 
 #: Sends a request to the active controller; the response is None if none arrived.
-Ask = Callable[[AssignReplicasToDirsRequest, Callable[[Message | None], None]], None]
+SendRequest = Callable[[AssignReplicasToDirsRequest, Callable[[Message | None], None]], None]
 #: (topic id, partition)
 _Replica = tuple[bytes, int]
 
@@ -41,15 +41,17 @@ class _Assignment(NamedTuple):
 
 
 class DirectoryAssignments:
-    """The directory assignments to report. `ask` sends a request; `epoch` returns the broker epoch, -1 before it is
+    """The directory assignments to report. `send` sends a request; `epoch` returns the broker epoch, -1 before it is
     registered."""
 
-    def __init__(self, host: Host, node_id: int, store: MetadataStore, epoch: Callable[[], int], ask: Ask) -> None:
+    def __init__(
+        self, host: Host, node_id: int, store: MetadataStore, epoch: Callable[[], int], send: SendRequest
+    ) -> None:
         self._host = host
         self._node_id = node_id
         self._store = store
         self._epoch = epoch
-        self._ask = ask
+        self._send_request = send
         self._ready: dict[_Replica, _Assignment] = {}
         self._sent: dict[_Replica, _Assignment] = {}
         self._timer: Timer | None = None
@@ -96,7 +98,7 @@ class DirectoryAssignments:
             return
         self._sent = {replica: self._ready.pop(replica) for replica in chosen}
         directories = {replica: assignment.directory_id for replica, assignment in self._sent.items()}
-        self._ask(build_request(self._node_id, self._epoch(), directories), self._on_answer)
+        self._send_request(build_request(self._node_id, self._epoch(), directories), self._on_answer)
 
     def _is_ours(self, replica: _Replica) -> bool:
         topic = self._store.image.topics_by_id.get(replica[0])

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.peers.broker_channels import BrokerChannels
-from barnabas.broker.peers.producer_ids import ProducerIdPool
+from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.topics.image_topics import ImageTopics
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.shard import ConsumerPorts
-from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+from barnabas.coordinators.transactions.transaction_config import TransactionConfig
 from barnabas.metadata.image import GROUP_RESOURCE, TRANSACTION_VERSION, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.replication.internal import InternalPartitions
-from barnabas.replication.manager import LeadershipListener, ReplicaManager
+from barnabas.replication.replica_manager import LeadershipListener, ReplicaManager
 
 #: Data of group members can take one part in this many of the memory budget.
 _MEMBERS_SHARE: Final = 4
@@ -68,7 +68,7 @@ class Coordinators:
         """Follows leadership of the internal topics, and counts the data of group members in `memory`."""
         held = self.groups.held
         held.bytes_max = memory.limit_bytes // _MEMBERS_SHARE
-        memory.others.append(lambda: held.bytes)
+        memory.count_bytes_of(lambda: held.bytes)
         for topic, coordinator in (
             (GROUP_METADATA_TOPIC, self.groups),
             (TRANSACTION_STATE_TOPIC, self.transactions),

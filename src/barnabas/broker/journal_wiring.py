@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.requests.context import Services
+from barnabas.broker.sides import MetadataSide
 from barnabas.broker.topics.topic_creation import ensure_internal_topic
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.journal.journal import Journal, JournalContext
@@ -10,10 +11,10 @@ from barnabas.journal.topic import EventsTopic
 from barnabas.replication.internal import InternalPartitions
 
 
-def make_journal(services: Services, partitions: InternalPartitions) -> Journal:
+def make_journal(services: Services, side: MetadataSide, partitions: InternalPartitions) -> Journal:
     """Creates the journal. The caller passes decisions, images and data losses of replicas to it."""
     topic = EventsTopic(services.host, services.config, services.metadata, partitions)
-    context = JournalContext(services.metadata, services.raft, services.controller, services.cluster_id)
+    context = JournalContext(services.metadata, side.decisions, side.journal_controller)
     return Journal(
         services.host, services.config, context, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC)
     )

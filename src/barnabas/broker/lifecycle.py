@@ -20,9 +20,9 @@ from barnabas.common.host import Host, Timer
 from barnabas.common.reports import LimitedReports
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
-from barnabas.metadata.refusing import read_refusing, refusing_tags
-from barnabas.metadata.registrations import Endpoint
+from barnabas.metadata.registrations import Endpoint, endpoint_rows, feature_rows
 from barnabas.metadata.store import MetadataStore
+from barnabas.metadata.unwritable import read_unwritable, unwritable_tags
 from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -67,9 +67,9 @@ class BrokerLifecycle:
         store: MetadataStore,
         cluster_id: str,
         on_epoch: Callable[[], None],
-        refusing: Callable[[], Sequence[bytes]],
+        unwritable: Callable[[], Sequence[bytes]],
     ) -> None:
-        """`on_epoch` is called when the controller has assigned an epoch to this incarnation. `refusing` returns the
+        """`on_epoch` is called when the controller has assigned an epoch to this incarnation. `unwritable` returns the
         ids of directories that take no writes for now."""
         self._on_epoch = on_epoch
         self._host = host
@@ -89,9 +89,9 @@ class BrokerLifecycle:
         #: Ids of failed directories (KIP-858); every heartbeat contains them.
         self._lost_directories: list[bytes] = []
         self._failure_report_timer: Timer | None = None
-        self._refusing = refusing
+        self._unwritable = unwritable
         #: The directories without writes that the last heartbeat reported.
-        self._reported_refusing: Sequence[bytes] = ()
+        self._reported_unwritable: Sequence[bytes] = ()
         #: Whether the controller ignored that report, as Apache Kafka's controller does.
         self._is_report_ignored = False
         self._is_amending = False
@@ -107,7 +107,7 @@ class BrokerLifecycle:
         endpoints: Sequence[Endpoint],
         directories: Sequence[bytes],
         previous_broker_epoch: int,
-        on_ready: Callable[[], None],
+        on_ready: Callable[[], None] | None,
     ) -> None:
         """Registers the broker. If a controller refuses it permanently, the process ends (`host.faults.fatal`)."""
         self._on_ready = on_ready
@@ -115,23 +115,8 @@ class BrokerLifecycle:
             broker_id=self._config.node_id,
             cluster_id=self._cluster_id,
             incarnation_id=self._host.random.uuid(),
-            listeners=[
-                BrokerRegistrationRequest.Listener(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in endpoints
-            ],
-            features=[
-                BrokerRegistrationRequest.Feature(
-                    name=feature.name,
-                    min_supported_version=feature.min_version,
-                    max_supported_version=feature.max_version,
-                )
-                for feature in SUPPORTED_FEATURES
-            ],
+            listeners=endpoint_rows(BrokerRegistrationRequest.Listener, endpoints),
+            features=feature_rows(BrokerRegistrationRequest.Feature, SUPPORTED_FEATURES),
             rack=self._config.rack,
             log_dirs=sorted(directories),
             previous_broker_epoch=previous_broker_epoch,
@@ -154,14 +139,15 @@ class BrokerLifecycle:
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Reports a failed directory to the controller immediately. If that fails for `log.dir.failure.timeout.ms`, the
-        process ends, because the cluster still takes this broker for the leader of partitions that it has lost."""
+        process ends, because the cluster still considers this broker the leader of partitions that it has lost.
+        """
         self._lost_directories.append(directory_id)
         if self._failure_report_timer is None:
             timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
             self._failure_report_timer = self._host.timers.call_later(timeout_ms, self._on_failure_unreported)
         self._send_heartbeat_soon()
 
-    def refusing_changed(self) -> None:
+    def unwritable_changed(self) -> None:
         """Reports immediately to the controller that the set of directories without writes has changed."""
         if not self._stopping:
             self._send_heartbeat_soon()
@@ -290,15 +276,15 @@ class BrokerLifecycle:
     def _send_heartbeat(self) -> None:
         self._timer = None
         self._in_flight = True
-        refusing = self._reported_refusing = tuple(self._refusing())
+        unwritable = self._reported_unwritable = tuple(self._unwritable())
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._store.image.offset,
-            want_fence=bool(refusing) and self._must_be_fenced(),
+            want_fence=bool(unwritable) and self._must_be_fenced(),
             want_shut_down=self._stopping,
             offline_log_dirs=list(self._lost_directories),
-            unknown_tags=refusing_tags(refusing) if refusing else (),
+            unknown_tags=unwritable_tags(unwritable) if unwritable else (),
         )
         lost = len(self._lost_directories)
         timeout_ms = self._config.int_of("broker.session.timeout.ms") // 2
@@ -311,7 +297,7 @@ class BrokerLifecycle:
         ISR."""
         image, own_id = self._store.image, self._config.node_id
         own = image.brokers.get(own_id)
-        if not self._is_report_ignored or own is None or not set(own.directories) <= set(self._reported_refusing):
+        if not self._is_report_ignored or own is None or not set(own.directories) <= set(self._reported_unwritable):
             return False
         active = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active and broker_id != own_id}
         return all(
@@ -337,7 +323,7 @@ class BrokerLifecycle:
             self._failures_reported()
         was_report_ignored = self._is_report_ignored
         if answer is not None and code is ErrorCode.NONE:
-            self._is_report_ignored = bool(self._reported_refusing) and read_refusing(answer.unknown_tags) is None
+            self._is_report_ignored = bool(self._reported_unwritable) and read_unwritable(answer.unknown_tags) is None
         if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
@@ -351,18 +337,18 @@ class BrokerLifecycle:
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
-        if self._reported_refusing and was_report_ignored and self._is_report_ignored:
+        if self._reported_unwritable and was_report_ignored and self._is_report_ignored:
             is_settled = True  # the broker requested the fencing
         elif (
             lost < len(self._lost_directories)
             or self._is_report_ignored
-            or tuple(self._refusing()) != self._reported_refusing
+            or tuple(self._unwritable()) != self._reported_unwritable
         ):
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         if answer is None and is_settled:
             interval_ms = min(interval_ms, _UNANSWERED_MS)
-        if self._reported_refusing and code is not ErrorCode.NONE:
+        if self._reported_unwritable and code is not ErrorCode.NONE:
             interval_ms = min(interval_ms, _REPORT_RETRY_MS)
         self._timer = self._host.timers.call_later(interval_ms, self._send_heartbeat)
 

@@ -70,7 +70,7 @@ class ClientGate:
         self._is_controller_active = is_controller_active
         self._on_open: Callable[[], None] | None = None
 
-    def start(self, image: MetadataImage, on_open: Callable[[], None]) -> None:
+    def start(self, image: MetadataImage, on_open: Callable[[], None] | None) -> None:
         self._on_open = on_open
         self.check(image)
 

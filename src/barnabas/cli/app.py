@@ -40,6 +40,8 @@ class LazyCommands(typer.core.TyperGroup):
         if entry is not None and name not in self._loaded:
             self._loaded.add(name)
             self.commands[name] = _load(entry)
+        if entry is not None and entry.optional_value:
+            args = _with_value(entry.optional_value, args)
         return super().resolve_command(ctx, args)
 
 
@@ -65,7 +67,7 @@ def run(argv: list[str]) -> int:
         return 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except _told_in_a_line() as error:
+    except _reported_errors() as error:
         failure = as_failure(error, command_of(argv))
         if failure is None:
             raise
@@ -91,12 +93,12 @@ def as_failure(error: Exception, command: str) -> Failure | None:
     if isinstance(error, OrdersError):
         return Failure(error.message, error.hint)
     if isinstance(error, _client_errors()):
-        told: Failure = importlib.import_module("barnabas.cli.clients").failure(error, "the cluster did not answer")
-        return told
+        failure: Failure = importlib.import_module("barnabas.cli.clients").failure(error, "the cluster did not answer")
+        return failure
     return None
 
 
-def _told_in_a_line() -> tuple[type[Exception], ...]:
+def _reported_errors() -> tuple[type[Exception], ...]:
     plain = (Failure, OrdersError, ModuleNotFoundError, OSError, UnicodeDecodeError, OverflowError)
     return (*plain, *_client_errors())
 
@@ -128,12 +130,18 @@ def _load(entry: CommandEntry) -> Command:
     return command
 
 
+def _with_value(option: str, args: list[str]) -> list[str]:
+    """Returns the arguments with an empty value for the option where none follows it, which Typer cannot express."""
+    followed = zip(args, [*args[1:], "-"], strict=True)
+    return [f"{each}=" if each == option and after.startswith("-") else each for each, after in followed]
+
+
 def _nothing() -> None:
     """Makes the app a group of commands; does nothing itself."""
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"barnabas {barnabas.__version__}")
         raise typer.Exit
 
@@ -173,3 +181,44 @@ def broker(
     if cluster_id is not None:
         arguments += ["--cluster-id", cluster_id]
     raise typer.Exit(importlib.import_module("barnabas.server.main").main(arguments))
+
+
+def zookeeper(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A zoo.cfg file of Apache ZooKeeper")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="N", help="The port for clients; default: that of zoo.cfg, else 2181"),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on")] = None,
+    data_dir: Annotated[
+        str | None, typer.Option("--data-dir", metavar="DIR", help="The directory of snapshots, and of the log")
+    ] = None,
+    data_log_dir: Annotated[
+        str | None, typer.Option("--data-log-dir", metavar="DIR", help="The directory of the log, if it is another one")
+    ] = None,
+    tick_time: Annotated[
+        int | None, typer.Option("--tick-time", metavar="MS", help="The unit of timeouts in milliseconds")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any key of zoo.cfg; repeatable")
+    ] = None,
+) -> None:
+    """Run one ZooKeeper server in the foreground
+
+    Options override the file. The command prints `started: HOST:PORT` when clients can connect. SIGTERM or Ctrl-C stops
+    the server; sessions and znodes are kept for the next start.
+    """
+    options = {
+        "--port": port,
+        "--host": host,
+        "--data-dir": data_dir,
+        "--data-log-dir": data_log_dir,
+        "--tick-time": tick_time,
+    }
+    arguments = [] if file is None else [file]
+    for name, value in options.items():
+        if value is not None:
+            arguments += [name, str(value)]
+    for item in settings or []:
+        arguments += ["--set", item]
+    raise typer.Exit(importlib.import_module("barnabas.cli.zookeeper_command").main(arguments))

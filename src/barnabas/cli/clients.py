@@ -67,7 +67,7 @@ def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None)
     """
     plaintext = (properties or {}).get("security.protocol", "plaintext").lower() in _WITHOUT_TLS
     addresses = [address(each.strip()) for each in bootstrap.split(",")]
-    failed = probe(addresses, ask=plaintext)
+    failed = probe(addresses, with_request=plaintext)
     if not failed:
         return
     what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)

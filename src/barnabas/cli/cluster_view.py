@@ -48,12 +48,12 @@ def view_of(addresses: Iterable[tuple[str, int]]) -> ClusterView:
     """Returns the view of the first broker that answers; an empty view if none does."""
     for address in addresses:
         try:
-            brokers = _ask(address, DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
+            brokers = _call(address, DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
             fenced = {broker.broker_id: broker.is_fenced for broker in brokers.brokers}
         except (OSError, DecodeError):
             continue
         try:
-            return _with_quorum(_ask(address, _quorum_request(), DescribeQuorumResponse), fenced)
+            return _with_quorum(_call(address, _quorum_request(), DescribeQuorumResponse), fenced)
         except (OSError, DecodeError):
             # No controller leads: what this broker knew last is still worth showing.
             return ClusterView(fenced=fenced)
@@ -82,7 +82,7 @@ def _with_quorum(answer: DescribeQuorumResponse, fenced: dict[int, bool]) -> Clu
     return ClusterView(fenced=fenced)
 
 
-def _ask(address: tuple[str, int], request: Message, response: type[M]) -> M:
+def _call(address: tuple[str, int], request: Message, response: type[M]) -> M:
     """Sends one request and returns its response. Raises OSError or DecodeError if no readable response arrives."""
     assert request.API_KEY is not None
     header = RequestHeader(request_api_key=request.API_KEY, request_api_version=_VERSION, client_id="barnabas-status")

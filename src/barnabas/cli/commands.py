@@ -19,23 +19,39 @@ class CommandEntry(NamedTuple):
     help: str
     #: The extra of the distribution that installs its imports.
     extra: str = "tools"
+    #: An option whose value can be left out; it is then empty.
+    optional_value: str = ""
 
 
 ENTRIES: Final = (
     CommandEntry("broker", "app", "broker", "Run one broker in the foreground"),
-    CommandEntry("up", "cluster", "up", "Start a cluster on this machine and print its bootstrap address"),
+    CommandEntry(
+        "up",
+        "local_cluster",
+        "up",
+        "Start a cluster on this machine and print its bootstrap address",
+        optional_value="--zookeeper",
+    ),
     CommandEntry(
         "status",
-        "cluster",
+        "status",
         "status",
         "Show the processes of a cluster, its active controller and the lag of its brokers",
     ),
-    CommandEntry("down", "cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
+    CommandEntry("down", "local_cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
     CommandEntry("context", "contexts.command", "app", "List, choose, create and delete named clusters"),
     CommandEntry(
         "format", "format", "format_directories", "Format empty log directories before the first start of a node"
     ),
     CommandEntry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory"),
+    CommandEntry("zookeeper", "app", "zookeeper", "Run one ZooKeeper server in the foreground"),
+    CommandEntry(
+        "migrate-zookeeper",
+        "migrate_zookeeper",
+        "migrate_zookeeper",
+        "Turn a stopped cluster in ZooKeeper mode into a KRaft cluster",
+    ),
+    CommandEntry("znodes", "znodes", "znodes", "Show the znodes of a cluster in ZooKeeper mode, and each change"),
     CommandEntry("info", "format", "info", "Show the identity of a node's log directories"),
     CommandEntry("elect", "elect", "elect", "Elect preferred leaders, or unclean leaders for partitions without one"),
     CommandEntry("explain", "explain", "explain", "Explain why a partition has its leader and its ISR"),

@@ -145,8 +145,8 @@ def _start(client: Consumer, topic: str, known: set[int], place: _Place) -> list
     chosen = sorted(set(place.partitions) or known)
     if place.since is not None:
         when = lines.parse_time(place.since, round(time.time() * 1000))
-        asked = [TopicPartition(topic, number, when) for number in chosen]
-        return [_checked(found) for found in client.offsets_for_times(asked, timeout=clients.TIMEOUT_S)]
+        requested = [TopicPartition(topic, number, when) for number in chosen]
+        return [_checked(found) for found in client.offsets_for_times(requested, timeout=clients.TIMEOUT_S)]
     start = []
     for number in chosen:
         low, high = client.get_watermark_offsets(TopicPartition(topic, number), timeout=clients.TIMEOUT_S)

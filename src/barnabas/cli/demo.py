@@ -18,10 +18,10 @@ import typer
 
 from barnabas.cli import clients, output
 from barnabas.cli import demo_report as report
-from barnabas.cli.cluster import Interruption, interruptible
 from barnabas.cli.demo_course import BrokerKill, Course, Kill
-from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, Stage, Watcher
+from barnabas.cli.demo_stage import BROKERS, TOPIC, DemoPaths, Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
+from barnabas.cli.local_cluster import Interruption, interruptible
 from barnabas.cli.orders import speed_factor
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import held
@@ -57,7 +57,7 @@ def demo(
     The demo takes about two minutes with its defaults. Ctrl-C stops everything that it started.
     """
     started = time.monotonic()
-    places = Places((directory or Path("demo")).absolute())
+    places = DemoPaths((directory or Path("demo")).absolute())
     with interruptible() as interruption:
         _check_installed()
         factor = speed_factor(speed)
@@ -135,14 +135,14 @@ def _prove(stage: Stage) -> Proof:
     return proofs.verify(stage.places.ledger, stage.bootstrap, query.table_counts(stage.places.tables))
 
 
-def _latencies(places: Places) -> Latencies:
+def _latencies(places: DemoPaths) -> Latencies:
     from barnabas.pipelines import latency
     from barnabas.pipelines.commits import CommitLog
 
     return latency.latencies(places.tables, CommitLog(places.tables).all())
 
 
-def _pictures(places: Places, fault: BrokerKill | None) -> list[Path]:
+def _pictures(places: DemoPaths, fault: BrokerKill | None) -> list[Path]:
     from barnabas.pipelines.pictures import draw_all
     from barnabas.pipelines.style import Mark
 
@@ -170,7 +170,7 @@ def _check_installed() -> None:
         raise Failure(error.message, error.hint) from error
 
 
-def _clear(places: Places) -> None:
+def _clear(places: DemoPaths) -> None:
     """Empties a directory of an earlier demo. Raises Failure for a directory with other content."""
     if places.directory.exists() and any(places.directory.iterdir()):
         if not places.mark.exists():

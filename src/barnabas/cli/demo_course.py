@@ -17,11 +17,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli import clients, elect, output
-from barnabas.cli.cluster import Interruption
 from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
+from barnabas.cli.local_cluster import Interruption
 from barnabas.embedded.failures import Failure
-from barnabas.monitor.snapshot import NOBODY, Key, PartitionState, Snapshot
+from barnabas.monitor.snapshot import NO_NODE, Key, PartitionState, Snapshot
 from barnabas.orders.ledger import read_ledger
 
 _STEP_TIMEOUT_S: Final = 300.0
@@ -137,9 +137,9 @@ class Course:
     def _are_preferred(self, admin: AdminClient) -> bool:
         wrong = [state.key for state in self._partitions() if state.leader != state.replicas[0]]
         if wrong:
-            asked = [TopicPartition(key.topic, key.partition) for key in wrong]
+            requested = [TopicPartition(key.topic, key.partition) for key in wrong]
             # Partitions that moved in the meantime report "election not needed"; the next look shows them.
-            elect.hold(admin, elect.ElectionKind.PREFERRED, asked)
+            elect.hold(admin, elect.ElectionKind.PREFERRED, requested)
             self._until(lambda: not self._wrong(wrong), "the state after the election", within_s=5.0, is_needed=False)
         return not wrong
 
@@ -153,10 +153,10 @@ class Course:
         return progress is not None and progress.books.orders >= progress.total_orders * _KILL_AFTER
 
     def _are_led(self, without: int) -> bool:
-        return all(state.leader not in (NOBODY, without) for state in self._partitions())
+        return all(state.leader not in (NO_NODE, without) for state in self._partitions())
 
     def _are_in_sync(self) -> bool:
-        return all(not state.out_of_sync and state.leader != NOBODY for state in self._partitions())
+        return all(not state.out_of_sync and state.leader != NO_NODE for state in self._partitions())
 
     def _is_drained(self, ends: dict[int, int]) -> bool:
         last = self._pipeline.last()

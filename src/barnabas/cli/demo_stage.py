@@ -24,9 +24,9 @@ from barnabas.cli import clients
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import held
+from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.changes import Change
 from barnabas.monitor.cluster_reader import ClusterReader
-from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watch import watch
 
@@ -39,14 +39,14 @@ BROKERS: Final = 3
 #: The number of records with which the pipeline runs its first batch. It takes far longer than the others, because
 #: Spark compiles its code and starts its Python processes then; no order of the run waits for it.
 WARM_UP: Final = 200
-_LOOK_EVERY_S: Final = 0.5
+_POLL_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 60.0
 _STEP_TIMEOUT_S: Final = 900.0
 _LOG_TAIL_LINES: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DemoPaths:
     """The files and directories of the demo."""
 
     directory: Path
@@ -101,7 +101,7 @@ class Watcher:
             return time.time_ns() // 1_000_000
 
         reader = ClusterReader(self._addresses, Security.from_properties({}), topic=TOPIC, clock_ms=clock_ms)
-        async with aclosing(watch(reader, interval_s=_LOOK_EVERY_S, clock_ms=clock_ms)) as steps:
+        async with aclosing(watch(reader, interval_s=_POLL_S, clock_ms=clock_ms)) as steps:
             async for step in steps:
                 self.snapshot = step.snapshot
                 for change in step.changes:
@@ -161,7 +161,7 @@ class Replay:
 class Pipeline:
     """Runs `barnabas pipeline orders` as a process, with Spark's processes as its children."""
 
-    def __init__(self, bootstrap: str, places: Places, sink: str) -> None:
+    def __init__(self, bootstrap: str, places: DemoPaths, sink: str) -> None:
         from barnabas.pipelines.commits import CommitLog
 
         self._commits = CommitLog(places.tables)
@@ -211,7 +211,7 @@ class Pipeline:
 class Stage:
     """The running parts of the demo (brokers, monitor, pipeline, replay), as a context manager that stops them."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: DemoPaths) -> None:
         self.places = places
         self.cluster = EmbeddedCluster(places.cluster)
         self.bootstrap = ""

@@ -12,10 +12,10 @@ import typer
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.clients import TIMEOUT_S, admin_client
 from barnabas.cli.contexts import choice
+from barnabas.cli.controller_requests import ask_controller
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty
-from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -64,34 +64,32 @@ def elect(
         raise Failure("give exactly one of: --topic with --partition, --path-to-json-file, --all-topic-partitions")
     if (topic is None) != (partition is None):
         raise Failure("--topic and --partition must be given together")
-    asked: list[TopicPartition] | None = None
+    requested: list[TopicPartition] | None = None
     if topic is not None and partition is not None:
-        asked = [TopicPartition(topic, partition)]
+        requested = [TopicPartition(topic, partition)]
     elif path is not None:
-        asked = read_partitions(path)
+        requested = read_partitions(path)
     admin = admin_client(bootstrap, properties)
     if kind is ElectionKind.UNCLEAN:
         choice.warn_if_production("elects unclean leaders, which can lose records")
-    rows = hold(admin, kind, asked)
+    rows = hold(admin, kind, requested)
     _show(kind, rows)
 
 
-def hold(admin: AdminClient, kind: ElectionKind, asked: list[TopicPartition] | None) -> list[_Row]:
-    """Requests the election of leaders for the partitions in `asked`, or for all partitions if it is None. It uses its
-    own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
+def hold(admin: AdminClient, kind: ElectionKind, requested: list[TopicPartition] | None) -> list[_Row]:
+    """Requests the election of leaders for the partitions in `requested`, or for all partitions if it is None. It uses
+    its own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
     """
-    described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
     by_topic: dict[str, list[int]] = {}
-    for each in asked or ():
+    for each in requested or ():
         by_topic.setdefault(each.topic, []).append(each.partition)
     topics = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=ids) for name, ids in by_topic.items()]
     request = ElectLeadersRequest(
         election_type=_KINDS[kind],
-        topic_partitions=None if asked is None else topics,
+        topic_partitions=None if requested is None else topics,
         timeout_ms=int(TIMEOUT_S * 1_000),
     )
-    with Wire.to_any((node.host, node.port) for node in described.nodes) as wire:
-        answer = wire.ask(request, 2, ElectLeadersResponse)
+    answer = ask_controller(admin, request, 2, ElectLeadersResponse)
     rows = [
         _Row(f"{topic.topic}-{row.partition_id}", ErrorCode(row.error_code), row.error_message)
         for topic in answer.replica_election_results

@@ -27,18 +27,21 @@ def run(argv: list[str]) -> int:
     if argv[:1] == ["broker"] and not _HELP.intersection(argv):
         code: int = importlib.import_module("barnabas.server.main").main(argv)
         return code
+    if argv[:1] == ["zookeeper"] and not _HELP.intersection(argv):
+        ended: int = importlib.import_module("barnabas.cli.zookeeper_command").main(argv[1:])
+        return ended
     if argv == ["--version"]:
         print(f"barnabas {importlib.import_module('barnabas').__version__}")
         return 0
     if argv == ["random-uuid"]:
-        print(importlib.import_module("barnabas.embedded.cluster").new_cluster_id())
+        print(importlib.import_module("barnabas.embedded.settings").new_cluster_id())
         return 0
     try:
         app = importlib.import_module("barnabas.cli.app")
     except ModuleNotFoundError as error:
         return _without_tools(argv, error)
-    ended: int = app.run(argv)
-    return ended
+    result: int = app.run(argv)
+    return result
 
 
 def _without_tools(argv: list[str], error: ModuleNotFoundError) -> int:

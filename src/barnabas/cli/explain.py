@@ -19,8 +19,8 @@ from barnabas.embedded.failures import Failure
 
 _BATCH = 1_000
 _NO_JOURNAL = (
-    f"This cluster has no journal ({EVENTS_TOPIC}): nothing has changed since its topics were created that would need "
-    "explaining, or it does not keep one."
+    f"This cluster has no journal ({EVENTS_TOPIC}): either nothing that needs an explanation has happened "
+    "since its topics were created, or it keeps none."
 )
 
 
@@ -93,8 +93,8 @@ def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool)
     if as_json:
         output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])
         return
-    told = explain_story.broker_lines(broker, events, since_ms)
-    print("\n".join(told) if told else f"The journal has no event about broker {broker}.")
+    lines = explain_story.broker_lines(broker, events, since_ms)
+    print("\n".join(lines) if lines else f"The journal has no event about broker {broker}.")
     if not has_journal:
         output.say(_NO_JOURNAL)
 
@@ -124,7 +124,7 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
 
 
 def _events(client: Consumer) -> Iterator[Event]:
-    """Returns all events of the journal. Records that are no events, or of a later schema, are skipped."""
+    """Returns all events of the journal. Records that are not events, or of a later schema, are skipped."""
     client.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
     quiet_since = time.monotonic()
     while True:

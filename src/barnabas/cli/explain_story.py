@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from barnabas.monitor.snapshot import NOBODY, at, ids, leader_name
+from barnabas.monitor.snapshot import NO_NODE, at, ids, leader_name
 
 Event = dict[str, Any]
 
@@ -71,12 +71,12 @@ class Explanation:
 
 def distinct(events: Iterable[Event]) -> list[Event]:
     """Returns each event once, in the order of the changes: a controller that takes over can write some again. Events
-    from brokers have no metadata offset and stay behind the events that precede them.
+    from brokers have no metadata offset and stay after the events that precede them.
     """
     known: dict[str, tuple[int, Event]] = {}
-    latest = NOBODY
+    latest = NO_NODE
     for event in events:
-        latest = max(latest, event.get("metadata_offset", NOBODY))
+        latest = max(latest, event.get("metadata_offset", NO_NODE))
         present = known.get(event["id"])
         # The controller that decided knows the cause better than one that found the change in the log.
         if present is None or (present[1].get("inferred") and not event.get("inferred")):
@@ -189,13 +189,13 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
     shown = [event for event in explanation.history if event["time_ms"] >= since_ms]
     if shown:
         lines += ["", "What happened:"]
-        lines += [f"  {at(event['time_ms'])}  {told(event)}" for event in shown]
+        lines += [f"  {at(event['time_ms'])}  {event_text(event)}" for event in shown]
     return lines
 
 
 def why_leader(explanation: Explanation) -> Statement:
     event, leader = explanation.leader_event, explanation.present.leader
-    who = "No broker leads" if leader == NOBODY else f"Broker {leader} leads"
+    who = "No broker leads" if leader == NO_NODE else f"Broker {leader} leads"
     if event is None:
         return Statement(who, None, "; the journal does not say why.")
     if "first_partition" in event:
@@ -206,8 +206,8 @@ def why_leader(explanation: Explanation) -> Statement:
 
 
 def on_preferred(present: Present) -> list[str]:
-    preferred = present.replicas[0] if present.replicas else NOBODY
-    if present.leader in (preferred, NOBODY):
+    preferred = present.replicas[0] if present.replicas else NO_NODE
+    if present.leader in (preferred, NO_NODE):
         return []
     if preferred in present.isr:
         return [f"Broker {preferred} is preferred and in sync: the next preferred election moves leadership there."]
@@ -224,7 +224,7 @@ def why_member(explanation: Explanation, replica: int) -> Statement:
     return Statement(what, event["time_ms"], f", because {event['text']}.")
 
 
-def told(event: Event) -> str:
+def event_text(event: Event) -> str:
     """Formats one event of the journal as one line."""
     text = str(event["text"])
     if event.get("inferred"):
@@ -253,7 +253,7 @@ def _moves(event: Event) -> str:
 
 
 def leader_text(leader: int) -> str:
-    return "no leader" if leader == NOBODY else f"leader {leader}"
+    return "no leader" if leader == NO_NODE else f"leader {leader}"
 
 
 # Text about a broker.
@@ -269,7 +269,7 @@ def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> lis
     for event in events:
         if event.get("broker") != broker or event["time_ms"] < since_ms:
             continue
-        changed = by_offset.get(event.get("metadata_offset", NOBODY), [])
+        changed = by_offset.get(event.get("metadata_offset", NO_NODE), [])
         moved = sum(_elects(each) for each in changed)
         noun = "partition" if len(changed) == 1 else "partitions"
         counts = f" ({len(changed)} {noun} changed, {moved} of them the leader)" if changed else ""

@@ -1,4 +1,4 @@
-"""The explanation of a whole topic as text: what several partitions have in common is said once.
+"""The explanation of a whole topic as text: what several partitions have in common is stated once.
 
 Two sentences or events are the same if they differ only in offsets and delays, and are at most a second apart; they are
 merged to one with the ranges of these numbers and times. Replicas with the same sentence for the same partitions are
@@ -16,9 +16,9 @@ from barnabas.cli.explain_story import (
     Event,
     Explanation,
     Statement,
+    event_text,
     leader_text,
     on_preferred,
-    told,
     why_leader,
     why_member,
 )
@@ -132,7 +132,7 @@ def _grouped(statements: Iterable[tuple[int, Statement]]) -> list[tuple[str, _Gr
 
 
 def _happened(explanations: Sequence[Explanation], every: list[int], since_ms: int) -> list[str]:
-    """Returns the events of all partitions in their order; an event that several partitions share comes once."""
+    """Returns the events of all partitions in their order; an event that several partitions share appears once."""
     events: dict[str, tuple[Event, list[int]]] = {}
     for each in explanations:
         for event in each.history:
@@ -143,7 +143,7 @@ def _happened(explanations: Sequence[Explanation], every: list[int], since_ms: i
     groups: list[tuple[_Group, bool]] = []
     latest: dict[str, _Group] = {}
     for event, partitions in ordered:
-        text, time_ms = told(_sorted_isr(event)), int(event["time_ms"])
+        text, time_ms = event_text(_sorted_isr(event)), int(event["time_ms"])
         own = "partition" in event
         key = f"{own} {_skeleton(text)}"
         group = latest.get(key) if own else None

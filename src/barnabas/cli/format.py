@@ -15,8 +15,8 @@ from barnabas.cli.options import Json, key_values
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import uuid_from_text, uuid_to_text
-from barnabas.embedded.cluster import new_cluster_id
 from barnabas.embedded.failures import Failure
+from barnabas.embedded.settings import new_cluster_id
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES, default_features
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.versions import (
@@ -87,7 +87,7 @@ def format_directories(
         for name, level in levels.items()
         if name != KRAFT_VERSION
     ]
-    with _host() as host:
+    with machine() as host:
         fresh = unformatted(host, config, ignore_formatted=ignore_formatted)
         voters = VoterSet() if initial_controllers is None else parse_voters(config, initial_controllers)
         if standalone:
@@ -108,7 +108,7 @@ def info(file: File, as_json: Json = False) -> None:
     config = read_config(file)
     problems: list[str] = []
     found: dict[str, dict[str, str | int | None]] = {}
-    with _host() as host:
+    with machine() as host:
         for directory in directories_of(config):
             try:
                 meta = read_identity(host, config, directory)
@@ -138,7 +138,7 @@ def info(file: File, as_json: Json = False) -> None:
 
 
 @contextmanager
-def _host() -> Iterator[ServerHost]:
+def machine() -> Iterator[ServerHost]:
     """Returns the disk and the random source of this machine. A ConfigError becomes a Failure, because the user can
     correct it.
     """
@@ -203,24 +203,24 @@ def check_quorum_flags(config: BrokerConfig, has_flag: bool, standalone: bool) -
 
 def feature_levels(release: str | None, features: Sequence[str], *, is_dynamic: bool) -> dict[str, int]:
     """Returns the initial feature levels in the order of their records: `metadata.version` first, others by name."""
-    asked = {name: _level(name, text) for name, text in key_values(features, "--feature").items()}
-    if release is not None and METADATA_VERSION in asked:
+    requested = {name: _level(name, text) for name, text in key_values(features, "--feature").items()}
+    if release is not None and METADATA_VERSION in requested:
         raise Failure("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
-    metadata_version = asked.pop(METADATA_VERSION, LATEST_METADATA_VERSION)
+    metadata_version = requested.pop(METADATA_VERSION, LATEST_METADATA_VERSION)
     if release is not None:
         named = metadata_version_named(release)
         if named is None:
             allowed = f"{METADATA_VERSIONS[0].name} to {METADATA_VERSIONS[-1].name}"
             raise Failure(f"unknown release version {release}", f"expected {allowed}, or a release such as 4.0")
         metadata_version = named.level
-    kraft_version = asked.pop(KRAFT_VERSION, int(is_dynamic))
+    kraft_version = requested.pop(KRAFT_VERSION, int(is_dynamic))
     if kraft_version != is_dynamic:
         word = "if" if is_dynamic else "unless"
         raise Failure(
             f"Cannot set kraft.version to {kraft_version} {word} one of the flags --standalone, --initial-controllers, "
             "or --no-initial-controllers is used."
         )
-    others = dict(default_features(metadata_version)[1:]) | asked
+    others = dict(default_features(metadata_version)[1:]) | requested
     levels = {METADATA_VERSION: metadata_version}
     levels |= {name: level for name, level in sorted(others.items()) if level}
     _check_dependencies(levels)

@@ -18,7 +18,7 @@ from barnabas.cli.contexts import choice
 from barnabas.cli.groups_reset import (
     Goal,
     Offsets,
-    Way,
+    ResetMethod,
     new_offsets,
     parse_duration_ms,
     parse_rows,
@@ -303,20 +303,24 @@ def _goal(
     file: Path | None,
 ) -> Goal:
     now_ms = round(time.time() * 1000)
-    found = [Goal(way) for way, given in zip((Way.EARLIEST, Way.LATEST, Way.CURRENT), plain, strict=True) if given]
+    found = [
+        Goal(method)
+        for method, given in zip((ResetMethod.EARLIEST, ResetMethod.LATEST, ResetMethod.CURRENT), plain, strict=True)
+        if given
+    ]
     moment, duration = times
     if moment is not None:
-        found.append(Goal(Way.TIME, parse_time(moment, now_ms)))
+        found.append(Goal(ResetMethod.TIME, parse_time(moment, now_ms)))
     if duration is not None:
-        found.append(Goal(Way.TIME, now_ms - parse_duration_ms(duration)))
+        found.append(Goal(ResetMethod.TIME, now_ms - parse_duration_ms(duration)))
     if shift_by is not None:
-        found.append(Goal(Way.SHIFT, shift_by))
+        found.append(Goal(ResetMethod.SHIFT, shift_by))
     if to_offset is not None:
-        found.append(Goal(Way.OFFSET, to_offset))
+        found.append(Goal(ResetMethod.OFFSET, to_offset))
     if file is not None:
-        found.append(Goal(Way.FILE))
+        found.append(Goal(ResetMethod.FILE))
     if len(found) != 1:
-        raise Failure("give exactly one target", "expected one of " + ", ".join(way.value for way in Way))
+        raise Failure("give exactly one target", "expected one of " + ", ".join(method.value for method in ResetMethod))
     return found[0]
 
 
@@ -335,13 +339,13 @@ def _plan(
     topics: Sequence[str] | None,
     all_topics: bool,
 ) -> Offsets:
-    if goal.way is Way.FILE and not topics and not all_topics:
+    if goal.method is ResetMethod.FILE and not topics and not all_topics:
         partitions = sorted((goal.rows or {}).get(group, {}))
     elif bool(topics) == all_topics:
         raise Failure("choose --topic TOPIC[:0,1] or --all-topics")
     else:
-        partitions = sorted(committed) if all_topics else _asked(view, topics or ())
-    if goal.way is Way.FILE:
+        partitions = sorted(committed) if all_topics else _requested(view, topics or ())
+    if goal.method is ResetMethod.FILE:
         partitions = [each for each in partitions if each in (goal.rows or {}).get(group, {})]
     missing = view.missing(partitions)
     if missing:
@@ -349,7 +353,7 @@ def _plan(
     return new_offsets(goal, group, partitions, committed, view)
 
 
-def _asked(view: GroupsView, topics: Iterable[str]) -> list[TopicPartition]:
+def _requested(view: GroupsView, topics: Iterable[str]) -> list[TopicPartition]:
     found: set[TopicPartition] = set()
     for text in topics:
         topic, indexes = parse_topic(text)
@@ -400,7 +404,7 @@ def delete_offsets(
 ) -> None:
     """Delete the offsets of a group for topics that it does not consume; asks first at a terminal"""
     view = GroupsView(bootstrap, properties)
-    partitions = _asked(view, topics)
+    partitions = _requested(view, topics)
     choice.warn_if_production(f"deletes offsets of {group}")
     _confirm(f"Delete the offsets of {group} for {', '.join(topics)}?", yes)
     refused = view.delete_offsets(group, partitions)

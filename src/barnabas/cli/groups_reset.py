@@ -23,7 +23,7 @@ _DURATION: Final = re.compile(
 _UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 
 
-class Way(Enum):
+class ResetMethod(Enum):
     """The ways to specify the new offsets of a reset, named after the command's options (--to-earliest, --shift-by,
     ...).
     """
@@ -40,7 +40,7 @@ class Way(Enum):
 class Goal(NamedTuple):
     """The target of a reset. `value` is a time in milliseconds, a shift, or an offset."""
 
-    way: Way
+    method: ResetMethod
     value: int = 0
     #: Group -> offsets, from a file.
     rows: Mapping[str, Mapping[TopicPartition, int]] | None = None
@@ -62,19 +62,19 @@ def new_offsets(
     """Returns the new offset of each of `partitions`, all of which have leaders. Raises Failure if there is nothing to
     shift.
     """
-    if goal.way is Way.EARLIEST:
+    if goal.method is ResetMethod.EARLIEST:
         return logs.starts(partitions)
-    if goal.way is Way.LATEST:
+    if goal.method is ResetMethod.LATEST:
         return logs.ends(partitions)
-    if goal.way is Way.CURRENT:
+    if goal.method is ResetMethod.CURRENT:
         return {**logs.ends(partitions), **{each: committed[each] for each in partitions if each in committed}}
-    if goal.way is Way.TIME:
+    if goal.method is ResetMethod.TIME:
         # If no record is that recent, start with the next one to arrive.
         return {**logs.ends(partitions), **logs.since(partitions, goal.value)}
-    if goal.way is Way.FILE:
+    if goal.method is ResetMethod.FILE:
         wished = dict((goal.rows or {}).get(group, {}))
         return _within({each: wished[each] for each in partitions}, logs)
-    if goal.way is Way.OFFSET:
+    if goal.method is ResetMethod.OFFSET:
         return _within(dict.fromkeys(partitions, goal.value), logs)
     without = [str(each) for each in partitions if each not in committed]
     if without:

@@ -22,7 +22,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, reason, result
-from barnabas.cli.wire import Wire
+from barnabas.cli.raw_requests import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.embedded.failures import Failure
@@ -163,13 +163,13 @@ class GroupsView:
         (described,) = self.describe([group])
         by_topic: dict[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
         for topic, index in sorted(partitions):
-            asked = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
-            by_topic.setdefault(topic, []).append(asked)
+            requested = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
+            by_topic.setdefault(topic, []).append(requested)
         topics = [
             OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=rows) for name, rows in by_topic.items()
         ]
         with Wire(described.coordinator.host, described.coordinator.port) as wire:
-            answer = wire.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0, OffsetDeleteResponse)
+            answer = wire.call(OffsetDeleteRequest(group_id=group, topics=topics), 0, OffsetDeleteResponse)
         if answer.error_code:
             raise Failure(f"cannot delete offsets of group {group}: {ErrorCode(answer.error_code).name}")
         return {
@@ -206,8 +206,8 @@ class GroupsView:
 
     def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         missing = set(self.missing(partitions))
-        asked = {ClientPartition(*partition): spec for partition in partitions if partition not in missing}
-        futures = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S) if asked else {}
+        requested = {ClientPartition(*partition): spec for partition in partitions if partition not in missing}
+        futures = self._admin.list_offsets(requested, request_timeout=TIMEOUT_S) if requested else {}
         return {
             TopicPartition(one.topic, one.partition): result(future, f"cannot read the offsets of {one.topic}").offset
             for one, future in futures.items()
@@ -259,15 +259,15 @@ def _refined(described: Described) -> Described:
     try:
         with Wire(described.coordinator.host, described.coordinator.port) as wire:
             request = ConsumerGroupDescribeRequest(group_ids=[described.group])
-            (told,) = wire.ask(request, 0, ConsumerGroupDescribeResponse).groups
+            (found,) = wire.call(request, 0, ConsumerGroupDescribeResponse).groups
     except Failure:
         return described
-    if told.error_code:
+    if found.error_code:
         return described
-    epochs = {one.member_id: one.member_epoch for one in told.members}
+    epochs = {one.member_id: one.member_epoch for one in found.members}
     return described._replace(
-        state=told.group_state,
+        state=found.group_state,
         members=tuple(one._replace(epoch=epochs.get(one.member_id)) for one in described.members),
-        epoch=told.group_epoch,
-        assignment_epoch=told.assignment_epoch,
+        epoch=found.group_epoch,
+        assignment_epoch=found.assignment_epoch,
     )

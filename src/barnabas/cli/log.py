@@ -39,7 +39,10 @@ _TEXT_DECODERS = frozenset(
 
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_DIR...", help="Files, or directories with files")]
-Files = Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, in the form of Kafka's tool")]
+Files = Annotated[
+    str | None,
+    typer.Option("--files", metavar="A,B", help="Files to dump, separated by commas, as Kafka's tool takes them"),
+]
 DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print records too, not only batches")]
 PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print keys and values too")]
 IndexSanityCheck = Annotated[

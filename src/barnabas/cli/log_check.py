@@ -16,9 +16,9 @@ from barnabas.cli import output
 from barnabas.cli.options import Json
 from barnabas.common.host import Lock
 from barnabas.common.types import TopicPartition
-from barnabas.embedded.cluster import STATE_FILE
 from barnabas.embedded.failures import Failure
-from barnabas.raft.log import metadata_log_directory
+from barnabas.embedded.nodes import STATE_FILE
+from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.repair import MetadataRepair, chain_of, is_metadata_log
 from barnabas.server.disk import OsDisk
 from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
@@ -178,12 +178,12 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
     # The largest log first, so that no process works alone on it at the end.
     paths = sorted(places, key=_size_bytes, reverse=True)
     points = {target.data_dir: RecoveryPointFiles(OsDisk(), target.data_dir) for target in targets}
-    asked = [(path, with_records, points[places[path].data_dir].of(path)) for path in paths]
+    requested = [(path, with_records, points[places[path].data_dir].of(path)) for path in paths]
     processes = min(jobs or os.cpu_count() or 1, len(paths))
     step = _progress_line(len(paths))
     with output.progress("partitions") as bar:
         task = bar.add_task("verifying", total=len(paths), rate="")
-        for report in _reports(asked, processes):
+        for report in _reports(requested, processes):
             parsed = parse_dir_name(os.path.basename(report.directory))
             assert parsed is not None, "only directories of partitions can be verified"
             places[report.directory].reports[parsed.topic_partition] = report
@@ -196,16 +196,16 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
             target.faults += MetadataRepair(OsDisk(), target.data_dir).faults
 
 
-def _reports(asked: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
+def _reports(requested: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
     """Yields the report of each requested partition as `_verify_one` completes it, in several processes if there are
     more than one.
     """
     if processes <= 1:
-        for one in asked:
+        for one in requested:
             yield _verify_one(*one)
         return
     with ProcessPoolExecutor(processes) as pool:
-        for done in as_completed([pool.submit(_verify_one, *one) for one in asked]):
+        for done in as_completed([pool.submit(_verify_one, *one) for one in requested]):
             yield done.result()
 
 

@@ -14,15 +14,15 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.clients import address, check_reachable
-from barnabas.cli.cluster import interruptible
 from barnabas.cli.contexts import choice
+from barnabas.cli.local_cluster import interruptible
 from barnabas.cli.monitor_view import LiveView
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
+from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.cluster_reader import ClusterReader, Unreachable
-from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
 
@@ -62,7 +62,9 @@ def monitor(
     with interruptible():
         if once or check:
             check_reachable(bootstrap, key_values(properties or [], "--property"))
-            snapshot = asyncio.run(_look(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic))
+            snapshot = asyncio.run(
+                _single_snapshot(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic)
+            )
             if as_json:
                 _print_json(snapshot.to_json())
             else:
@@ -79,9 +81,9 @@ def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
+async def _single_snapshot(reader: ClusterReader, topic: str | None) -> Snapshot:
     try:
-        snapshot = await reader.look()
+        snapshot = await reader.read_snapshot()
     except Unreachable as error:
         raise Failure(f"no broker answers: {error}", choice.unreachable_hint()) from error
     finally:

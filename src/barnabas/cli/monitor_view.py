@@ -77,9 +77,9 @@ def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> R
         return Group(*parts, *latest(newest_first, width, height - len(parts) - 1))
     parts += _headline(step.snapshot, width, is_old=step.problem is not None)
     room = max(3, height - len(parts) - TABLE_LINES - _SPARE_LINES)
-    told = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
-    parts.append(_table(step.snapshot, width, max(1, room - len(told))))
-    return Group(*parts, *told)
+    change_lines = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
+    parts.append(_table(step.snapshot, width, max(1, room - len(change_lines))))
+    return Group(*parts, *change_lines)
 
 
 def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:

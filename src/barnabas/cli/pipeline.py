@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from barnabas.cli import clients, output
-from barnabas.cli.cluster import interruptible
+from barnabas.cli.local_cluster import interruptible
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values, source_options
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import EVENTS_TOPIC
@@ -237,10 +237,10 @@ def _admin(bootstrap: str, source: Mapping[str, str]) -> AdminClient:
 
 def _arrivals(tables: Path, admin: AdminClient, topic: str) -> Any:
     partitions = admin.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic].partitions
-    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
+    requested = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
 
     def end_offsets() -> dict[int, int]:
-        futures = admin.list_offsets(asked, request_timeout=_SAMPLE_TIMEOUT_S)
+        futures = admin.list_offsets(requested, request_timeout=_SAMPLE_TIMEOUT_S)
         try:
             return {place.partition: future.result().offset for place, future in futures.items()}
         except KafkaException as error:

@@ -21,19 +21,19 @@ _TLS_ALERT: Final = 0x15
 Address = tuple[str, int]
 
 
-def probe(addresses: Iterable[Address], *, ask: bool = True) -> dict[Address, str]:
+def probe(addresses: Iterable[Address], *, with_request: bool = True) -> dict[Address, str]:
     """Returns {} as soon as a Kafka broker answers at one of the addresses, else the reason for each of them.
 
-    Without `ask`, a connection is enough. The probe takes at most five seconds, and two if all addresses accept
-    connections.
+    Without `with_request`, a connection is enough. The probe takes at most five seconds, and two if all addresses
+    accept connections.
     """
-    return asyncio.run(_probe(list(addresses), ask))
+    return asyncio.run(_probe(list(addresses), with_request))
 
 
-async def _probe(addresses: list[Address], ask: bool) -> dict[Address, str]:
-    looks = {asyncio.ensure_future(_look(address, ask)): address for address in addresses}
+async def _probe(addresses: list[Address], with_request: bool) -> dict[Address, str]:
+    probes = {asyncio.ensure_future(_probe_one(address, with_request)): address for address in addresses}
     reasons: dict[Address, str] = {}
-    waiting = set(looks)
+    waiting = set(probes)
     while waiting:
         done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for look in done:
@@ -43,11 +43,11 @@ async def _probe(addresses: list[Address], ask: bool) -> dict[Address, str]:
                     other.cancel()
                 await asyncio.gather(*waiting, return_exceptions=True)
                 return {}
-            reasons[looks[look]] = reason
+            reasons[probes[look]] = reason
     return reasons
 
 
-async def _look(address: Address, ask: bool) -> str | None:
+async def _probe_one(address: Address, with_request: bool) -> str | None:
     """Checks one address: returns None if a Kafka broker answers, else the reason why not."""
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
@@ -56,7 +56,7 @@ async def _look(address: Address, ask: bool) -> str | None:
     except OSError as error:
         return _reason(error)
     try:
-        return await asyncio.wait_for(_question(reader, writer), ANSWER_TIMEOUT_S) if ask else None
+        return await asyncio.wait_for(_request_versions(reader, writer), ANSWER_TIMEOUT_S) if with_request else None
     except TimeoutError:
         return f"the port accepts connections but does not answer within {ANSWER_TIMEOUT_S:.0f} s"
     except OSError as error:
@@ -65,7 +65,7 @@ async def _look(address: Address, ask: bool) -> str | None:
         writer.transport.abort()
 
 
-async def _question(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
+async def _request_versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
     writer.write(_REQUEST)
     try:
         start = await reader.readexactly(8)

@@ -155,7 +155,7 @@ def _input(file: Path | None) -> Iterator[tuple[TextIO, int | None]]:
 
 
 def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) -> Iterator[str]:
-    """Yields lines without their ends; updates the progress bar if the total size is known."""
+    """Yields lines without their line ends; updates the progress bar if the total size is known."""
     if size_bytes is None:
         for line in stream:
             yield line.rstrip("\n")

@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import typer
 from confluent_kafka import TopicCollection
@@ -16,11 +16,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
 from barnabas.cli.contexts import choice
+from barnabas.cli.controller_requests import ask_controller
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+from barnabas.cli.raw_requests import Wire
 from barnabas.cli.reassign_plan import ANY_DIRECTORY, Partition, Plan, propose, read_plan, read_topics, to_json
-from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.embedded.failures import Failure
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -31,6 +33,8 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+
+M = TypeVar("M", bound=Message)
 
 PlanFile = Annotated[
     Path,
@@ -70,18 +74,16 @@ class _Cluster:
             for row in result(future, f"cannot describe topic {name}").partitions
         }
 
-    def wire(self, broker_id: int | None = None) -> Wire:
-        """Returns a connection to this broker, or to any."""
-        if broker_id is None:
-            return Wire.to_any((node.host, node.port) for node in self.nodes.values())
+    def call(self, request: Message, version: int, expected: type[M], broker_id: int) -> M:
         node = self.nodes.get(broker_id)
         if node is None:
             raise Failure(f"broker {broker_id} is not available")
-        return Wire(node.host, node.port)
+        with Wire(node.host, node.port) as connection:
+            return connection.call(request, version, expected)
 
     def ongoing(self) -> dict[Partition, ListPartitionReassignmentsResponse.OngoingPartitionReassignment]:
-        with self.wire() as wire:
-            answer = wire.ask(ListPartitionReassignmentsRequest(topics=None), 0, ListPartitionReassignmentsResponse)
+        request = ListPartitionReassignmentsRequest(topics=None)
+        answer = ask_controller(self.admin, request, 0, ListPartitionReassignmentsResponse)
         _require(answer.error_code, answer.error_message, "cannot list reassignments")
         return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
 
@@ -102,9 +104,8 @@ class _Cluster:
                 for name, wishes in by_topic.items()
             ],
         )
-        with self.wire() as wire:
-            version = 0 if factor_may_change else 1
-            answer = wire.ask(request, version, AlterPartitionReassignmentsResponse)
+        version = 0 if factor_may_change else 1
+        answer = ask_controller(self.admin, request, version, AlterPartitionReassignmentsResponse)
         _require(answer.error_code, answer.error_message, "cannot alter reassignments")
         return {
             (topic.name, row.partition_index): f"{row.error_message} ({ErrorCode(row.error_code).name})"
@@ -281,8 +282,7 @@ def _move_to_directory(cluster: _Cluster, broker_id: int, partition: Partition, 
     request = AlterReplicaLogDirsRequest(
         dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[topic])]
     )
-    with cluster.wire(broker_id) as wire:
-        answer = wire.ask(request, 2, AlterReplicaLogDirsResponse)
+    answer = cluster.call(request, 2, AlterReplicaLogDirsResponse, broker_id)
     return ErrorCode(answer.results[0].partitions[0].error_code)
 
 
@@ -335,8 +335,7 @@ def _show_directories(cluster: _Cluster, plan: Plan) -> bool:
 def _directories(cluster: _Cluster, broker_id: int, partition: Partition) -> dict[str, bool]:
     """Returns directory -> whether the replica is only moving there."""
     topic = DescribeLogDirsRequest.DescribableLogDirTopic(topic=partition[0], partitions=[partition[1]])
-    with cluster.wire(broker_id) as wire:
-        answer = wire.ask(DescribeLogDirsRequest(topics=[topic]), 4, DescribeLogDirsResponse)
+    answer = cluster.call(DescribeLogDirsRequest(topics=[topic]), 4, DescribeLogDirsResponse, broker_id)
     return {
         found.log_dir: row.is_future_key
         for found in answer.results

@@ -43,6 +43,7 @@ def simulate(
     only: Only = None,
     brokers: Brokers = 1,
     controllers: Controllers = 0,
+    zookeeper: Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")] = False,
     work: Work = "records",
     jobs: Jobs = None,
     as_json: Json = False,
@@ -58,7 +59,9 @@ def simulate(
         if error.name != "aiokafka":
             raise
         raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
-    settings = runs.settings_for(seed, faults, hours, brokers=brokers, controllers=controllers, work=work)
+    settings = runs.settings_for(
+        seed, faults, hours, brokers=brokers, controllers=controllers, work=work, zookeeper=zookeeper
+    )
     if explore is None:
         failed = runs.replay(settings, only, as_json=as_json)
     elif only is not None:

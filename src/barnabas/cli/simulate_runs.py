@@ -9,11 +9,11 @@ from rich.text import Text
 
 from barnabas.cli import output
 from barnabas.embedded.failures import Failure
-from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.explore import shorten_outcome
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.scenario import Outcome, Settings, run, schedule_of
+from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 
 _SHORTENED_MAX = 3
@@ -25,10 +25,19 @@ _BROKERS_OF_COORDINATORS = 3
 
 
 def settings_for(
-    seed: int, faults: str, hours: float, *, brokers: int, controllers: int, work: str = "records"
+    seed: int,
+    faults: str,
+    hours: float,
+    *,
+    brokers: int,
+    controllers: int,
+    work: str = "records",
+    zookeeper: bool = False,
 ) -> Settings:
     """Returns the settings. Raises Failure if they are invalid."""
-    layout = Layout(brokers=brokers, controllers=controllers)
+    if zookeeper and controllers:
+        raise Failure("--controllers: in ZooKeeper mode the brokers are the controllers")
+    layout = Layout(brokers=brokers, controllers=controllers, zookeeper=zookeeper)
     faults_s = max(1, round(hours * 3600))
     return Settings(seed=seed, layout=layout, work=_work(work, brokers), kinds=_kinds(faults), faults_s=faults_s)
 
@@ -129,6 +138,8 @@ def command_for(outcome: Outcome) -> str:
         parts.append(f"--brokers {settings.layout.brokers}")
     if settings.layout.controllers:
         parts.append(f"--controllers {settings.layout.controllers}")
+    if settings.layout.zookeeper:
+        parts.append("--zookeeper")
     if settings.schedule is not None:
         whole = schedule_of(replace(settings, schedule=None))
         parts.append(f"--only {','.join(str(whole.index(fault) + 1) for fault in outcome.schedule)}")

@@ -35,7 +35,7 @@ def list_all(
     ] = None,
     open_for: Annotated[
         int | None,
-        typer.Option("--open-for", metavar="MS", help="Only transactions that are open for longer than this"),
+        typer.Option("--open-for", metavar="MS", help="Only transactions that have been open for longer than this"),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option("--pattern", help="Only ids that this regular expression matches as a whole")
@@ -139,8 +139,8 @@ def find_hanging(
 
 
 def hanging(open_producers: Sequence[ProducerState], transactions: Sequence[Described]) -> list[ProducerState]:
-    """Returns the transactions that are open in a partition although their coordinator knows of none there that is open
-    or ending.
+    """Returns the transactions that are open in a partition although their coordinator has no open or ending
+    transaction there.
     """
     known = {
         (one.producer_id, partition)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
-from barnabas.cli.wire import Wire
+from barnabas.cli.raw_requests import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.embedded.failures import Failure
@@ -66,9 +66,9 @@ class ClusterRequests:
         described = result(self._admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
         self._nodes = {node.id: (node.host, node.port) for node in described.nodes}
 
-    def _ask(self, broker_id: int, request: Message, version: int, expected: type[M]) -> M:
+    def _call(self, broker_id: int, request: Message, version: int, expected: type[M]) -> M:
         with Wire(*self._nodes[broker_id]) as wire:
-            return wire.ask(request, version, expected)
+            return wire.call(request, version, expected)
 
     # -- coordinators
 
@@ -89,7 +89,7 @@ class ClusterRequests:
         )
         found = []
         for broker_id in sorted(self._nodes):
-            answer = self._ask(broker_id, request, _LIST_VERSION, ListTransactionsResponse)
+            answer = self._call(broker_id, request, _LIST_VERSION, ListTransactionsResponse)
             if answer.unknown_state_filters:
                 raise Failure(f"unknown state {', '.join(answer.unknown_state_filters)}")
             _check(answer.error_code, f"broker {broker_id} cannot list its transactions")
@@ -106,7 +106,7 @@ class ClusterRequests:
         found = []
         for broker_id, ids in sorted(by_coordinator.items()):
             request = DescribeTransactionsRequest(transactional_ids=ids)
-            for one in self._ask(broker_id, request, 0, DescribeTransactionsResponse).transaction_states:
+            for one in self._call(broker_id, request, 0, DescribeTransactionsResponse).transaction_states:
                 _check(one.error_code, f"cannot describe {one.transactional_id}")
                 partitions = tuple(TopicPartition(topic.topic, i) for topic in one.topics for i in topic.partitions)
                 found.append(
@@ -127,7 +127,7 @@ class ClusterRequests:
         if not transactional_ids:
             return {}
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(transactional_ids))
-        answer = self._ask(min(self._nodes), request, _FIND_VERSION, FindCoordinatorResponse)
+        answer = self._call(min(self._nodes), request, _FIND_VERSION, FindCoordinatorResponse)
         for one in answer.coordinators:
             _check(one.error_code, f"no coordinator for {one.key}")
         return {one.key: one.node_id for one in answer.coordinators}
@@ -154,14 +154,14 @@ class ClusterRequests:
             by_leader.setdefault(leader, {}).setdefault(topic, []).append(index)
         found = []
         for broker_id, topics in sorted(by_leader.items()):
-            asked = [
+            requested = [
                 DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
                 for name, indexes in topics.items()
             ]
-            answer = self._ask(broker_id, DescribeProducersRequest(topics=asked), 0, DescribeProducersResponse)
-            for told in answer.topics:
-                for row in told.partitions:
-                    partition = TopicPartition(told.name, row.partition_index)
+            answer = self._call(broker_id, DescribeProducersRequest(topics=requested), 0, DescribeProducersResponse)
+            for described in answer.topics:
+                for row in described.partitions:
+                    partition = TopicPartition(described.name, row.partition_index)
                     _check(row.error_code, f"cannot describe the producers of {partition}")
                     found += [
                         ProducerState(
@@ -193,7 +193,7 @@ class ClusterRequests:
                 )
             ],
         )
-        answer = self._ask(leader, WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        answer = self._call(leader, WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
         _check(answer.markers[0].topics[0].partitions[0].error_code, f"cannot abort in {partition}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.common import zookeeper_mode
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
@@ -22,7 +23,7 @@ from barnabas.common.endpoints import (
 )
 from barnabas.common.errors import ConfigError
 from barnabas.common.properties import parse_properties
-from barnabas.common.settings import Settings
+from barnabas.common.settings import Settings, is_zookeeper_mode
 
 __all__ = ["Address", "BrokerConfig", "Listener", "Voter", "parse_properties"]
 
@@ -43,8 +44,8 @@ class BrokerConfig(Settings):
 
     __slots__ = ("_listeners", "_log_defaults")
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        super().__init__(_filled_in(properties))
+    def __init__(self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None) -> None:
+        super().__init__(_filled_in(properties), identity)
         self._log_defaults: tuple[Mapping[str, Value], dict[str, Value]] | None = None
         self._listeners = self._parse_listeners()
         _check(self)
@@ -56,9 +57,13 @@ class BrokerConfig(Settings):
         """
         return cls(properties)
 
+    def with_broker_id(self, broker_id: int) -> BrokerConfig:
+        """Returns a copy with a broker id that the properties file leaves open."""
+        return BrokerConfig(self._static, {"broker.id": broker_id, "node.id": broker_id})
+
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:
         """Returns a copy with these dynamic layers, to validate a change. Raises ConfigError if it is invalid."""
-        copy = BrokerConfig(self._static)
+        copy = BrokerConfig(self._static, self._identity)
         problems = copy.update_dynamic(per_broker, cluster_default)
         if problems:
             raise ConfigError(problems[0])
@@ -120,12 +125,17 @@ class BrokerConfig(Settings):
         return self.list_of("process.roles")
 
     @property
+    def is_zookeeper_mode(self) -> bool:
+        return is_zookeeper_mode(self._static)
+
+    @property
     def is_broker(self) -> bool:
-        return "broker" in self.roles
+        return "broker" in self.roles or self.is_zookeeper_mode
 
     @property
     def is_controller(self) -> bool:
-        return "controller" in self.roles
+        """Returns whether this node can be the controller. In ZooKeeper mode each broker can."""
+        return "controller" in self.roles or self.is_zookeeper_mode
 
     @property
     def rack(self) -> str | None:
@@ -223,8 +233,15 @@ def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
 
 def _check(config: BrokerConfig) -> None:
     _check_protection(config)
-    _check_roles(config)
-    _check_listeners(config)
+    if config.is_zookeeper_mode:
+        zookeeper_mode.check(config)
+    else:
+        _check_roles(config)
+        _check_controller_listeners(config)
+    if not config.log_dirs:
+        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+    if config.is_broker:
+        _check_broker_listeners(config)
     _check_numbers(config)
 
 
@@ -260,11 +277,9 @@ def _check_roles(config: BrokerConfig) -> None:
             f"node.id={config.node_id} {must} be among controller.quorum.voters "
             f"({','.join(config.list_of('controller.quorum.voters'))}) if process.roles={','.join(config.roles)}"
         )
-    if not config.log_dirs:
-        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
 
 
-def _check_listeners(config: BrokerConfig) -> None:
+def _check_controller_listeners(config: BrokerConfig) -> None:
     names = config.controller_listener_names
     if not names:
         raise ConfigError("controller.listener.names must contain at least one value when running KRaft")
@@ -279,8 +294,11 @@ def _check_listeners(config: BrokerConfig) -> None:
             "controller.listener.names must not contain a value appearing in the listeners configuration "
             "when running KRaft with just the broker role"
         )
-    if not config.is_broker:
-        return
+
+
+def _check_broker_listeners(config: BrokerConfig) -> None:
+    names = config.controller_listener_names
+    present = {listener.name for listener in config.listeners}
     inter_broker = config.inter_broker_listener
     if inter_broker in names or inter_broker not in present:
         raise ConfigError(
@@ -290,7 +308,7 @@ def _check_listeners(config: BrokerConfig) -> None:
     for advertised in config.advertised_listeners:
         if advertised.name not in present:
             raise ConfigError(
-                f"advertised.listeners names {advertised.name}, which is none of the listeners "
+                f"advertised.listeners names {advertised.name}, which is not one of the listeners "
                 f"({','.join(sorted(present))})"
             )
         if advertised.name not in names and advertised.host in ("0.0.0.0", "::"):

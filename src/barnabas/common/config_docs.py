@@ -12,8 +12,8 @@ HEEDED: Final[dict[str, str]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": "The longest time, in milliseconds, for which a partition leader "
     "retries to add a partition to a transaction while the coordinator still completes the producer's previous "
     "transaction.",
-    "add.partitions.to.txn.retry.backoff.ms": "How long a partition leader waits between two such attempts "
-    "(add.partitions.to.txn.retry.backoff.max.ms), in milliseconds.",
+    "add.partitions.to.txn.retry.backoff.ms": "How long a partition leader waits between two attempts to "
+    "add a partition to a transaction, in milliseconds.",
     "advertised.listeners": "The addresses that clients and other brokers are given to connect to, as "
     "NAME://host:port, separated by commas. If not set, the value of listeners is used.",
     "alter.log.dirs.replication.quota.window.num": "The number of samples kept in memory to measure the rate at which "
@@ -57,6 +57,8 @@ HEEDED: Final[dict[str, str]] = {
     "it empty for a dynamic quorum and set controller.quorum.bootstrap.servers.",
     "default.replication.factor": "The replication factor of topics that are created automatically, or created "
     "without a replication factor.",
+    "controller.socket.timeout.ms": "How long a stopping broker in ZooKeeper mode waits for the controller to move "
+    "its leaderships, in milliseconds.",
     "delete.topic.enable": "Whether topics can be deleted.",
     "fetch.max.bytes": "The maximum size of a Fetch response in bytes. Not an absolute limit: the first batch is "
     "returned even if it is larger, so that the reader makes progress.",
@@ -264,6 +266,9 @@ OWN: Final[dict[str, str]] = {
     "barnabas.cluster.events.enable": "Whether the cluster keeps a journal of its changes and their causes, in the "
     "topic __cluster_events. Must be the same on all nodes.",
     "barnabas.cluster.events.retention.ms": "The retention.ms of __cluster_events when it is created.",
+    "barnabas.leader.election.strategy": "Which of the replicas that can lead without a loss becomes the leader: "
+    "assignment (the first replica in the order of the assignment, as in Kafka), least-leaders (the broker that leads "
+    "the fewest partitions), or module:function of an installed Python module. Must be the same on all controllers.",
     "barnabas.log.unsynced.bytes.max": "How many bytes can be unsynced in one log directory before the broker syncs "
     "logs in the background, which keeps recovery after a kill short; 0 means no limit.",
     "barnabas.max.batch.records": "The maximum number of records in a batch. A larger one is refused with "
@@ -275,6 +280,25 @@ OWN: Final[dict[str, str]] = {
     "uncompressed, or false (none).",
     "max.decompressed.message.bytes": "The maximum size of one record after decompression in bytes; a key of Kafka "
     "4.4.",
+}
+
+#: The keys that have an effect in ZooKeeper mode only.
+ZOOKEEPER: Final[dict[str, str]] = {
+    "broker.id.generation.enable": "Whether a broker without broker.id gets one from ZooKeeper.",
+    "control.plane.listener.name": "The listener on which this broker takes the controller's requests. If not set, "
+    "the inter-broker listener takes them.",
+    "controlled.shutdown.max.retries": "How many times a stopping broker asks the controller to move its leaderships.",
+    "controlled.shutdown.retry.backoff.ms": "How long a stopping broker waits before it asks again, in milliseconds.",
+    "inter.broker.protocol.version": "The release whose protocol brokers use among themselves: 3.4 to 3.9.",
+    "leader.imbalance.per.broker.percentage": "The share of a broker's partitions, in percent, that may be led by "
+    "others before the controller moves their leadership back.",
+    "reserved.broker.max.id": "The highest broker.id that a properties file can have; generated ones are above it.",
+    "zookeeper.connect": "The ZooKeeper servers, as host:port,host:port/chroot. The key chooses ZooKeeper mode.",
+    "zookeeper.connection.timeout.ms": "How long the first connection to ZooKeeper can take, in milliseconds. If not "
+    "set, the value of zookeeper.session.timeout.ms is used.",
+    "zookeeper.max.in.flight.requests": "How many requests to ZooKeeper can be unanswered.",
+    "zookeeper.session.timeout.ms": "How long ZooKeeper waits for a broker before it ends its session, in "
+    "milliseconds.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
@@ -309,7 +333,7 @@ _REASONS_BY_PREFIX: Final = (
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
     (("ssl.", "sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
-    (("delegation.token.",), _NO_SECURITY),
+    (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("quota.", "replication.quota.", "controller.quota.", "alter.log.dirs.replication.quota."), _NO_QUOTAS),
@@ -319,8 +343,8 @@ _REASONS_BY_PREFIX: Final = (
 
 
 def note_on(name: str) -> str | None:
-    """Why a known key has no effect; None if it has one."""
-    if name in HEEDED:
+    """Returns why a known key has no effect; None if it has one."""
+    if name in HEEDED or name in ZOOKEEPER:
         return None
     reason = _REASONS.get(name)
     if reason is not None:
@@ -358,7 +382,7 @@ _REMOVED: Final = frozenset(
 def unknown(name: str) -> str:
     """The warning for a key that Kafka 4.1 does not have."""
     if name.startswith("zookeeper."):
-        return f"{name} is ignored: it belongs to ZooKeeper mode, which Kafka 4.0 removed"
+        return f"{name} is ignored: it belongs to ZooKeeper mode, which zookeeper.connect chooses"
     if name in _REMOVED or name.startswith("password.encoder."):
         return f"{name} is ignored: Kafka 4.0 removed it"
     if name == "config.providers" or name.startswith("config.providers."):

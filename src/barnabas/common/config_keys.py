@@ -10,11 +10,11 @@ A value is bool, int, float, str, tuple[str, ...] for a list, or None for a key 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from barnabas.common import config_table
+from barnabas.common import config_table, zookeeper_config_table
 from barnabas.common.errors import ConfigError
 
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -195,7 +195,7 @@ def _within(limits: str) -> _Check:
     high = None if not high_text else float(high_text) if "." in high_text else int(high_text)
 
     def check(name: str, value: Value) -> None:
-        assert isinstance(value, (int, float)), f"{name} is no number"
+        assert isinstance(value, (int, float)), f"{name} is not a number"
         if value < low:
             raise invalid(name, show(value), f"Value must be at least {low}")
         if high is not None and value > high:
@@ -210,7 +210,7 @@ def _one_of(names: tuple[str, ...], *, ignore_case: bool = False) -> _Check:
 
     def check(name: str, value: Value) -> None:
         for item in value if isinstance(value, tuple) else (value,):
-            assert isinstance(item, str), f"{name} is no text"
+            assert isinstance(item, str), f"{name} is not a string"
             if (item.lower() if ignore_case else item) not in allowed:
                 raise invalid(name, item, f"String must be one of{hint}: {', '.join(names)}")
 
@@ -232,7 +232,7 @@ def _check_non_empty(name: str, value: Value) -> None:
 
 
 def _check_throttled_replicas(name: str, value: Value) -> None:
-    assert isinstance(value, tuple), f"{name} is no list"
+    assert isinstance(value, tuple), f"{name} is not a list"
     if value == ("*",):
         return
     for item in value:
@@ -275,6 +275,7 @@ BROKER_KEYS = _keys(config_table.BROKER)
 OWN_KEYS = _keys(
     (
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
+        ("barnabas.leader.election.strategy", "string", "assignment", None, "medium", False, READ_ONLY),
         ("barnabas.log.unsynced.bytes.max", "long", "67108864", "[0,...]", "low", False, READ_ONLY),
         ("barnabas.metrics.listener", "string", "", None, "medium", False, READ_ONLY),
         ("barnabas.max.batch.records", "int", "1000000", "[1,...]", "low", False, READ_ONLY),
@@ -293,6 +294,11 @@ OWN_KEYS = _keys(
         ("barnabas.cluster.events.retention.ms", "long", "604800000", "[-1,...]", "low", False, READ_ONLY),
     )
 )
+#: The keys of a broker in ZooKeeper mode: those of Kafka 3.9.1. Later keys keep their defaults, and are not described.
+ZOOKEEPER_MODE_KEYS = {
+    name: key._replace(internal=True) if name in zookeeper_config_table.LATER else key
+    for name, key in (BROKER_KEYS | _keys(zookeeper_config_table.BROKER)).items()
+}
 TOPIC_KEYS = _keys(config_table.TOPIC, topic=True)
 GROUP_KEYS = _keys(config_table.GROUP)
 CLIENT_METRICS_KEYS = _keys(config_table.CLIENT_METRICS)
@@ -320,15 +326,15 @@ _MECHANISM_KEYS = (
 )
 
 
-def base_key(name: str) -> ConfigKey | None:
-    """Returns the broker key of `name`, without a possible prefix `listener.name.X.`."""
-    key = BROKER_KEYS.get(name) or OWN_KEYS.get(name)
+def base_key(name: str, keys: Mapping[str, ConfigKey] = BROKER_KEYS) -> ConfigKey | None:
+    """Returns the key of `name` among the broker's keys, without a possible prefix `listener.name.X.`."""
+    key = keys.get(name) or OWN_KEYS.get(name)
     if key is not None or not name.startswith(LISTENER_PREFIX):
         return key
     rest = name[len(LISTENER_PREFIX) :].partition(".")[2]
-    if rest in BROKER_KEYS:
-        return BROKER_KEYS[rest]
-    return next((BROKER_KEYS[end] for end in _MECHANISM_KEYS if rest.endswith("." + end)), None)
+    if rest in keys:
+        return keys[rest]
+    return next((keys[end] for end in _MECHANISM_KEYS if rest.endswith("." + end)), None)
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:

@@ -217,7 +217,7 @@ class DecodeError(Exception):
 
 
 class FrameTooLarge(DecodeError):
-    """A frame longer than the listener takes."""
+    """A frame longer than the listener accepts."""
 
 
 class EncodeError(Exception):

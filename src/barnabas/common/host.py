@@ -112,7 +112,7 @@ class Disk(Protocol):
         """Returns the names in the directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """Creates a directory and its parents; an existing directory is no error."""
+        """Creates a directory and its parents; an existing directory is not an error."""
 
     def rename(self, source: str, target: str) -> None:
         """Renames atomically; replaces a file at `target`."""

@@ -1,8 +1,8 @@
 """The settings of one partition's log: the topic's own over the broker's defaults.
 
 A `LogConfig` is a value. When the configuration of a topic or the broker's defaults change, `ReplicaManager` gives each
-affected log a new one (`_reconfigure` in `replication/manager.py`). Field names are the topic keys with "_" for "."
-(`segment_bytes` is `segment.bytes`); defaults are Kafka's.
+affected log a new one (`_reconfigure` in `replication/replica_manager.py`). Field names are the topic keys with "_"
+for "." (`segment_bytes` is `segment.bytes`); defaults are Kafka's.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from barnabas.common.config_keys import (
     PER_BROKER,
     READ_ONLY,
     REQUIRED_KEYS,
+    ZOOKEEPER_MODE_KEYS,
     ConfigKey,
     ConfigSource,
     Value,
@@ -30,37 +31,65 @@ from barnabas.common.errors import ConfigError
 _DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in (BROKER_KEYS | OWN_KEYS).items()}
 
 
+def is_zookeeper_mode(properties: Mapping[str, str]) -> bool:
+    """Returns whether a node with these properties is a broker in ZooKeeper mode."""
+    return bool(properties.get("zookeeper.connect", "").strip())
+
+
 class Settings:
     """Typed access to broker keys, layer above layer."""
 
-    __slots__ = ("_cluster_default", "_per_broker", "_static", "_subscribers", "_values", "warnings")
+    __slots__ = (
+        "_cluster_default",
+        "_defaults",
+        "_identity",
+        "_per_broker",
+        "_static",
+        "_subscribers",
+        "_values",
+        "keys",
+        "warnings",
+    )
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None) -> None:
+        """`identity` has values of this node that are not in its properties file: a generated broker id."""
         self._static = dict(properties)
+        self._identity = dict(identity or {})
+        #: The keys of the node's mode, without those of Barnabas.
+        self.keys: Mapping[str, ConfigKey] = BROKER_KEYS
+        self._defaults: Mapping[str, Value] = _DEFAULTS
+        if is_zookeeper_mode(properties):
+            self.keys = ZOOKEEPER_MODE_KEYS
+            self._defaults = _DEFAULTS | {name: key.default_value() for name, key in self.keys.items()}
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
         self._subscribers: list[Callable[[frozenset[str]], None]] = []
         #: Warnings about the properties file: unknown keys, and keys without effect.
         self.warnings: list[str] = []
         for name in sorted(REQUIRED_KEYS):
-            if name not in self._static:
+            if name not in self._static and self.keys is BROKER_KEYS:
                 raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
-        self._values = dict(_DEFAULTS)
+        self._values = dict(self._defaults)
         for name, text in self._static.items():
             self._take_static(name, text)
+        self._values.update(self._identity)
 
     def _take_static(self, name: str, text: str) -> None:
-        key = base_key(name)
+        key = self.base_key(name)
         if key is None:
             self.warnings.append(config_docs.unknown(name))
             return
         self._values[name] = key.parse(text)
-        if name in BROKER_KEYS and self._values[name] != _DEFAULTS[name]:
+        if name in self.keys and self._values[name] != self._defaults[name]:
             note = config_docs.note_on(name)
             if note is not None:
                 self.warnings.append(f"{name}={'[hidden]' if key.is_sensitive else text} {note}")
 
     # Reading.
+
+    def base_key(self, name: str) -> ConfigKey | None:
+        """Returns the key of `name` in the node's mode, without a possible prefix `listener.name.X.`."""
+        return base_key(name, self.keys)
 
     def value_of(self, key: str) -> Value:
         """Returns the value in force; raises KeyError for an unknown key."""
@@ -77,12 +106,12 @@ class Settings:
 
     def float_of(self, key: str) -> float:
         value = self._values[key]
-        assert isinstance(value, float), f"{key} is no double"
+        assert isinstance(value, float), f"{key} is not a double"
         return value
 
     def bool_of(self, key: str) -> bool:
         value = self._values[key]
-        assert isinstance(value, bool), f"{key} is no boolean"
+        assert isinstance(value, bool), f"{key} is not a boolean"
         return value
 
     def str_of(self, key: str) -> str:
@@ -131,7 +160,7 @@ class Settings:
         ):
             found += [(source, key, layer[key]) for key in names if key in layer]
         for key in names:
-            default = BROKER_KEYS[key].default if key in BROKER_KEYS else None
+            default = self.keys[key].default if key in self.keys else None
             if default is not None:
                 found.append((ConfigSource.DEFAULT, key, default))
         first = next((index for index, (_, key, _) in enumerate(found) if key == name), len(found))
@@ -142,16 +171,17 @@ class Settings:
         setting that was left out.
         """
         problems: list[str] = []
-        values = dict(_DEFAULTS)
+        values = dict(self._defaults)
         for name, text in self._static.items():
-            if (key := base_key(name)) is not None:
+            if (key := self.base_key(name)) is not None:
                 values[name] = key.parse(text)
+        values.update(self._identity)
         for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
             for name, text in layer.items():
-                if base_key(name) is None:
+                if self.base_key(name) is None:
                     continue  # Throttle rates, and keys that a later release may know: kept, without effect here.
                 try:
-                    values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
+                    values[name] = self.dynamic_key(name, per_broker=layer is per_broker).parse(text)
                 except ConfigError as error:
                     problems.append(f"{source} left out: {error}")
         changed = frozenset(
@@ -165,20 +195,19 @@ class Settings:
                 subscriber(changed)
         return problems
 
+    def dynamic_key(self, name: str, *, per_broker: bool) -> ConfigKey:
+        """Returns the key that a dynamic layer can set; raises ConfigError if it must not."""
+        key = self.base_key(name)
+        if key is None:
+            raise ConfigError(f"Unknown dynamic config {name}")
+        if key.update_mode == READ_ONLY and key.name == name:
+            raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+        if not per_broker and (key.update_mode == PER_BROKER or key.name != name):
+            raise ConfigError(
+                f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+            )
+        return key
+
     def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
         """Calls back with the names of the keys whose value in force changed."""
         self._subscribers.append(on_change)
-
-
-def dynamic_key(name: str, *, per_broker: bool) -> ConfigKey:
-    """Returns the key that a dynamic layer can set; raises ConfigError if it must not."""
-    key = base_key(name)
-    if key is None:
-        raise ConfigError(f"Unknown dynamic config {name}")
-    if key.update_mode == READ_ONLY and key.name == name:
-        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
-    if not per_broker and (key.update_mode == PER_BROKER or key.name != name):
-        raise ConfigError(
-            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
-        )
-    return key

@@ -4,8 +4,9 @@ Election (KIP-966; KIP-460 for the preferred kind). A replica is "valid" if it c
 while the ISR is empty.
 
     preferred    AR[0] if valid; otherwise as `online`
-    online       the current leader if valid; else the first valid replica in AR order; else, with ELR enabled and both
-                 ISR and ELR empty, the last known leader, which counts as unclean
+    online       the current leader if valid; else the first valid replica in AR order, or the one that the strategy
+                 selects (see `controller.strategies`); else, with ELR enabled and both ISR and ELR empty, the last
+                 known leader, which counts as unclean
     unclean      as `online`; else the first replica in AR order that can lead at all
 
 Placement, as Kafka's StripedReplicaPlacer: racks take turns, and so do the brokers within a rack. The first turn is
@@ -50,7 +51,16 @@ class Candidates(NamedTuple):
     elr_enabled: bool = False
 
 
-def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Election) -> Elected:
+def elect(
+    candidates: Candidates,
+    may_lead: Callable[[int], bool],
+    election: Election,
+    choose: Callable[[Sequence[int]], int] | None = None,
+) -> Elected:
+    """Returns the leader. `choose` selects one of the valid replicas, which it gets in AR order; without it the first
+    one leads.
+    """
+
     def valid(replica: int) -> bool:
         eligible = replica in candidates.isr or (not candidates.isr and replica in candidates.elr)
         return eligible and may_lead(replica)
@@ -59,9 +69,11 @@ def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Ele
         return Elected(candidates.replicas[0], False)
     if valid(candidates.leader):
         return Elected(candidates.leader, False)
-    for replica in candidates.replicas:
-        if valid(replica):
-            return Elected(replica, False)
+    clean = [replica for replica in candidates.replicas if valid(replica)]
+    if clean:
+        leader = clean[0] if choose is None else choose(clean)
+        assert leader in clean, f"{leader} of {clean}"
+        return Elected(leader, False)
     if candidates.elr_enabled and not candidates.isr and not candidates.elr and len(candidates.last_known_elr) == 1:
         last_known = candidates.last_known_elr[0]
         if last_known in candidates.replicas and may_lead(last_known):
@@ -80,7 +92,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Turn:
-    """Brokers that take turns: each comes once in a round, and the next round begins one broker further."""
+    """Brokers that take turns: each appears once per round, and the next round begins one broker further."""
 
     __slots__ = ("_index", "_offset", "_round", "brokers")
 

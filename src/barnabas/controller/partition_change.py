@@ -11,8 +11,9 @@ ISR, ELR, leader and reassignment of a partition are settled together here and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from barnabas.controller.decisions import Candidates, Election, elect
 from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
@@ -27,8 +28,14 @@ class Rules:
     election: Election = Election.ONLINE
     elr_enabled: bool = False
     min_isr: int = 1
+    #: Whether each change raises the leader epoch, as the changes of a controller in ZooKeeper mode do.
+    raises_leader_epoch: bool = False
+    #: Whether the begin and the end of a reassignment raise it, whoever asks for the change (ZooKeeper mode).
+    raises_when_reassigned: bool = False
     #: The directory of a new replica on a broker.
     default_directory: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
+    #: Selects the leader of a partition of the topic among those that can lead cleanly; None: the first in AR order.
+    choose: Callable[[int, Sequence[int]], int] | None = None
 
 
 class PartitionChange:
@@ -65,7 +72,7 @@ class PartitionChange:
         self._complete_reassignment()
         self._settle_elr()
         self._elect(record)
-        self._bump_epoch_for_removed_replicas(record)
+        self._bump_epoch_for_reassignment(record)
         self._record_elr(record)
         if (
             record.isr is None
@@ -77,7 +84,19 @@ class PartitionChange:
         self._record_assignment(record)
         if self.target_recovery_state != self.partition.leader_recovery_state:
             record.leader_recovery_state = self.target_recovery_state
-        return None if _is_empty(record) else record
+        self._check(record)
+        if _is_empty(record):
+            return None
+        if self._rules.raises_leader_epoch and record.leader == NO_LEADER_CHANGE:
+            record.leader = self.partition.leader
+        return record
+
+    def _check(self, record: PartitionChangeRecord) -> None:
+        """Asserts what every replica relies on when it takes a role."""
+        leader = self.partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
+        isr = self.target_isr if record.isr is None else record.isr
+        assert all(replica in self.target_replicas for replica in isr), f"ISR {isr}: replicas {self.target_replicas}"
+        assert leader == NO_LEADER or leader in isr, f"leader {leader} of ISR {isr}"
 
     def _complete_reassignment(self) -> None:
         if not self.target_adding and not self.target_removing:
@@ -108,7 +127,9 @@ class PartitionChange:
             partition.last_known_elr,
             self._rules.elr_enabled,
         )
-        elected = elect(candidates, self._rules.may_lead, self._rules.election)
+        choose = self._rules.choose
+        chosen = None if choose is None else partial(choose, record.partition_id)
+        elected = elect(candidates, self._rules.may_lead, self._rules.election, chosen)
         if elected.leader == partition.leader:
             return
         if elected.leader in self.target_elr:
@@ -121,10 +142,16 @@ class PartitionChange:
                 record.leader_recovery_state = RECOVERING
                 self.target_recovery_state = RECOVERING
 
-    def _bump_epoch_for_removed_replicas(self, record: PartitionChangeRecord) -> None:
-        """Repeats the leader in the record, which raises the leader epoch, so that fetches of removed replicas fail."""
-        if record.leader == NO_LEADER_CHANGE and not set(self.partition.replicas) <= set(self.target_replicas):
-            record.leader = self.partition.leader
+    def _bump_epoch_for_reassignment(self, record: PartitionChangeRecord) -> None:
+        """Repeats the leader in the record, which raises the leader epoch, so that fetches of removed replicas fail. In
+        ZooKeeper mode brokers accept a changed reassignment only with a higher epoch.
+        """
+        if record.leader != NO_LEADER_CHANGE:
+            return
+        before = self.partition
+        is_changed = (self.target_adding, self.target_removing) != (before.adding_replicas, before.removing_replicas)
+        if not set(before.replicas) <= set(self.target_replicas) or (self._rules.raises_when_reassigned and is_changed):
+            record.leader = before.leader
 
     def _record_elr(self, record: PartitionChangeRecord) -> None:
         unclean = record.isr is not None

@@ -139,7 +139,7 @@ class LogLoader:
         self._stopped = False
 
     def start(self) -> None:
-        """Begins to read from the log start offset; the load ends at the LEO of now."""
+        """Begins to read from the log start offset; the load ends at the current LEO."""
         try:
             self._target = self._reader.log_end_offset(self._partition)
             self._begin()

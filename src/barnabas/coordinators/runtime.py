@@ -78,7 +78,7 @@ TRANSITIONS: Final = {
 }
 
 
-class ShardLife(Automaton[ShardState]):
+class ShardLifecycle(Automaton[ShardState]):
     """The state of a shard, from the time that this broker becomes its leader until it no longer is."""
 
     __slots__ = ()
@@ -129,18 +129,14 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
-def _ignore(code: ErrorCode) -> None:
-    pass
-
-
 class _Write:
-    """An append in flight, or (already finished) a barrier behind those in flight."""
+    """An append in flight, or (already finished) a barrier after those in flight."""
 
     __slots__ = ("answered", "code", "deadline_ms", "finished", "number", "settled", "since")
 
     def __init__(
         self,
-        settled: Callable[[ErrorCode], None],
+        settled: Callable[[ErrorCode], None] | None,
         answered: Callable[[ErrorCode], None] | None,
         deadline_ms: int,
         number: int,
@@ -207,8 +203,8 @@ class ShardLog:
     def append(
         self,
         records: Sequence[KeyValue],
-        answered: Callable[[ErrorCode], None],
-        settled: Callable[[ErrorCode], None] = _ignore,
+        answered: Callable[[ErrorCode], None] | None,
+        settled: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         """Writes one atomic batch. `settled(code)` is called once, when the batch is committed (NONE) or has failed;
         `answered(code)` is called once, right after that, or earlier with REQUEST_TIMED_OUT."""
@@ -241,11 +237,19 @@ class ShardLog:
         return draft.encode(self._host.clock.wall_ms(), codec=self._codec, base_sequence=self._base_sequence)
 
     def append_batch(
-        self, batch: bytearray, answered: Callable[[ErrorCode], None], settled: Callable[[ErrorCode], None] = _ignore
+        self,
+        batch: bytearray,
+        answered: Callable[[ErrorCode], None] | None,
+        settled: Callable[[ErrorCode], None] | None = None,
     ) -> None:
         """Writes an encoded batch as `append` does, for example one of a transaction or a transaction marker."""
         self._count += 1
-        write = _Write(later(settled), later(answered), self._host.clock.now_ms() + self._timeout_ms, self._count)
+        write = _Write(
+            None if settled is None else later(settled),
+            None if answered is None else later(answered),
+            self._host.clock.now_ms() + self._timeout_ms,
+            self._count,
+        )
         self._queue.append(write)
         self._writer.append(self._partition, batch, lambda code, _: self._done(write, code))
         if not write.finished and not self._deadline.is_scheduled:
@@ -258,7 +262,7 @@ class ShardLog:
         if not self._queue:
             callback(ErrorCode.NONE)
             return
-        barrier = _Write(_ignore, later(callback), 0, self._count)
+        barrier = _Write(None, later(callback), 0, self._count)
         barrier.since = self._queue[0].number
         barrier.finished = True
         self._queue.append(barrier)
@@ -273,7 +277,8 @@ class ShardLog:
     def _done(self, write: _Write, code: ErrorCode) -> None:
         assert not write.finished, "an append ends once"
         write.finished = True
-        write.settled(code)
+        if write.settled is not None:
+            write.settled(code)
         self._answer(write, code)
         queue = self._queue
         write.code = code

@@ -5,7 +5,8 @@ known          the state of each record, partition log, topic, transaction and p
 judge          takes operations one by one; the verdict at the end
 anomalies      the kinds of broken guarantees, and their names
 
-The rules are those of Jepsen's Kafka workload, with Kafka's own guarantees where that workload must guess. No I/O.
+The rules are those of Jepsen's Kafka workload, with Kafka's own guarantees where that workload must guess.
+No I/O. Imports no other package. Begin with `operations.py`, then `judge.py`.
 """
 
 from __future__ import annotations

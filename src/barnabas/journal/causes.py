@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from barnabas.common.types import uuid_to_text
-from barnabas.controller.kraft.result import Cause, ControllerEvent
+from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 from barnabas.replication.isr_reasons import IsrReason, ReplicaLag, read_reason
@@ -74,6 +74,10 @@ CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
         "unclean-shutdown",
         "{actor} has started after an unclean shutdown: it may have lost unflushed records",
     ),
+    ControllerEvent.ZNODE_REGISTERED: ("broker-joined", "{detail} has registered in ZooKeeper"),
+    ControllerEvent.ZNODE_SESSION_ENDED: ("session-ended", "{detail} is gone: its session with ZooKeeper has ended"),
+    ControllerEvent.ZNODE_PROCESS_ENDED: ("process-ended", "{detail} is gone: no process listens at its address"),
+    ControllerEvent.ZNODE_CHANGED: ("znode-changed", "{detail} was changed in ZooKeeper"),
 }
 
 
@@ -101,9 +105,11 @@ def _inferred(delta: MetadataDelta) -> EventCause:
         if after.fenced and not before.fenced:
             text = f"{who} was fenced; the cause was lost with the controller that decided it"
             return EventCause("broker-fenced", text, who, True)
-        if before.refusing != after.refusing:
-            known = CAUSES[ControllerEvent.REFUSES_WRITES if after.refusing else ControllerEvent.ACCEPTS_WRITES]
-            return EventCause(known[0], known[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
+        if before.unwritable != after.unwritable:
+            known = CAUSES[ControllerEvent.REFUSES_WRITES if after.unwritable else ControllerEvent.ACCEPTS_WRITES]
+            return EventCause(
+                known[0], known[1].format(actor=who, detail=shown_directories(after.unwritable)), who, True
+            )
         if set(before.directories) - set(after.directories):
             return EventCause("directory-lost", f"{who} reported a failed log directory", who, True)
     return EventCause(UNKNOWN, "the cause was lost with the controller that decided it", "", True)

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.common.config_keys import BROKER_KEYS
 from barnabas.common.types import uuid_to_text
-from barnabas.controller.kraft.result import Cause
-from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.requests.result import Cause
+from barnabas.controller.requests.view import ControllerView
 from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
-from barnabas.journal.record import VERSION
+from barnabas.journal.event_record import VERSION
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
@@ -131,7 +131,11 @@ class _EventBuilder:
     # -- topics
 
     def new_partitions(self, topic: TopicDelta) -> Iterator[tuple[str, Event]]:
-        new = [index for index in sorted(topic.changed_partitions) if topic.partition_before(index) is None]
+        new = [
+            index
+            for index in sorted(topic.changed_partitions)
+            if partition_before(topic, index) is None and _is_decided(topic.changed_partitions[index])
+        ]
         for start in range(0, len(new), _PARTITIONS_PER_EVENT):
             part = [topic.changed_partitions[index] for index in new[start : start + _PARTITIONS_PER_EVENT]]
             first = new[start]
@@ -145,14 +149,14 @@ class _EventBuilder:
                 "isrs": [partition.isr for partition in part],
                 "min_isr": self._view.min_isr(topic.name, len(part[0].replicas)),
             }
-            kind = "topic-created" if topic.created else "partitions-added"
+            kind = "topic-created" if _is_new(topic) else "partitions-added"
             yield self.event(kind, f"topic:{topic.name}:{first}", self._whole, fields)
 
     def changed_partitions(self, topic: TopicDelta) -> Iterator[tuple[str, Event]]:
         topic_id, text_id = topic.topic_id, uuid_to_text(topic.topic_id)
         min_isr = -1
         for index, after in topic.changed_partitions.items():
-            before = topic.partition_before(index)
+            before = partition_before(topic, index)
             changes = [] if before is None else changes_of(before, after, self._whole.code)
             if before is None or not changes:
                 continue
@@ -195,8 +199,24 @@ class _EventBuilder:
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
 
 
+def partition_before(topic: TopicDelta, index: int) -> PartitionImage | None:
+    """Returns the partition before the change; None if it is new, or had no state in ZooKeeper."""
+    before = topic.partition_before(index)
+    return before if before is not None and _is_decided(before) else None
+
+
+def _is_decided(partition: PartitionImage) -> bool:
+    """Returns whether a controller has decided about it: in ZooKeeper mode, a partition that is only assigned to
+    replicas has no state."""
+    return partition.partition_epoch >= 0
+
+
+def _is_new(topic: TopicDelta) -> bool:
+    return topic.base is None or not any(_is_decided(partition) for partition in topic.base.partitions)
+
+
 def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -> list[str]:
-    """Returns the kinds of change, the most important first; a replica's directory is none of them."""
+    """Returns the kinds of change, the most important first; a replica's directory is not one of them."""
     found = []
     if after.leader != before.leader:
         found.append(_leader_kind(before, after, cause))
@@ -274,8 +294,8 @@ def _broker_kind(before: BrokerImage | None, after: BrokerImage | None) -> str:
         return "broker-fenced" if after.fenced else "broker-unfenced"
     if after.in_controlled_shutdown and not before.in_controlled_shutdown:
         return "controlled-shutdown"
-    if before.refusing != after.refusing:
-        return "broker-full" if after.refusing else "broker-writable"
+    if before.unwritable != after.unwritable:
+        return "broker-full" if after.unwritable else "broker-writable"
     return "directory-lost" if set(before.directories) - set(after.directories) else "broker-changed"
 
 

@@ -11,6 +11,10 @@ Invariants
 - Memory is bounded; changes that were dropped are reported as a gap.
 - An idle cluster costs nothing: no timer and no request.
 
+In ZooKeeper mode only the active controller knows the changes, and the journal begins with it: changes that it wrote
+and did not report, because it ended a moment later, are missing. Their offsets have the controller epoch above the
+lower 32 bits.
+
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
 without failures has only its users' topics, as with Kafka, and the failover itself comes first. Its schema is in
 docs/explain.md.
@@ -25,15 +29,16 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
-from barnabas.controller.kraft.result import Cause, ControllerEvent
-from barnabas.controller.kraft.view import ControllerView
-from barnabas.journal.events import MetadataChange, changes_of, events_of, makes_events
-from barnabas.journal.record import record_of
+from barnabas.controller.requests.result import Cause, ControllerEvent
+from barnabas.controller.requests.view import ControllerView
+from barnabas.journal.event_record import record_of
+from barnabas.journal.events import MetadataChange, changes_of, events_of, makes_events, partition_before
 from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.topic import EventsTopic
 from barnabas.journal.window import ChangeWindow
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.messages.records_metadata import RegisterControllerRecord
 from barnabas.records.batch import Record, encode_batch
 
 _LINGER_MS: Final = 10
@@ -69,7 +74,6 @@ class JournalContext(NamedTuple):
     metadata: MetadataStore
     quorum: Quorum
     controller: ControllerState
-    cluster_id: str
 
 
 class Journal:
@@ -85,11 +89,15 @@ class Journal:
         self._create = create
         self._node_id = config.node_id
         self._is_enabled = config.bool_of("barnabas.cluster.events.enable")
+        #: Whether each image has all decisions, and offsets that are the same on all nodes.
+        self._follows_images = config.is_controller and not config.is_zookeeper_mode
         self._is_following = False
         #: The offset of the last change that this node has seen, published alone or together with others.
         self._seen_offset = -1
         self._causes: deque[tuple[int, Cause]] = deque()
         self._cause: Cause | None = None
+        #: Topics whose first states are not decided, in ZooKeeper mode.
+        self._created: dict[bytes, Cause] = {}
         self._registered_epoch = -1
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
@@ -112,10 +120,10 @@ class Journal:
         self._causes.append((first_offset, cause))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Queues the published change; a subscriber of the metadata."""
+        """Queues a change that the metadata store published."""
         if not self._is_enabled:
             return
-        if self._config.is_controller:
+        if self._follows_images:
             self._follow(delta, image)
         if self._topic.exists and (self.replica_events or (self._context.controller.is_active and self.window)):
             self._later(_LINGER_MS)
@@ -123,14 +131,42 @@ class Journal:
     def on_catch_up_change(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Queues a change that is published only with others (`MetadataStore.on_catch_up_change`).
 
-        That is so while this node is behind, as at each start, and this node can be the one that has to write these
+        This happens while this node is behind, as at each start, and this node can be the one that has to write these
         changes.
         """
-        if self._is_enabled and self._config.is_controller:
+        if self._is_enabled and self._follows_images:
             if delta.image.offset != self._seen_offset:
                 self.window.begin_after(delta.image.offset)  # a snapshot replaced the earlier changes
             self._seen_offset = image.offset
             self._keep(delta, image, None)
+
+    def begin_epoch(self, image: MetadataImage) -> None:
+        """Begins with the controller of this node, which has become active in ZooKeeper mode."""
+        if not self._is_enabled:
+            return
+        self.window.begin_after(-1)
+        self._created.clear()
+        delta = MetadataDelta(image)
+        delta.replay(RegisterControllerRecord(controller_id=self._node_id))
+        cause = Cause(ControllerEvent.ACTIVATION, "controller", f"epoch {image.epoch}")
+        self.window.add(MetadataChange(delta, image, cause, is_first_of_epoch=True))
+
+    def on_commit(self, delta: MetadataDelta, image: MetadataImage, cause: Cause | None) -> None:
+        """Queues a change that the controller of this node made in ZooKeeper mode."""
+        if self._is_enabled and makes_events(delta):
+            self._add(MetadataChange(delta, image, self._creation_of(delta, cause)))
+            if self._topic.exists:
+                self._later(_LINGER_MS)
+
+    def _creation_of(self, delta: MetadataDelta, cause: Cause | None) -> Cause | None:
+        """Returns the cause of the creation for the first states of a topic, which are a decision of their own."""
+        if cause is None or cause.event not in (ControllerEvent.CREATE_TOPICS, ControllerEvent.CREATE_PARTITIONS):
+            return cause
+        known = [self._created.pop(topic_id) for topic_id in delta.changed_topics if topic_id in self._created]
+        if known:
+            return known[0]
+        self._created.update(dict.fromkeys(delta.changed_topics, cause))
+        return cause
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
         voter_ids = self._context.quorum.voter_ids
@@ -165,7 +201,9 @@ class Journal:
                 else image.epoch != self._registered_epoch
             )
             self._registered_epoch = image.epoch
-        change = MetadataChange(delta, image, cause, is_first, voters)
+        self._add(MetadataChange(delta, image, cause, is_first, voters))
+
+    def _add(self, change: MetadataChange) -> None:
         self.window.add(change)
         if self._context.controller.is_active and not self._topic.exists and self._needs_explaining(change):
             self._later(_CREATE_MS)
@@ -211,7 +249,7 @@ class Journal:
             if topic.name in INTERNAL_TOPICS:
                 continue
             for index, partition in topic.changed_partitions.items():
-                was = topic.partition_before(index)
+                was = partition_before(topic, index)
                 if was is not None and changes_of(was, partition):
                     return True
         return False
@@ -264,8 +302,7 @@ class Journal:
             self.window.written()  # these changes made no events
 
     def _records_of(self, change: MetadataChange) -> Iterator[Record]:
-        random, cluster_id = self._host.random, self._context.cluster_id
-        view = ControllerView(change.image, self._config, random, cluster_id, change.image.offset + 1)
+        view = ControllerView(change.image, self._config, self._host.random)
         for _, event in events_of(change, view, self._node_id):
             yield record_of(event)
 

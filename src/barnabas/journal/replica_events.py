@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from barnabas.common.host import Clock
 from barnabas.common.types import uuid_to_text
-from barnabas.journal.record import VERSION, record_of
+from barnabas.journal.event_record import VERSION, record_of
 from barnabas.records.batch import Record
 
 _KEPT_MAX: Final = 5_000

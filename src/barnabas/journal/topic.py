@@ -15,7 +15,7 @@ from barnabas.common.host import Buffer, Host
 from barnabas.common.types import ADMIN_CLIENT_ID, EVENTS_TOPIC, TopicPartition
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -73,7 +73,7 @@ class EventsTopic:
             rows = response.responses[0].partition_responses if isinstance(response, ProduceResponse) else []
             done(bool(rows) and rows[0].error_code == ErrorCode.NONE)
 
-        self._ask(request, answered)
+        self._send(request, answered)
 
     def last_key(self, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]) -> None:
         """Finds the last record whose key is wanted and calls `done(key or None, whether the topic could be read)`."""
@@ -94,7 +94,7 @@ class EventsTopic:
     def _topic_id(self) -> bytes:
         return self._metadata.image.topics_by_name[EVENTS_TOPIC].topic_id
 
-    def _ask(self, request: Message, reply: Callable[[Message | None], None]) -> None:
+    def _send(self, request: Message, reply: Callable[[Message | None], None]) -> None:
         broker = self._metadata.image.brokers.get(self._leader)
         endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
         if endpoint is None:
@@ -121,7 +121,7 @@ class EventsTopic:
             rows = response.topics[0].partitions if isinstance(response, ListOffsetsResponse) else []
             done(rows[0].offset if rows and rows[0].error_code == ErrorCode.NONE else None)
 
-        self._ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), answered)
+        self._send(ListOffsetsRequest(replica_id=-1, topics=[topic]), answered)
 
     def _own_end(self) -> int | None:
         try:
@@ -150,7 +150,7 @@ class EventsTopic:
             else:
                 done(rows[0].records or b"" if rows[0].error_code == ErrorCode.NONE else None)
 
-        self._ask(request, answered)
+        self._send(request, answered)
 
 
 class _KeySearch:

@@ -6,9 +6,10 @@ A level of `metadata.version` is a number in the log and has a name, such as 4.1
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.metadata.image import ELR_VERSION, GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
+from barnabas.metadata.registrations import FeatureRange
 from barnabas.metadata.versions import (
     LATEST_METADATA_VERSION,
     MINIMUM_METADATA_VERSION,
@@ -23,19 +24,13 @@ KRAFT_VERSION: Final = "kraft.version"
 SHARE_VERSION: Final = "share.version"
 
 
-class SupportedFeature(NamedTuple):
-    name: str
-    min_version: int
-    max_version: int
-
-
 #: The ranges that brokers and controllers of this release register.
 SUPPORTED_FEATURES: Final = (
-    SupportedFeature(GROUP_VERSION, 0, 1),
-    SupportedFeature(TRANSACTION_VERSION, 0, 2),
-    SupportedFeature(ELR_VERSION, 0, 1),
-    SupportedFeature(KRAFT_VERSION, 0, 1),
-    SupportedFeature(METADATA_VERSION, MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
+    FeatureRange(GROUP_VERSION, 0, 1),
+    FeatureRange(TRANSACTION_VERSION, 0, 2),
+    FeatureRange(ELR_VERSION, 0, 1),
+    FeatureRange(KRAFT_VERSION, 0, 1),
+    FeatureRange(METADATA_VERSION, MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
 )
 
 #: Kafka's features that Barnabas does not serve. They cannot be turned on; a level from a log that Kafka wrote stays

@@ -64,10 +64,12 @@ class MetadataImage:
     zk_migration_state: int = 0
 
     def partition(self, topic: str, partition_id: int) -> PartitionImage | None:
+        """Returns the partition, or None if there is none, as far as this node knows."""
         image = self.topics_by_name.get(topic)
         if image is None or not 0 <= partition_id < len(image.partitions):
             return None
-        return image.partitions[partition_id]
+        found = image.partitions[partition_id]
+        return found if found.is_known else None
 
     def config_of(self, resource_type: int, name: str) -> Overrides:
         return self.configs.get((resource_type, name), _NO_OVERRIDES)
@@ -108,12 +110,16 @@ class MetadataDelta:
         "changed_features",
         "cluster",
         "image",
+        "roles",
         "security",
         "topics",
     )
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        #: The partitions whose changes give this broker's replica its role, as (topic, partition); None: all changed
+        #: ones. In ZooKeeper mode only LeaderAndIsr gives roles, and logs of deleted topics stay until StopReplica.
+        self.roles: frozenset[tuple[str, int]] | None = None
         self.topics = TopicsDelta(image.topics_by_name, image.topics_by_id)
         self.cluster = ClusterDelta(image.brokers, image.controllers)
         #: Resource -> key -> new value, None where the override was removed.
@@ -172,7 +178,7 @@ class MetadataDelta:
         """
         replay = _REPLAY.get(type(record))
         if replay is None:
-            raise KeyError(f"{type(record).__name__} is no metadata record")
+            raise KeyError(f"{type(record).__name__} is not a metadata record")
         replay(self, record)
 
     def replay_config(self, record: r.ConfigRecord) -> None:

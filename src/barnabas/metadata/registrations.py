@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from immutables import Map
 
 from barnabas.common.endpoints import SECURITY_PROTOCOLS, Listener
-from barnabas.metadata.refusing import read_refusing, refusing_tags
 from barnabas.metadata.topics import FIRST_UNRESERVED_DIRECTORY, LOST_DIRECTORY
+from barnabas.metadata.unwritable import read_unwritable, unwritable_tags
 from barnabas.protocol.messages.records_metadata import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -19,6 +19,9 @@ from barnabas.protocol.messages.records_metadata import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+
+#: The rows of endpoints or features of a message.
+R = TypeVar("R")
 
 
 class Endpoint(NamedTuple):
@@ -46,9 +49,36 @@ def endpoints_of(listeners: Sequence[Listener], advertised: Sequence[Listener]) 
 
 
 class FeatureRange(NamedTuple):
+    """The levels of one feature that a node supports."""
+
     name: str
     min_version: int
     max_version: int
+
+
+class EndpointFields(Protocol):
+    """An `Endpoint`, or a row of a message with the same fields."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def security_protocol(self) -> int: ...
+
+
+def endpoint_rows(row: Callable[..., R], endpoints: Iterable[EndpointFields]) -> list[R]:
+    """Returns the endpoints as rows of a message; `row` is the class of its rows."""
+    return [row(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol) for e in endpoints]
+
+
+def feature_rows(row: Callable[..., R], features: Iterable[FeatureRange]) -> list[R]:
+    """Returns the supported features as rows of a message; `row` is the class of its rows."""
+    return [
+        row(name=f.name, min_supported_version=f.min_version, max_supported_version=f.max_version) for f in features
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +96,7 @@ class BrokerImage:
     is_migrating_zk_broker: bool = False
     directories: tuple[bytes, ...] = ()
     #: The directories that currently refuse writes (decision 0012).
-    refusing: tuple[bytes, ...] = ()
+    unwritable: tuple[bytes, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -93,11 +123,11 @@ class BrokerImage:
 
         A replica whose directory is not known yet can, as long as any directory takes writes.
         """
-        if not self.refusing:
+        if not self.unwritable:
             return True
         if directory_id < FIRST_UNRESERVED_DIRECTORY:
-            return not set(self.directories) <= set(self.refusing)
-        return directory_id not in self.refusing
+            return not set(self.directories) <= set(self.unwritable)
+        return directory_id not in self.unwritable
 
     def to_record(self) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
@@ -105,28 +135,13 @@ class BrokerImage:
             is_migrating_zk_broker=self.is_migrating_zk_broker,
             incarnation_id=self.incarnation_id,
             broker_epoch=self.epoch,
-            end_points=[
-                RegisterBrokerRecord.BrokerEndpoint(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in self.endpoints
-            ],
-            features=[
-                RegisterBrokerRecord.BrokerFeature(
-                    name=feature.name,
-                    min_supported_version=feature.min_version,
-                    max_supported_version=feature.max_version,
-                )
-                for feature in self.features
-            ],
+            end_points=endpoint_rows(RegisterBrokerRecord.BrokerEndpoint, self.endpoints),
+            features=feature_rows(RegisterBrokerRecord.BrokerFeature, self.features),
             rack=self.rack,
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
             log_dirs=list(self.directories),
-            unknown_tags=refusing_tags(self.refusing) if self.refusing else (),
+            unknown_tags=unwritable_tags(self.unwritable) if self.unwritable else (),
         )
 
 
@@ -149,7 +164,7 @@ def broker_from_record(record: RegisterBrokerRecord) -> BrokerImage:
         in_controlled_shutdown=record.in_controlled_shutdown,
         is_migrating_zk_broker=record.is_migrating_zk_broker,
         directories=tuple(record.log_dirs),
-        refusing=read_refusing(record.unknown_tags) or (),
+        unwritable=read_unwritable(record.unknown_tags) or (),
     )
 
 
@@ -166,23 +181,8 @@ class ControllerImage:
             controller_id=self.controller_id,
             incarnation_id=self.incarnation_id,
             zk_migration_ready=self.zk_migration_ready,
-            end_points=[
-                RegisterControllerRecord.ControllerEndpoint(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in self.endpoints
-            ],
-            features=[
-                RegisterControllerRecord.ControllerFeature(
-                    name=feature.name,
-                    min_supported_version=feature.min_version,
-                    max_supported_version=feature.max_version,
-                )
-                for feature in self.features
-            ],
+            end_points=endpoint_rows(RegisterControllerRecord.ControllerEndpoint, self.endpoints),
+            features=feature_rows(RegisterControllerRecord.ControllerFeature, self.features),
         )
 
 
@@ -239,7 +239,7 @@ class ClusterDelta:
         broker = self.broker(record.broker_id, record.broker_epoch)
         assert record.fenced in (-1, 0, 1), record.fenced
         assert record.in_controlled_shutdown in (-1, 0, 1), record.in_controlled_shutdown
-        refusing = read_refusing(record.unknown_tags)
+        unwritable = read_unwritable(record.unknown_tags)
         self.changed_brokers[record.broker_id] = replace(
             broker,
             fenced=record.fenced > 0 if record.fenced else broker.fenced,
@@ -247,7 +247,7 @@ class ClusterDelta:
                 record.in_controlled_shutdown > 0 if record.in_controlled_shutdown else broker.in_controlled_shutdown
             ),
             directories=tuple(record.log_dirs) if record.log_dirs else broker.directories,
-            refusing=broker.refusing if refusing is None else refusing,
+            unwritable=broker.unwritable if unwritable is None else unwritable,
         )
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:

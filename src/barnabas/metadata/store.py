@@ -71,10 +71,10 @@ class MetadataLoader:
             assert self._rollback is None, "a metadata transaction inside another"
             self._rollback = len(self._taken)
         elif isinstance(record, EndTransactionRecord):
-            assert self._rollback is not None, "end of no metadata transaction"
+            assert self._rollback is not None, "end of a metadata transaction that has not begun"
             self._rollback = None
         elif isinstance(record, AbortTransactionRecord):
-            assert self._rollback is not None, "abort of no metadata transaction"
+            assert self._rollback is not None, "abort of a metadata transaction that has not begun"
             del self._taken[self._rollback :]
             self._rollback = None
             self._delta = MetadataDelta(self.image)

@@ -1,8 +1,9 @@
 """Topics and partitions as values, and the delta that builds new ones from metadata records.
 
-A topic's partitions are a tuple indexed by partition id: Kafka's controller numbers them 0..n-1 without holes, and a
-tuple is the fastest to read. A delta keeps only what its records changed, and the cost of `apply` depends on that
-alone, plus one copy of the tuple per changed topic.
+A topic's partitions are a tuple indexed by partition id: Kafka's controller numbers them 0..n-1, and a tuple is the
+fastest to read. In ZooKeeper mode a broker can know a partition before those with lower ids: their places hold
+`UNKNOWN_PARTITION`. A delta keeps only what its records changed, and the cost of `apply` depends on that alone, plus
+one copy of the tuple per changed topic.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class PartitionImage(NamedTuple):
     last_known_elr: tuple[int, ...] = ()
 
     @property
+    def is_known(self) -> bool:
+        """Whether this is a partition, not the place of one that the broker does not know yet."""
+        return bool(self.replicas)
+
+    @property
     def has_leader(self) -> bool:
         return self.leader != NO_LEADER
 
@@ -85,6 +91,9 @@ class PartitionImage(NamedTuple):
             self.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
             self.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
         )
+
+
+UNKNOWN_PARTITION: Final = PartitionImage((), (), NO_LEADER, -1, -1)
 
 
 def partition_from_record(record: PartitionRecord) -> PartitionImage:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.monitor.snapshot import (
-    NOBODY,
+    NO_NODE,
     BrokerState,
     Key,
     PartitionState,
@@ -121,7 +121,7 @@ def replayed(partitions: Mapping[Key, PartitionState], changes: list[Change]) ->
 def _controller(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     if before.controller != after.controller:
         text = f"active controller {leader_name(before.controller)} -> {leader_name(after.controller)}"
-        severity = Severity.CRITICAL if after.controller == NOBODY else Severity.OK
+        severity = Severity.CRITICAL if after.controller == NO_NODE else Severity.OK
         yield Change("controller-change", "cluster", after.time_ms, text, severity, broker=after.controller)
 
 
@@ -212,9 +212,9 @@ def _compared(state: PartitionState) -> tuple[object, ...]:
 def _kind(was: PartitionState, state: PartitionState) -> str:
     """Returns the kind of the most important difference between two states of a partition."""
     if was.leader != state.leader:
-        if state.leader == NOBODY:
+        if state.leader == NO_NODE:
             return "offline"
-        return "online" if was.leader == NOBODY else "leader-change"
+        return "online" if was.leader == NO_NODE else "leader-change"
     if was.leader_epoch != state.leader_epoch:
         return "leader-epoch"
     left, joined = set(was.isr) - set(state.isr), set(state.isr) - set(was.isr)

@@ -5,8 +5,8 @@
     every broker     DescribeLogDirs (sizes), ListOffsets as a debugging replica (-2): the log end offsets of its
                      replicas, whatever their role is
 
-The data of a broker that does not answer is missing. If none answers, `look` raises Unreachable, and the next call
-tries all known addresses.
+The data of a broker that does not answer is missing. If none answers, `read_snapshot` raises Unreachable, and the next
+call tries all known addresses.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final, TypeVar
 
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
 from barnabas.common.types import EVENTS_TOPIC, METADATA_TOPIC
+from barnabas.monitor.broker_connection import Address, BrokerConnection, NoAnswer, Security
 from barnabas.monitor.changes import Event
-from barnabas.monitor.connection import Address, BrokerConnection, NoAnswer, Security
-from barnabas.monitor.snapshot import NOBODY, BrokerState, Key, PartitionState, ReplicaDetail, Snapshot
+from barnabas.monitor.snapshot import NO_NODE, BrokerState, Key, PartitionState, ReplicaDetail, Snapshot
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -49,11 +49,11 @@ _FROM_THE_BEGINNING: Final = 0
 
 
 class Unreachable(Exception):
-    """No broker answers. The text lists the brokers with reasons."""
+    """Signals that no broker answers. The text lists the brokers with reasons."""
 
 
 class ClusterReader:
-    """A reader of one cluster; each call of `look` queries the brokers."""
+    """A reader of one cluster; each call of `read_snapshot` queries the brokers."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ClusterReader:
         self._min_isrs_ms = 0
         self._journal_leader: Address | None = None
         self._journal_offset: int | None = None
-        self._has_looked = False
+        self._has_read = False
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -83,7 +83,7 @@ class ClusterReader:
 
     # -- looking
 
-    async def look(self) -> Snapshot:
+    async def read_snapshot(self) -> Snapshot:
         """Returns the current snapshot. Raises Unreachable."""
         metadata = await self._metadata()
         brokers = {
@@ -100,7 +100,7 @@ class ClusterReader:
         )
         for broker_id, problem in details.problems.items():
             brokers[broker_id] = brokers[broker_id]._replace(problem=problem)
-        self._has_looked = True
+        self._has_read = True
         return Snapshot(
             time_ms=self._clock_ms(),
             cluster_id=metadata.cluster_id,
@@ -124,7 +124,7 @@ class ClusterReader:
             names = dict.fromkeys((self._topic, EVENTS_TOPIC))
             topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return await self._ask_any(request, MetadataResponse)
+        return await self._call_any(request, MetadataResponse)
 
     def _partitions(self, metadata: MetadataResponse) -> dict[Key, PartitionState]:
         found = {}
@@ -147,18 +147,20 @@ class ClusterReader:
                 )
         return found
 
-    async def _controller(self, told: int) -> int:
+    async def _controller(self, named_id: int) -> int:
         """Returns the leader of the metadata quorum; for a cluster without a quorum, the controller in the metadata."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         request = DescribeQuorumRequest(topics=[topic])
         try:
-            answer = await self._ask_any(request, DescribeQuorumResponse, timeout_s=_QUORUM_TIMEOUT_S)
+            answer = await self._call_any(request, DescribeQuorumResponse, timeout_s=_QUORUM_TIMEOUT_S)
         except Unreachable:
             # Brokers forward the request to the active controller: without one, it gets no response.
-            return NOBODY if any(each.knows(DescribeQuorumRequest) for each in self._connections.values()) else told
+            return (
+                NO_NODE if any(each.knows(DescribeQuorumRequest) for each in self._connections.values()) else named_id
+            )
         leaders = [row.leader_id for found in answer.topics for row in found.partitions if not row.error_code]
-        return leaders[0] if leaders else NOBODY
+        return leaders[0] if leaders else NO_NODE
 
     async def _update_min_isrs(self, topics: set[str]) -> None:
         now_ms = self._clock_ms()
@@ -172,7 +174,7 @@ class ClusterReader:
             for topic in wanted
         ]
         try:
-            answer = await self._ask_any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+            answer = await self._call_any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
         except Unreachable:
             return  # Without the permission to ask, min ISR remains unknown.
         if is_old:
@@ -188,7 +190,7 @@ class ClusterReader:
         details = _Details()
         await asyncio.gather(
             *(
-                self._ask_of_replicas(
+                self._read_replicas(
                     broker, [key for key, state in partitions.items() if broker.broker_id in state.replicas], details
                 )
                 for broker in brokers.values()
@@ -196,17 +198,17 @@ class ClusterReader:
         )
         return details
 
-    async def _ask_of_replicas(self, broker: BrokerState, keys: list[Key], details: _Details) -> None:
+    async def _read_replicas(self, broker: BrokerState, keys: list[Key], details: _Details) -> None:
         by_topic: dict[str, list[int]] = {}
         for key in keys:
             by_topic.setdefault(key.topic, []).append(key.partition)
         connection = self._connection((broker.host, broker.port))
         try:
             # A broker without a replica is asked too: that shows whether it answers.
-            sizes = await connection.ask(_log_dirs_request(by_topic), DescribeLogDirsResponse)
+            sizes = await connection.call(_log_dirs_request(by_topic), DescribeLogDirsResponse)
             details.take_sizes(broker.broker_id, sizes)
             if by_topic:
-                ends = await connection.ask(_ends_request(by_topic), ListOffsetsResponse)
+                ends = await connection.call(_ends_request(by_topic), ListOffsetsResponse)
                 details.take_ends(broker.broker_id, ends)
         except NoAnswer as error:
             details.problems[broker.broker_id] = str(error)
@@ -216,10 +218,10 @@ class ClusterReader:
     def _find_journal(
         self, topic: MetadataResponse.MetadataResponseTopic | None, brokers: dict[int, BrokerState]
     ) -> None:
-        leader = topic.partitions[0].leader_id if topic is not None and topic.partitions else NOBODY
+        leader = topic.partitions[0].leader_id if topic is not None and topic.partitions else NO_NODE
         broker = brokers.get(leader)
         self._journal_leader = None if broker is None else (broker.host, broker.port)
-        if topic is None and self._journal_offset is None and not self._has_looked:
+        if topic is None and self._journal_offset is None and not self._has_read:
             self._journal_offset = _FROM_THE_BEGINNING
 
     async def new_events(self) -> list[Event]:
@@ -242,7 +244,7 @@ class ClusterReader:
         return events
 
     async def _journal_end(self, connection: BrokerConnection) -> int | None:
-        answer = await connection.ask(_ends_request({EVENTS_TOPIC: [0]}, replica_id=-1), ListOffsetsResponse)
+        answer = await connection.call(_ends_request({EVENTS_TOPIC: [0]}, replica_id=-1), ListOffsetsResponse)
         return next((row.offset for topic in answer.topics for row in topic.partitions if not row.error_code), None)
 
     async def _fetch(self, connection: BrokerConnection, offset: int) -> bytes:
@@ -251,7 +253,7 @@ class ClusterReader:
         )
         topic = FetchRequest.FetchTopic(topic=EVENTS_TOPIC, partitions=[partition])
         request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=_FETCH_BYTES_MAX, topics=[topic])
-        answer = await connection.ask(request, FetchResponse, version_max=_FETCH_BY_NAME)
+        answer = await connection.call(request, FetchResponse, version_max=_FETCH_BY_NAME)
         for found in answer.responses:
             for row in found.partitions:
                 if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -276,13 +278,13 @@ class ClusterReader:
 
     # -- connections
 
-    async def _ask_any(self, request: Message, response: type[M], *, timeout_s: float | None = None) -> M:
+    async def _call_any(self, request: Message, response: type[M], *, timeout_s: float | None = None) -> M:
         """Sends a request to the broker that answered last, else to any. Raises Unreachable."""
         reasons = []
         for address in dict.fromkeys((*self._connections, *self._known, *self._bootstrap)):
             connection = self._connection(address)
             try:
-                answer = await connection.ask(request, response, timeout_s=timeout_s)
+                answer = await connection.call(request, response, timeout_s=timeout_s)
             except NoAnswer as error:
                 reasons.append(f"{address[0]}:{address[1]}: {error}")
                 # This address becomes the last in the order.
@@ -355,7 +357,7 @@ def _ends_request(by_topic: dict[str, list[int]], *, replica_id: int = _DEBUGGIN
 
 
 def _event(value: bytes | None) -> Event | None:
-    """Returns the event of a record; None if the record is no event, or of a later schema."""
+    """Returns the event of a record; None if the record is not an event, or of a later schema."""
     try:
         event = json.loads(value or b"")
     except ValueError:

@@ -40,9 +40,9 @@ class Course:
             snapshot = _without_older(self.snapshot, snapshot)
             self._pending.add(diff(self.snapshot, snapshot), snapshot.time_ms)
         self.snapshot = snapshot
-        return [*changes, *self.told(events, snapshot.time_ms)]
+        return [*changes, *self.explained(events, snapshot.time_ms)]
 
-    def told(self, events: Iterable[Event], now_ms: int) -> list[Change]:
+    def explained(self, events: Iterable[Event], now_ms: int) -> list[Change]:
         """Adds new events of the journal. Returns the waiting changes that now have a cause, or have waited long
         enough.
         """

@@ -94,12 +94,12 @@ def _concerns(event: Event, state: PartitionState) -> bool:
     )
 
 
-def _agrees(told: Event, state: PartitionState) -> bool:
+def _agrees(event: Event, state: PartitionState) -> bool:
     return (
-        told.get("leader") == state.leader
-        and told.get("leader_epoch") == state.leader_epoch
-        and set(told.get("isr", ())) == set(state.isr)
-        and list(told.get("replicas", ())) == list(state.replicas)
+        event.get("leader") == state.leader
+        and event.get("leader_epoch") == state.leader_epoch
+        and set(event.get("isr", ())) == set(state.isr)
+        and list(event.get("replicas", ())) == list(state.replicas)
     )
 
 

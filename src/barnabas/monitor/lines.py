@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import NOBODY, STATES, PartitionState, Severity, Snapshot, at, ids, leader_name
+from barnabas.monitor.snapshot import NO_NODE, STATES, PartitionState, Severity, Snapshot, at, ids, leader_name
 
 COLUMNS: Final = ("partition", "state", "leader", "replicas", "ISR", "OSR", "followers", "size", "lag")
 
@@ -36,7 +36,7 @@ def row(state: PartitionState) -> tuple[str, ...]:
 
 def lags(state: PartitionState) -> str:
     """Returns the lag of each follower as "2:0 3:1200"; without a leader, each log end offset as "2@500 3@480"."""
-    if state.leader == NOBODY:
+    if state.leader == NO_NODE:
         ends = ((replica, state.details.get(replica)) for replica in state.replicas)
         known = (f"{replica}@{_count(None if detail is None else detail.log_end_offset)}" for replica, detail in ends)
         return " ".join(known)
@@ -66,7 +66,7 @@ def headline(snapshot: Snapshot) -> str:
         f"{counts[severity]} {STATES[severity]}" for severity in reversed(Severity) if severity and counts[severity]
     ]
     silent = [broker.broker_id for broker in snapshot.brokers.values() if broker.problem is not None]
-    controller = "no active controller" if snapshot.controller == NOBODY else f"controller {snapshot.controller}"
+    controller = "no active controller" if snapshot.controller == NO_NODE else f"controller {snapshot.controller}"
     total = len(snapshot.partitions)
     parts = [
         f"cluster {snapshot.cluster_id or '?'}",

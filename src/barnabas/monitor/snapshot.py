@@ -3,7 +3,7 @@
     CRITICAL  offline            no broker leads it: it can be neither written nor read
               leader silent      its leader does not answer, whatever the metadata says
     ERROR     under min ISR      writes with acks=all are refused
-    WARNING   at min ISR         one more lost replica, and they are; only if a replica is already missing
+    WARNING   at min ISR         they would be after one more loss; only if a replica is already missing
     NOTICE    under-replicated   a replica is out of sync
 
 min ISR is `min.insync.replicas`, at most the number of replicas. A partition with all replicas in sync is healthy even
@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-NOBODY: Final = -1
+NO_NODE: Final = -1
 
 
 class Severity(IntEnum):
@@ -47,7 +47,7 @@ class ReplicaDetail(NamedTuple):
     log_end_offset: int | None = None
     size_bytes: int | None = None
     #: Records up to the high watermark known to its broker that the replica lacks.
-    told_lag: int | None = None
+    reported_lag: int | None = None
 
 
 class Key(NamedTuple):
@@ -99,7 +99,7 @@ class PartitionState:
 
     @property
     def severity(self) -> Severity:
-        if self.leader == NOBODY or self.leader in self.silent:
+        if self.leader == NO_NODE or self.leader in self.silent:
             return Severity.CRITICAL
         in_sync = sum(replica not in self.silent for replica in self.isr)
         if in_sync < self.min_isr_in_force:
@@ -131,7 +131,7 @@ class PartitionState:
         end = self.details.get(self.leader, _NOTHING).log_end_offset
         if end is not None and detail.log_end_offset is not None:
             return max(0, end - detail.log_end_offset)
-        return detail.told_lag
+        return detail.reported_lag
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -181,7 +181,7 @@ class Snapshot:
 
     time_ms: int
     cluster_id: str | None = None
-    controller: int = NOBODY
+    controller: int = NO_NODE
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     partitions: Mapping[Key, PartitionState] = field(default_factory=dict)
     #: Whether the cluster has a journal of causes.
@@ -238,4 +238,4 @@ def ids(brokers: Iterable[int]) -> str:
 
 
 def leader_name(leader: int) -> str:
-    return "none" if leader == NOBODY else str(leader)
+    return "none" if leader == NO_NODE else str(leader)

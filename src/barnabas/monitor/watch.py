@@ -23,9 +23,9 @@ _JOURNAL_INTERVAL_S: Final = 0.25
 
 
 class Reader(Protocol):
-    """The source of snapshots that `watch` reads: `cluster.ClusterReader`."""
+    """The source of snapshots that `watch` reads: `cluster_reader.ClusterReader`."""
 
-    async def look(self) -> Snapshot:
+    async def read_snapshot(self) -> Snapshot:
         """Returns a snapshot. Raises Unreachable."""
 
     async def new_events(self) -> list[Event]: ...
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     changes: list[Change]
     problem: str | None
     #: Whether this is a new snapshot, and not only news from the journal.
-    is_look: bool
+    is_snapshot: bool
 
 
 async def watch(reader: Reader, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
@@ -50,22 +50,22 @@ async def watch(reader: Reader, *, interval_s: float, clock_ms: Callable[[], int
     try:
         while True:
             begin = loop.time()
-            next_look = begin + interval_s
+            next_snapshot = begin + interval_s
             try:
-                snapshot = await reader.look()
+                snapshot = await reader.read_snapshot()
             except Unreachable as error:
                 yield Step(course.snapshot, course.unreachable(str(error), clock_ms()), course.problem, True)
             else:
                 if all(broker.problem is None for broker in snapshot.brokers.values()):
                     # A snapshot of many partitions is work for the brokers: spend at most half of the time on it.
-                    next_look = max(next_look, 2 * loop.time() - begin)
+                    next_snapshot = max(next_snapshot, 2 * loop.time() - begin)
                 changes = course.seen(snapshot, await reader.new_events())
                 yield Step(course.snapshot, changes, None, True)
-            while course.waits and loop.time() + _JOURNAL_INTERVAL_S < next_look:
+            while course.waits and loop.time() + _JOURNAL_INTERVAL_S < next_snapshot:
                 await asyncio.sleep(_JOURNAL_INTERVAL_S)
-                changes = course.told(await reader.new_events(), clock_ms())
+                changes = course.explained(await reader.new_events(), clock_ms())
                 if changes:
                     yield Step(course.snapshot, changes, course.problem, False)
-            await asyncio.sleep(max(0.0, next_look - loop.time()))
+            await asyncio.sleep(max(0.0, next_snapshot - loop.time()))
     finally:
         reader.close()

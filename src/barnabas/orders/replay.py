@@ -119,14 +119,14 @@ class Progress:
 def replay(
     options: ReplayOptions,
     *,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Progress], None] | None = None,
     stop: Callable[[], bool] = lambda: False,
     hold: Callable[[Progress], bool] = lambda _: False,
 ) -> Progress:
     """Sends what the ledger does not have yet. Blocks; can run in any thread.
 
     `stop` is called often. Once it returns true, the records in flight are awaited for at most five seconds, and a
-    later run can continue from the ledger. `finished` of the result tells whether everything was sent. `hold` is called
+    later run can continue from the ledger. `finished` of the result says whether everything was sent. `hold` is called
     before each record; while it returns true, nothing more is sent, and the time of the pause does not count.
 
     Raises:
@@ -137,17 +137,17 @@ def replay(
     topics.check_keeps_orders(facts)
     ledger = Ledger(options.ledger)
     try:
-        run = _Run(options, facts, ledger, Progress())
+        run = _Run(options, facts, ledger, on_progress)
         run.begin()
         if ledger.contents.end is None:
             # Loading takes a second; checking the ledger first refuses a wrong one immediately.
             data = OrderData(options.weeks, orders=options.orders, years=options.years)
             run.progress.total_orders = len(data)
-            run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), on_progress, stop, hold)
+            run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), stop, hold)
         else:
             run.progress.total_orders = run.progress.books.orders
             run.progress.finished = True
-        on_progress(run.progress)
+        run.report()
         return run.progress
     finally:
         ledger.close()
@@ -156,8 +156,15 @@ def replay(
 class _Run:
     """A run of a replay, on a new ledger or one with entries."""
 
-    def __init__(self, options: ReplayOptions, facts: topics.TopicFacts, ledger: Ledger, progress: Progress) -> None:
-        self.progress = progress
+    def __init__(
+        self,
+        options: ReplayOptions,
+        facts: topics.TopicFacts,
+        ledger: Ledger,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        progress = self.progress = Progress()
+        self._on_progress = on_progress
         self._options = options
         self._facts = facts
         self._ledger = ledger
@@ -168,6 +175,10 @@ class _Run:
         #: The number of records still to be marked `again`.
         self._in_doubt = 0
         self._producer = Producer(self._settings())
+
+    def report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self.progress)
 
     def begin(self) -> None:
         """Checks that the ledger belongs to this replay, or begins it; reads what the previous run left in the log."""
@@ -202,7 +213,6 @@ class _Run:
     def send_all(
         self,
         planned: Iterator[Send],
-        on_progress: Callable[[Progress], None],
         stop: Callable[[], bool],
         hold: Callable[[Progress], bool],
     ) -> None:
@@ -214,7 +224,7 @@ class _Run:
                     if hold(self.progress):
                         while hold(self.progress) and not stop():
                             self._serve(0.05)
-                            on_progress(self.progress)
+                            self.report()
                         clock = _Clock(self._options.speed)
                     while (wait_s := clock.wait_s(send.due_ms)) > 0 and not stop():
                         self._serve(min(wait_s, 0.1))
@@ -228,12 +238,12 @@ class _Run:
                     if time.monotonic() - reported_s >= _REPORT_EVERY_S:
                         reported_s = time.monotonic()
                         self.progress.elapsed_s = reported_s - began_s
-                        on_progress(self.progress)
+                        self.report()
             else:
                 while self.progress.in_flight and not stop():
                     self._serve(0.1)
                     self.progress.elapsed_s = time.monotonic() - began_s
-                    on_progress(self.progress)
+                    self.report()
                 self.progress.finished = not self.progress.in_flight
         finally:
             self._wind_up()
@@ -313,7 +323,7 @@ class _Run:
     def _check_same(self, begin: dict[str, Any]) -> None:
         hint = "use the options of the first run, or choose a new file with --ledger"
         if begin["topic"] != self._facts.name:
-            raise OrdersError(f"the ledger belongs to topic {begin['topic']}, not of {self._facts.name}", hint)
+            raise OrdersError(f"the ledger belongs to topic {begin['topic']}, not to {self._facts.name}", hint)
         if begin["topic_id"] != self._facts.topic_id:
             raise OrdersError(
                 f"topic {self._facts.name} is not the one of the ledger: it was deleted and created again since",

@@ -1,7 +1,8 @@
-"""Copies of an order with different days in one batch: no task sees both, since each task has whole days.
+"""Detection of copies of one order under different days in a batch: no task sees both, because each task has whole
+days.
 
-All copies of an order are the same event, so a producer that keeps the contract never causes this. It is checked all
-the same, in the staged files of the batch; if copies are found, the batch runs a second time without them.
+All copies of an order are the same event, so a producer that keeps the contract never causes this. The staged files of
+each batch are checked nevertheless; if there are such copies, the batch runs again without them.
 """
 
 from __future__ import annotations

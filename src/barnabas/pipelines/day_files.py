@@ -1,7 +1,7 @@
 """The work of a task: it turns rows that Spark has classified into files of every table, staged for the commit.
 
 A task has all rows of its days. For each day it looks up the known order ids (also of the days around it that the
-watermark covers), writes the new orders and their lines, and adds them to the day's aggregates by reading the present
+watermark covers), writes the new orders and their lines, and adds them to the day's aggregates by reading the current
 file and writing the next one. It changes nothing that a reader sees: its files are in the staging directory under
 unique names, so that a task that runs again, or twice at the same time, does no harm. It reports its files to the
 driver as one row of JSON.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """An operation that failed: one line for the user, and a hint what to do about it."""
+    """An operation that failed: one line for the user, and a hint on what to do about it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint)

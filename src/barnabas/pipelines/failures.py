@@ -1,4 +1,4 @@
-"""The cause of a stream's failure, as one line and a hint what to do.
+"""The cause of a stream's failure, as one line and a hint on what to do.
 
 Spark reports an exception of a task, of the source's process or of the batch function only as text in its own.
 """

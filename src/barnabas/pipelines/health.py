@@ -1,4 +1,4 @@
-"""The health pipeline: derives leaders, in-sync replicas and the length of troubles from the cluster's journal.
+"""The health pipeline: derives leaders, in-sync replicas and the durations of troubles from the cluster's journal.
 
 The journal (`__cluster_events`, docs/explain.md) has every change of a partition with the state before and after. In
 order, each partition's changes are spans of time in one state; all figures are sums over these spans.
@@ -6,8 +6,8 @@ order, each partition's changes are spans of time in one state; all figures are 
     leader_spans    topic, partition, leader (-1: none), leader_epoch, from_time, to_time, cause
     leader_share    topic, broker, share of the partitions' time that it led, ms
     elections       broker that became leader, kind, cause, count
-    troubles        topic, partition, trouble, from_time, to_time (null: it lasts), ms
-    recovery        trouble, count, mean, longest and sum of ms, number that last
+    troubles        topic, partition, trouble, from_time, to_time (null: ongoing), ms
+    recovery        trouble, count, mean, longest and sum of ms, number ongoing
     partitions      topic, partition, and by trouble: total ms and the longest span
 
 Troubles: `unavailable` (no leader), `under_min_isr`, `under_replicated`. In the journal, a leader that crashed leads

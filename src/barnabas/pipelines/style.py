@@ -1,7 +1,7 @@
-"""The style of all pictures: one palette, one look of axes, and marks of events.
+"""The style of all pictures: one palette, one style of axes, and event marks.
 
 The palette is that of Okabe and Ito, whose colours differ for every common kind of colour vision. Vermilion is kept for
-failures, so no broker has it. No picture relies on colour alone: bars have labels, and marks have texts.
+failures, so no broker has it. No picture relies on colour alone: bars have labels, and marks have captions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Mark(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """The time as the axes have it: UTC, without a zone."""
+        """The time in the form that the axes use: UTC, without a zone."""
         return datetime.fromtimestamp(self.time_ms / 1000, UTC).replace(tzinfo=None)
 
 
@@ -67,7 +67,7 @@ def series(number: int) -> str:
 
 
 def text_on(colour: str) -> str:
-    """Returns the colour of a text on this one: white on dark, black on light."""
+    """Returns the text colour for this background: white on dark, black on light."""
     red, green, blue = mcolors.to_rgb(colour)
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black"
 

@@ -131,7 +131,74 @@ CONTROLLER_APIS: Final[Mapping[int, Offer]] = {
     api.key: api.offer(is_forwarded=False) for api in _APIS if api.listeners is not _BROKER
 }
 
+#: The highest versions in ZooKeeper mode, those of Kafka 3.9.1; the lowest ones are those of KRaft mode.
+_ZOOKEEPER_MODE: Final = {
+    0: 11,
+    1: 17,
+    2: 9,
+    3: 12,
+    8: 9,
+    9: 9,
+    10: 6,
+    11: 9,
+    12: 4,
+    13: 5,
+    14: 5,
+    15: 5,
+    16: 5,
+    18: 4,
+    19: 7,
+    20: 6,
+    21: 2,
+    22: 5,
+    23: 4,
+    24: 5,
+    25: 4,
+    26: 4,
+    27: 1,
+    28: 4,
+    29: 3,
+    30: 3,
+    31: 3,
+    32: 4,
+    33: 2,
+    34: 2,
+    35: 4,
+    37: 3,
+    42: 2,
+    43: 2,
+    44: 1,
+    45: 0,
+    46: 0,
+    47: 0,
+    60: 1,
+    61: 0,
+    65: 0,
+    66: 1,
+    67: 0,
+    68: 0,
+    69: 0,
+}
+#: The APIs between controller and brokers in ZooKeeper mode, which a client's listener offers too, as in Kafka 3.9.1.
+_OF_ZOOKEEPER_CONTROLLERS: Final = (
+    _Api(4, "leader_and_isr", 0, 7, _BOTH),
+    _Api(5, "stop_replica", 0, 4, _BOTH),
+    _Api(6, "update_metadata", 0, 8, _BOTH),
+    _Api(7, "controlled_shutdown", 0, 3, _BOTH),
+    _Api(56, "alter_partition", 2, 3, _BOTH),
+)
+#: The APIs of a broker in ZooKeeper mode, on all its listeners. Nothing is forwarded.
+ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {
+    **{
+        key: {**CONTROLLER_APIS, **BROKER_APIS}[key]._replace(version_max=version, is_forwarded=False)
+        for key, version in _ZOOKEEPER_MODE.items()
+    },
+    **{api.key: api.offer(is_forwarded=False) for api in _OF_ZOOKEEPER_CONTROLLERS},
+}
+#: Those that a broker in ZooKeeper mode serves before it knows the cluster.
+EARLY_ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {key: ZOOKEEPER_APIS[key] for key in (4, 5, 6, API_VERSIONS)}
+
 
 def handler_name(api_key: int) -> str:
     """Returns the name of an API's handler: that of brokers, if brokers and controllers have different ones."""
-    return (BROKER_APIS.get(api_key) or CONTROLLER_APIS[api_key]).name
+    return (BROKER_APIS.get(api_key) or CONTROLLER_APIS.get(api_key) or ZOOKEEPER_APIS[api_key]).name

@@ -29,7 +29,7 @@ from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
 from barnabas.common.host import Clock, Link, Links, Random, Timer, Timers
 from barnabas.protocol import codec
-from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -41,7 +41,7 @@ Reply = Callable[[Message | None], None]
 _FRAME_BYTES_MAX: Final = (1 << 31) - 1
 _API_VERSIONS: Final = 18
 #: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
-_FIRST_ASKED_VERSION: Final = 3
+_FIRST_REQUESTED_VERSION: Final = 3
 _HEADER: Final = struct.Struct(">ihhi")
 
 
@@ -117,8 +117,6 @@ class Channel:
         self._closed = False
         #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
-        #: Called when a ready link, or a dial, has failed, after its requests got None.
-        self.on_lost: Callable[[OSError | None], None] = _ignore
 
     @property
     def is_ready(self) -> bool:
@@ -180,11 +178,11 @@ class Channel:
         self._await_setup(
             self._end, min(times.connect_timeout_ms << min(self._unresponsive, 16), times.setup_timeout_ms)
         )
-        self._ask_versions(_FIRST_ASKED_VERSION)
+        self._request_versions(_FIRST_REQUESTED_VERSION)
 
-    def _ask_versions(self, version: int) -> None:
+    def _request_versions(self, version: int) -> None:
         request = ApiVersionsRequest()
-        if version >= _FIRST_ASKED_VERSION:
+        if version >= _FIRST_REQUESTED_VERSION:
             request = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
         assert self._end is not None
         pending = _PendingRequest(request, lambda response: None, self._end.setup_deadline_ms, None)
@@ -192,7 +190,7 @@ class Channel:
 
     def _on_versions(self, response: ApiVersionsResponse) -> None:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            self._ask_versions(0)
+            self._request_versions(0)
             return
         if response.error_code != ErrorCode.NONE:
             raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
@@ -222,8 +220,6 @@ class Channel:
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
         for pending in waiting:
             pending.reply(None)
-        if not was_closed:
-            self.on_lost(error)
 
     def _backoff_ms(self) -> int:
         """Returns the delay, doubled each time, with 20 % jitter so that peers do not all reconnect together."""
@@ -370,7 +366,3 @@ class _End:
         self._frames.close()
         if self._is_current:
             self._channel.on_closed(error)
-
-
-def _ignore(_: OSError | None) -> None:
-    return None

@@ -33,7 +33,7 @@ from barnabas.protocol.wire import skip_tagged_fields
 
 _HEADER: Final = struct.Struct(">ihhi")
 #: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
-_FIRST_ASKED_VERSION: Final = 3
+_FIRST_REQUESTED_VERSION: Final = 3
 #: With version 0, the messages of SASL are not in Kafka's frames; Kafka 1.0 and newer support version 1.
 _HANDSHAKE_VERSION: Final = 1
 #: A longer response means that the peer uses another protocol.
@@ -99,7 +99,7 @@ class ClientSession:
         own_low, own_high = request_class.VERSIONS
         high = min(high, own_high if version_max is None else min(own_high, version_max))
         if high < max(low, own_low):
-            raise UnknownRequest(f"does not know {request_class.NAME} as it is needed here")
+            raise UnknownRequest(f"does not support {request_class.NAME} in a version that this client can use")
         return high
 
     def request(self, request: Message, version_max: int | None = None) -> bytearray:
@@ -123,14 +123,14 @@ class ClientSession:
 
     def handshake(self) -> Generator[bytearray, Buffer, None]:
         """Yields the frames of the handshake. Raises DecodeError and LoginRefused."""
-        versions = yield from self._ask_versions()
+        versions = yield from self._request_versions()
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
         if self._login is not None:
             yield from self._log_in(self._login)
         self._is_open = True
 
-    def _ask_versions(self) -> Generator[bytearray, Buffer, ApiVersionsResponse]:
-        version = _FIRST_ASKED_VERSION
+    def _request_versions(self) -> Generator[bytearray, Buffer, ApiVersionsResponse]:
+        version = _FIRST_REQUESTED_VERSION
         while True:
             request = ApiVersionsRequest()
             if version:
@@ -147,7 +147,7 @@ class ClientSession:
             version = 0
 
     def _log_in(self, login: sasl.Login) -> Generator[bytearray, Buffer, None]:
-        shaken = yield from self._ask(
+        shaken = yield from self._call(
             SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION
         )
         if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -161,7 +161,7 @@ class ClientSession:
             while True:
                 request = SaslAuthenticateRequest(auth_bytes=message)
                 version = self.version_of(SaslAuthenticateRequest)
-                answer = yield from self._ask(request, SaslAuthenticateResponse, version)
+                answer = yield from self._call(request, SaslAuthenticateResponse, version)
                 if answer.error_code:
                     said = answer.error_message or ErrorCode(answer.error_code).name
                     raise LoginRefused(f"refuses the login of {login.username} with {login.mechanism}: {said}")
@@ -171,7 +171,7 @@ class ClientSession:
         except (ValueError, UnknownRequest) as error:
             raise LoginRefused(f"cannot be trusted by {login.mechanism}: {error}") from error
 
-    def _ask(self, request: Message, answer: type[M], version: int) -> Generator[bytearray, Buffer, M]:
+    def _call(self, request: Message, answer: type[M], version: int) -> Generator[bytearray, Buffer, M]:
         frame = yield self._framed(request, version)
         return cast("M", self.answer(frame))
 
@@ -198,5 +198,5 @@ class ClientSession:
         assert self._in_flight, "no request is outstanding"
         correlation_id, api_key, version = self._in_flight.popleft()
         if len(frame) < 4 or int.from_bytes(frame[:4], "big") != correlation_id:
-            raise DecodeError("an answer to another question")
+            raise DecodeError("a response to another request")
         return api_key, version, 4

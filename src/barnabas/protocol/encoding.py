@@ -86,7 +86,7 @@ class _EncoderWriter:
             self._source.add(f"if {o}.unknown_tags: raise refuse('tagged fields', 'has no')")
 
     def _is_set(self, value: str, field: Field) -> str:
-        """Returns the generated test whether a field differs from its default."""
+        """Returns the generated expression that tests whether a field differs from its default."""
         if field.default is None:
             if field.is_struct and not field.is_array and field.nullable is None:
                 return f"{value} is not None and {value} != {self._fresh(field)}"

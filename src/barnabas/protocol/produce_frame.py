@@ -59,7 +59,7 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
     topics = _INT32.unpack_from(frame, position + 6)[0]
     position += 10
     rows = topics
-    asked: ProduceData = []
+    requested: ProduceData = []
     for _ in range(topics):
         name_end = position + 2 + _INT16.unpack_from(frame, position)[0]
         name = _text(frame, position + 2, name_end)
@@ -74,9 +74,9 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
             position += 8
             batches.append((index, _records(frame, position, size)))
             position += max(size, 0)
-        asked.append((name, batches))
+        requested.append((name, batches))
     _expect_end(frame, position)
-    return ProduceFrame(transactional_id, acks, timeout_ms, asked)
+    return ProduceFrame(transactional_id, acks, timeout_ms, requested)
 
 
 def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFrame:
@@ -89,7 +89,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics, position = read_unsigned_varint(frame, position + 6)
     rows = topics
-    asked: ProduceData = []
+    requested: ProduceData = []
     for _ in range(topics - 1):
         topic: str | bytes
         if version >= BY_TOPIC_ID_SINCE:
@@ -110,14 +110,14 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
             batches.append((index, _records(frame, position, size - 1)))
             position = skip_tagged_fields(frame, position + max(size - 1, 0))
         position = skip_tagged_fields(frame, position)
-        asked.append((topic, batches))
+        requested.append((topic, batches))
     _expect_end(frame, skip_tagged_fields(frame, position))
-    return ProduceFrame(transactional_id, acks, timeout_ms, asked)
+    return ProduceFrame(transactional_id, acks, timeout_ms, requested)
 
 
 def _text(frame: memoryview, start: int, end: int) -> str:
     if not start <= end <= len(frame):
-        raise DecodeError("a name runs out of its frame", start)
+        raise DecodeError("a name reaches beyond its frame", start)
     try:
         return str(frame[start:end], "utf-8")
     except UnicodeDecodeError as error:
@@ -128,7 +128,7 @@ def _records(frame: memoryview, position: int, size: int) -> memoryview:
     if size < 0:
         return frame[:0]
     if position + size > len(frame):
-        raise DecodeError(f"{size} bytes of records run out of their frame", position)
+        raise DecodeError(f"{size} bytes of records reach beyond their frame", position)
     return frame[position : position + size]
 
 

@@ -30,4 +30,4 @@ class CommitListener(Protocol):
         """Receives each batch once, in order."""
 
     def on_caught_up(self) -> None:
-        """Is called when everything that this node knows to be committed has been delivered."""
+        """Reports that everything that this node knows to be committed has been delivered."""

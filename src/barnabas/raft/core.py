@@ -15,10 +15,10 @@ from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.protocol.message import Message
 from barnabas.raft.delivery import Delivery
-from barnabas.raft.log import MetadataLog
+from barnabas.raft.log_checkpoint import VotingRestriction
 from barnabas.raft.log_health import LogHealth
-from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in
+from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.peers import Address, EventTimers, Peers, Reply
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
 from barnabas.raft.quorum_state import NONE
@@ -26,10 +26,6 @@ from barnabas.raft.ready import ReadyDraft, Request
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
-
-
-def _nothing() -> None:
-    return None
 
 
 class QuorumTimes(NamedTuple):
@@ -147,7 +143,7 @@ class Core:
         and longer than the others (Raft dissertation, 4.2.2).
         """
         quorum = self.quorum
-        if self.is_held and not (quorum.hold is Hold.NEW and self.log.end_offset == 0):
+        if self.is_restricted and not (quorum.restriction is VotingRestriction.NEW and self.log.end_offset == 0):
             return False
         is_open = self.delivery.high_watermark <= quorum.history.voters_offset
         return quorum.is_voter or (is_open and quorum.was_voter)
@@ -155,20 +151,24 @@ class Core:
     # A voter that may have lost records that it acknowledged.
 
     @property
-    def is_held(self) -> bool:
+    def is_restricted(self) -> bool:
         """Whether this node must catch up before it votes. The only voter has no other node to catch up with."""
-        return self.quorum.hold is not Hold.NONE and not self.quorum.is_alone
+        return self.quorum.restriction is not VotingRestriction.NONE and not self.quorum.is_alone
 
     def may_vote_for(self, candidate_id: int, last_offset: int) -> bool:
-        """Returns whether the hold of this voter permits the vote.
+        """Returns whether the restriction of this voter permits the vote.
 
         A voter with an empty log can elect the first leader of a new quorum if the candidate's log is empty too.
         """
-        if not self.is_held:
+        if not self.is_restricted:
             return True
-        if self.quorum.hold is Hold.NEW and last_offset == self.log.end_offset == 0:
+        if self.quorum.restriction is VotingRestriction.NEW and last_offset == self.log.end_offset == 0:
             return True
-        why = "lacks records that it may have acknowledged" if self.quorum.hold is Hold.BEHIND else "is new"
+        why = (
+            "lacks records that it may have acknowledged"
+            if self.quorum.restriction is VotingRestriction.BEHIND
+            else "is new"
+        )
         self._limited.inform(
             "held",
             f"this voter does not vote for node {candidate_id}: its metadata log {why}; it votes again when it has "
@@ -176,18 +176,18 @@ class Core:
         )
         return False
 
-    def release_hold(self) -> None:
-        """Ends the hold: this voter votes from now on."""
+    def lift_restriction(self) -> None:
+        """Lifts the restriction: this voter votes from now on."""
         quorum = self.quorum
-        if quorum.hold is Hold.NONE:
+        if quorum.restriction is VotingRestriction.NONE:
             return
-        self.draft.release_hold()
-        if quorum.hold is Hold.BEHIND and not quorum.is_alone:
+        self.draft.lift_restriction()
+        if quorum.restriction is VotingRestriction.BEHIND and not quorum.is_alone:
             self.host.faults.inform(
                 f"the metadata log has caught up with node {quorum.leader_id} at offset {self.log.flushed_offset}: "
                 "this voter votes again"
             )
-        quorum.hold = Hold.NONE
+        quorum.restriction = VotingRestriction.NONE
 
     def election_timeout_ms(self) -> int:
         """Returns a random timeout, so that voters do not start elections at the same time."""
@@ -221,8 +221,8 @@ class Core:
                 quorum.become_unattached(epoch)
         elif epoch == quorum.epoch and known and not isinstance(quorum.role, Leader):
             # An observer learns the leader's address from any node; a voter only from the leader itself.
-            is_believed = from_leader or not quorum.is_voter
-            if quorum.leader_id == NONE or (is_believed and quorum.leader_id == leader_id):
+            is_trusted = from_leader or not quorum.is_voter
+            if quorum.leader_id == NONE or (is_trusted and quorum.leader_id == leader_id):
                 quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
             elif quorum.leader_id != leader_id:
                 self.host.faults.report(
@@ -239,13 +239,14 @@ class Core:
     def learn_from(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
         """Takes over epoch and leader from a response, and returns whether the rest of the response is to be processed.
 
-        It is not if the response belongs to an old epoch, or if this node has just learned of a newer epoch from it.
+        The rest is skipped if the response belongs to an old epoch, or if this node has just learned of a newer epoch
+        from it.
         """
         if epoch < self.quorum.epoch or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
             return False
-        is_news = epoch > self.quorum.epoch
+        has_changes = epoch > self.quorum.epoch
         self.learn(epoch, leader_id, endpoints)
-        return not is_news and code not in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return not has_changes and code not in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def leader_endpoints_in(self, response: object, leader_id: int) -> Endpoints:
         return endpoints_in(response, leader_id, self.listener)
@@ -318,13 +319,14 @@ class Core:
         except (StorageFault, OSError) as error:
             self.fail(error)
 
-    def persisting(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
+    def persisting(self, step: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
         """Runs a step that writes to the disk. On a full disk the state is unchanged, and `otherwise` retries."""
         try:
             step()
         except (StorageFault, OSError) as error:
             self.report_unsaved_promise(error)
-            otherwise()
+            if otherwise is not None:
+                otherwise()
 
     def report_unsaved_promise(self, error: BaseException) -> None:
         """Reports that a promise of this voter could not be saved on a full disk; any other error ends the node."""

@@ -24,7 +24,7 @@ class _Waiting(NamedTuple):
 
     end_offset: int
     base_offset: int
-    done: Callable[[int], None]
+    done: Callable[[int], None] | None
     failed: Callable[[], None] | None
 
 
@@ -59,7 +59,7 @@ class Delivery:
         self._appended.append(batch)
 
     def deliver_ahead(self, batches: Iterable[CommittedBatch], log_end: int, high_watermark: int) -> None:
-        """Delivers the committed ones of these batches, which begin at the end of the log and are not in it."""
+        """Delivers the committed batches among these, which begin at the end of the log and are not in it."""
         self.commit(min(high_watermark, log_end), is_all=False)
         self.high_watermark = max(self.high_watermark, high_watermark)
         if self._delivering or self._appended or self.offset < log_end:
@@ -116,6 +116,7 @@ class Delivery:
                 for listener in self.listeners:
                     listener.on_commit(batch)
                 self.offset = batch.last_offset + 1
+            assert self.offset <= self.high_watermark, "only committed batches are delivered"
             if is_all:
                 for listener in self.listeners:
                     listener.on_caught_up()
@@ -129,9 +130,20 @@ class Delivery:
         return bool(self._waiting)
 
     def wait(
-        self, end_offset: int, base_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None
+        self,
+        end_offset: int,
+        base_offset: int,
+        done: Callable[[int], None] | None,
+        failed: Callable[[], None] | None,
     ) -> None:
-        self._waiting.append(_Waiting(end_offset, base_offset, later(done), None if failed is None else later(failed)))
+        self._waiting.append(
+            _Waiting(
+                end_offset,
+                base_offset,
+                None if done is None else later(done),
+                None if failed is None else later(failed),
+            )
+        )
 
     def complete_one(self) -> bool:
         """Calls the first waiting callback that is due, and returns whether there was one.
@@ -141,7 +153,8 @@ class Delivery:
         if not self._waiting or self._waiting[0].end_offset > self.offset:
             return False
         waiting = self._waiting.popleft()
-        waiting.done(waiting.base_offset)
+        if waiting.done is not None:
+            waiting.done(waiting.base_offset)
         return True
 
     def fail_waiting(self) -> None:

@@ -306,7 +306,7 @@ class Elections:
         granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=requested.pre_vote)
         granted = granted and core.may_vote_for(candidate.node_id, requested.last_offset)
         if granted and not requested.pre_vote:
-            core.release_hold()
+            core.lift_restriction()
             quorum.vote_for(candidate)
             if not isinstance(quorum.role, Follower):
                 # The candidate gets this time to win.

@@ -1,15 +1,15 @@
-"""The proofs that a metadata log has lost records, and the decision what can be cut off it.
+"""The proofs that a metadata log has lost records, and the decision about what can be cut off.
 
 The log is read from end to end at each start. Its intact part ends at the first batch that is incomplete, has a wrong
 checksum, or cannot follow the batch before it (`Chain`: base offset and leader epoch are outside the checksum, but
 offsets have no gaps, and each epoch begins with a LeaderChange). The rest is a torn tail, which was never acknowledged,
 unless one of these proves otherwise:
 
-    the intact part ends before the offset that the mark knows to have been on disk   (`raft.mark`)
+    the intact part ends before the offset that the checkpoint records as on disk   (`raft.log_checkpoint`)
     there is an intact batch at the damage, or after it
 
-Then nothing is cut, and the node refuses to start. If Apache Kafka has written `quorum-state` since, the mark counts
-only up to its committed offset: the leader of a later epoch can have truncated the rest.
+Then nothing is cut, and the node refuses to start. If Apache Kafka has written `quorum-state` since, the checkpoint
+counts only up to its committed offset: the leader of a later epoch can have truncated the rest.
 
 An observer has acknowledged nothing, and can fetch everything from the controllers again: its log is cut, with a
 warning, wherever it is damaged.
@@ -25,7 +25,7 @@ from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.protocol.messages.records_raft import LeaderChangeMessage
 from barnabas.raft.control import decode_control
-from barnabas.raft.mark import Mark
+from barnabas.raft.log_checkpoint import LogCheckpoint
 from barnabas.records.batch import BatchHeader, decode_batch, has_valid_crc, read_header
 from barnabas.records.header import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES
 from barnabas.storage.checkpoints import offset_of
@@ -172,11 +172,11 @@ def advice(log_dir: str) -> str:
     )
 
 
-def limit_of(mark: Mark | None, *, is_state_own: bool) -> int:
+def limit_of(checkpoint: LogCheckpoint | None, *, is_state_own: bool) -> int:
     """Returns the offset before which nothing can be missing. `is_state_own`: this node wrote `quorum-state` last."""
-    if mark is None:
+    if checkpoint is None:
         return 0
-    return mark.end if is_state_own else mark.committed
+    return checkpoint.end if is_state_own else checkpoint.committed
 
 
 def first_base(names: list[str]) -> int:

@@ -27,9 +27,7 @@ class Parts(NamedTuple):
 
 
 class Execution:
-    """Carries out one `Ready` after the other. `promises` is set when the node is open."""
-
-    promises: PromiseWriter
+    """Carries out one `Ready` after the other, from `open` on."""
 
     def __init__(self, core: Core, peers: Peers, parts: Parts, commit: Callable[[Committed | Ahead], None]) -> None:
         """`commit` delivers committed batches to the listeners, and completes proposals."""
@@ -38,6 +36,11 @@ class Execution:
         self._parts = parts
         self._commit = commit
         self._flusher = Flusher(core, self._on_flushed)
+        self._promises: PromiseWriter | None = None
+
+    def open(self, promises: PromiseWriter) -> None:
+        """Sets the writer of the promises, which needs the files of an open node."""
+        self._promises = promises
 
     def carry_out(self, ready: Ready) -> None:
         """Carries out the actions of one event. The order of these steps is the order of durability."""
@@ -48,7 +51,7 @@ class Execution:
                 raise refused
             core.report_unsaved_promise(refused)
             self._parts.elections.on_not_saved()
-        if ready.hold_released:
+        if ready.restriction_lifted:
             core.guard(core.log.keeper.release)
         if ready.changes_log:
             self._change_log(ready, refused)
@@ -57,7 +60,7 @@ class Execution:
         for message in ready.messages:
             self._send(message, is_saved=refused is None)
         if ready.fetched or ready.wakes:
-            for answer in self._parts.answers.due(is_news=ready.wakes):
+            for answer in self._parts.answers.due(has_changes=ready.wakes):
                 answer.reply(answer.message)
         if ready.flush:
             self._flusher.flush()
@@ -67,8 +70,9 @@ class Execution:
         no space for it.
         """
         core = self._core
+        assert self._promises is not None, "an open node makes promises"
         try:
-            self.promises.save(promise.state)
+            self._promises.save(promise.state)
         except (StorageFault, OSError) as error:
             if not is_exhausted(error):
                 core.fail(error)

@@ -19,7 +19,7 @@ from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer, Timer
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
-from barnabas.metadata.refusing import read_refusing
+from barnabas.metadata.unwritable import read_unwritable
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from barnabas.raft.core import Core
@@ -95,11 +95,11 @@ class FetchAnswers:
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
         waiting = _Waiting(VoterKey(replica_id, requested.replica_directory_id), requested, request, listener, reply)
-        self._note(waiting, is_refusing=bool(read_refusing(request.unknown_tags)))
+        self._note(waiting, is_unwritable=bool(read_unwritable(request.unknown_tags)))
         self._new_fetches.append(waiting)
         core.draft.fetch()
 
-    def _note(self, waiting: _Waiting, *, is_refusing: bool) -> None:
+    def _note(self, waiting: _Waiting, *, is_unwritable: bool) -> None:
         """Records what a replica has, if this node is its leader and has the same records."""
         core, requested, replica = self._core, waiting.requested, waiting.replica
         if core.leader_only(requested.current_leader_epoch):
@@ -113,18 +113,18 @@ class FetchAnswers:
         moved = leader.progress.on_fetch(replica, requested.fetch_offset, core.log.end_offset, core.now_ms)
         state = leader.progress.state_of(replica)
         if state is not None:
-            state.is_refusing = is_refusing
+            state.is_unwritable = is_unwritable
         core.report_duplicate_ids(leader.progress.duplicate_ids())
         self._leading.on_replica(replica, moved=moved)
 
-    def due(self, *, is_news: bool) -> list[Answer]:
+    def due(self, *, has_changes: bool) -> list[Answer]:
         """Returns the responses that can be sent now.
 
-        Checks the fetches of this event and, if there `is_news` (records appended or committed, or a new role), the
+        Checks the fetches of this event and, if `has_changes` (records appended or committed, or a new role), the
         delayed ones too.
         """
         answers: list[Answer] = []
-        if is_news:
+        if has_changes:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
                 self._send_or_wait(one, self._complete(one), answers)

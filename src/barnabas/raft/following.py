@@ -26,11 +26,11 @@ from barnabas.common.host import Buffer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotResponse
-from barnabas.raft.batches import check_metadata_version, read_batch
 from barnabas.raft.core import Core
 from barnabas.raft.elections import Elections
-from barnabas.raft.mark import Hold
+from barnabas.raft.log_checkpoint import VotingRestriction
 from barnabas.raft.messages import endpoints_in, fetch_request, fetch_snapshot_request, only_partition
+from barnabas.raft.metadata_batches import check_metadata_version, read_batch
 from barnabas.raft.peers import Address
 from barnabas.raft.quorum import Follower, Role, Unattached
 from barnabas.raft.ready import Ahead, Append
@@ -143,7 +143,7 @@ class Following:
             offset=offset,
             last_epoch=min(last_epoch, role.epoch),
             high_watermark=core.delivery.high_watermark,
-            is_refusing=not core.log_health.is_writable,
+            is_unwritable=not core.log_health.is_writable,
         )
         core.send(
             address,
@@ -297,9 +297,9 @@ class Following:
     def _commit(self) -> None:
         core = self._core
         high_watermark = self._leader_high_watermark
-        if core.quorum.hold is not Hold.NONE and 0 <= high_watermark <= core.log.flushed_offset:
+        if core.quorum.restriction is not VotingRestriction.NONE and 0 <= high_watermark <= core.log.flushed_offset:
             # The leader has everything that was committed with this voter's help, and now this voter has it again.
-            core.release_hold()
+            core.lift_restriction()
         if high_watermark < 0 or high_watermark < core.delivery.high_watermark:
             return
         is_all = high_watermark <= core.log.end_offset
@@ -351,7 +351,7 @@ class Following:
         return True
 
     def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
-        """Delivers the committed ones of these records, although the log has no space for them."""
+        """Delivers the committed records among these, although the log has no space for them."""
         core = self._core
         end_offset = core.log.end_offset
         batches = []

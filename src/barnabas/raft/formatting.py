@@ -20,8 +20,8 @@ from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
-from barnabas.raft.log import metadata_log_directory
-from barnabas.raft.mark import MarkedIdentity, MarkFile, mark_path
+from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpointFile, log_checkpoint_path
+from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
@@ -180,10 +180,10 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
 
     With another directory id a voter would not be recognised, and with another cluster id all peers would refuse it.
     """
-    known = MarkFile(host.disk, config.metadata_log_dir).identity
+    known = LogCheckpointFile(host.disk, config.metadata_log_dir).identity
     if known is None:
         return
-    found = MarkedIdentity.of(config.node_id, meta.cluster_id or "", meta.directory_id or bytes(16))
+    found = CheckpointIdentity.of(config.node_id, meta.cluster_id or "", meta.directory_id or bytes(16))
     for key, value, expected in (
         ("directory.id", found.directory_id, known.directory_id),
         ("cluster.id", found.cluster_id, known.cluster_id),
@@ -191,13 +191,13 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
         if value != expected and expected not in ("-", uuid_to_text(bytes(16))):
             raise ConfigError(
                 f"{path} has {key}={value}, but its metadata log was written with {key}={expected}: correct it, or "
-                f"remove {mark_path(config.metadata_log_dir)} if the change was intended"
+                f"remove {log_checkpoint_path(config.metadata_log_dir)} if the change was intended"
             )
 
 
 def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
-    """Returns the advice what to write into a damaged `meta.properties`, as far as it is known."""
-    known = MarkFile(host.disk, config.metadata_log_dir).identity
+    """Returns advice on what to write into a damaged `meta.properties`, as far as it is known."""
+    known = LogCheckpointFile(host.disk, config.metadata_log_dir).identity
     cluster = "that of the other nodes" if known is None else known.cluster_id
     lines = f"version=1, node.id={config.node_id}, cluster.id={cluster}"
     if directory != config.metadata_log_dir:
@@ -228,9 +228,9 @@ def _format(
     """Formats a directory except for `meta.properties`, which makes it this node's."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
     disk.make_dirs(directory)
-    if disk.exists(mark_path(directory)):
-        # The mark belongs to a log that no longer exists.
-        disk.remove(mark_path(directory))
+    if disk.exists(log_checkpoint_path(directory)):
+        # The checkpoint belongs to a log that no longer exists.
+        disk.remove(log_checkpoint_path(directory))
     content = encode_snapshot(
         bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None
     )

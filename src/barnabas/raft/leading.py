@@ -16,10 +16,10 @@ from barnabas.common.errors import StorageExhausted
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord
-from barnabas.raft.batches import chunks
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.core import Core
 from barnabas.raft.messages import begin_request, end_request, only_partition
+from barnabas.raft.metadata_batches import chunks
 from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Leader, Resigned, Role
 from barnabas.raft.ready import Append
@@ -194,7 +194,9 @@ class Leading:
                 self._moved(role)
 
     def _moved(self, leader: Leader) -> None:
-        self._core.commit(leader.progress.high_watermark, is_all=True)
+        high_watermark = leader.progress.high_watermark
+        assert high_watermark <= self._core.log.end_offset, "a leader commits only records of its log"
+        self._core.commit(high_watermark, is_all=True)
         self._core.draft.wake()
 
     # The other voters.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
-from barnabas.metadata.refusing import refusing_tags
+from barnabas.metadata.unwritable import unwritable_tags
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -103,11 +103,11 @@ def fetch_request(
     offset: int,
     last_epoch: int,
     high_watermark: int,
-    is_refusing: bool = False,
+    is_unwritable: bool = False,
 ) -> FetchRequest:
     """Builds a Fetch request.
 
-    Everything before `offset` is on this node's disk. `high_watermark` -1: not known. `is_refusing`: this node's log
+    Everything before `offset` is on this node's disk. `high_watermark` -1: not known. `is_unwritable`: this node's log
     currently cannot be written.
     """
     partition = FetchRequest.FetchPartition(
@@ -126,7 +126,7 @@ def fetch_request(
         max_wait_ms=FETCH_WAIT_MS_MAX,
         max_bytes=FETCH_BYTES_MAX,
         topics=[topic],
-        unknown_tags=refusing_tags((own.directory_id,)) if is_refusing else (),
+        unknown_tags=unwritable_tags((own.directory_id,)) if is_unwritable else (),
     )
 
 

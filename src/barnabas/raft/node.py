@@ -38,10 +38,10 @@ from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.leading import Leading
-from barnabas.raft.loading import read_bootstrap
-from barnabas.raft.log import MetadataLog
+from barnabas.raft.log_checkpoint import CheckpointIdentity
 from barnabas.raft.log_health import LogHealth
-from barnabas.raft.mark import MarkedIdentity
+from barnabas.raft.log_loading import read_bootstrap
+from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.opening import open_metadata
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
@@ -74,7 +74,7 @@ class RaftNode:
         self._config = config
         self.own = VoterKey(config.node_id, formatted.metadata_directory_id)
         self._delivery = Delivery([MetadataPublisher(host.clock, config, store, self.write_snapshot)])
-        self._identity = MarkedIdentity.of(config.node_id, formatted.cluster_id, formatted.metadata_directory_id)
+        self._identity = CheckpointIdentity.of(config.node_id, formatted.cluster_id, formatted.metadata_directory_id)
         names = config.controller_listener_names
         identity = Identity(
             formatted.cluster_id,
@@ -85,7 +85,7 @@ class RaftNode:
         )
         peers = NoPeers(host.timers) if peers is None else peers
         self._health = WriteHealth(host, [config.metadata_log_dir]) if health is None else health
-        self._health.on_change.append(self._on_health)
+        self._health.when_changed(self._on_health)
         log_health = LogHealth(host, self._health, config.metadata_log_dir)
         core = self._core = Core(host, self._run, peers, QuorumTimes.of(config), identity, self._delivery, log_health)
         core.bootstrap = tuple((address.host, address.port) for address in config.bootstrap_controllers)
@@ -211,12 +211,12 @@ class RaftNode:
         opened = open_metadata(
             self._host, self._config, self._identity, lambda: self._delivery.high_watermark, self._health
         )
-        log, loaded, state, state_file, hold = opened
+        log, loaded, state, state_file, restriction = opened
         check_stored(self._config, self.own, state, loaded)
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
-        self._execution.promises = PromiseWriter(state_file, log.keeper, loaded.history, self._config.metadata_log_dir)
+        self._execution.open(PromiseWriter(state_file, log.keeper, loaded.history, self._config.metadata_log_dir))
         self._core.open(log, QuorumState(self.own, loaded.history, stored, self._core.draft, self._on_role))
-        self._core.quorum.hold = hold
+        self._core.quorum.restriction = restriction
         if loaded.snapshot is not None:
             self._delivery.reset(loaded.snapshot_id, loaded.snapshot)
         for batch in loaded.batches:
@@ -255,7 +255,7 @@ class RaftNode:
         self.changes.on_role(role)
         self._leading.on_role(before, role)
         if isinstance(role, Leader):
-            self._core.release_hold()
+            self._core.lift_restriction()
         self._following.on_role(role)
         if self.quorum.role is role:
             self._elections.on_role(role)
@@ -301,7 +301,7 @@ class RaftNode:
             self._leading.on_unwritable()
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no space for the metadata log.") from fault
         if done is not None or failed is not None:
-            self._delivery.wait(self.log_end_offset, first_offset, done or _ignore, failed)
+            self._delivery.wait(self.log_end_offset, first_offset, done, failed)
         self._run(self._leading.publish)
         return first_offset
 
@@ -340,7 +340,7 @@ class RaftNode:
     # Events.
 
     def _run(self, step: Callable[[], None]) -> None:
-        """Runs one event: the step, and then all actions that it leaves."""
+        """Runs one event: the step, and then all actions that follow from it."""
         try:
             step()
         finally:
@@ -371,7 +371,9 @@ class RaftNode:
         if not isinstance(role, Leader):
             return
         if not self._announced:
-            assert self._delivery.offset > role.progress.epoch_start_offset, "it counts in the leader's epoch"
+            assert self._delivery.offset > role.progress.epoch_start_offset, (
+                "the commit includes a record of the leader's epoch"
+            )
             self._announced = True
             for callback in self._on_leadership:
                 callback(True)
@@ -421,7 +423,3 @@ class RaftNode:
             done()
 
         self._host.blocking.run(work, written)
-
-
-def _ignore(_: int) -> None:
-    return None

@@ -1,13 +1,13 @@
 """Opens what a node left on disk, compares it with what it remembers, and refuses to start if something is missing.
 
-    mark, quorum-state        what this node remembers outside its log      (`raft.mark`, `raft.quorum_state`)
-    is there a log            if not, but topics, a mark or a quorum-state, the start is refused
+    checkpoint, quorum-state  what this node remembers outside its log      (`raft.log_checkpoint`, `raft.quorum_state`)
+    is there a log            if not, but topics, a checkpoint or a quorum-state, the start is refused
     newest valid snapshot     a damaged one is renamed if an older one and the log have the same content
     log, from end to end      a torn tail is cut off, other damage is refused                    (`raft.evidence`)
-    end of the log            not before the offset that the mark knows to have been on disk
+    end of the log            not before the offset that the checkpoint records as on disk
 
-A voter whose log is intact, but ends before what it may have acknowledged according to the mark, does not vote before
-it has caught up; nor does a newly formatted one, if other voters have records already (`mark.Hold`).
+A voter whose log is intact, but ends before what it may have acknowledged according to the checkpoint, does not vote
+before it has caught up; nor does a newly formatted one, if other voters have records already (`VotingRestriction`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from barnabas.common.errors import DecodeError, FatalFault
 from barnabas.common.host import Host
 from barnabas.common.types import METADATA_TOPIC_ID
 from barnabas.raft.evidence import Chain, CutJudge, advice, first_base, limit_of
-from barnabas.raft.loading import Loaded, load, read_snapshot
-from barnabas.raft.log import MetadataLog, metadata_log_directory
-from barnabas.raft.mark import Hold, Mark, MarkedIdentity, MarkFile, MarkKeeper
+from barnabas.raft.log_checkpoint import (
+    CheckpointIdentity,
+    LogCheckpoint,
+    LogCheckpointFile,
+    LogCheckpointWriter,
+    VotingRestriction,
+)
+from barnabas.raft.log_loading import Loaded, load, read_snapshot
+from barnabas.raft.metadata_log import MetadataLog, metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.snapshots import Snapshot, SnapshotFiles, SnapshotId
 from barnabas.storage.checkpoints import (
@@ -44,7 +50,7 @@ class Opened(NamedTuple):
     loaded: Loaded
     state: ElectionState | None
     state_file: QuorumStateFile
-    hold: Hold
+    restriction: VotingRestriction
 
 
 class _Snapshots(NamedTuple):
@@ -61,11 +67,11 @@ class _Snapshots(NamedTuple):
 def open_metadata(
     host: Host,
     config: BrokerConfig,
-    identity: MarkedIdentity,
+    identity: CheckpointIdentity,
     high_watermark: Callable[[], int],
     health: WriteHealth | None = None,
 ) -> Opened:
-    """Opens the metadata log. Each flush will record `high_watermark` in the mark.
+    """Opens the metadata log. Each flush will record `high_watermark` in the checkpoint.
 
     Raises FatalFault, in one line with the file's path, if something is damaged or missing; OSError; StorageFault.
     """
@@ -77,7 +83,7 @@ class _Opening:
         self,
         host: Host,
         config: BrokerConfig,
-        identity: MarkedIdentity,
+        identity: CheckpointIdentity,
         high_watermark: Callable[[], int],
         health: WriteHealth | None,
     ) -> None:
@@ -98,19 +104,21 @@ class _Opening:
         self._check_identity()
         state_file = QuorumStateFile(self._disk, self._directory)
         state = self._read_state(state_file)
-        mark_file = MarkFile(self._disk, self._log_dir)
-        if mark_file.is_damaged:
-            self._host.faults.warn(f"{mark_file.path} is damaged: rewritten from its intact lines and from the log")
-        mark = mark_file.mark
+        checkpoint_file = LogCheckpointFile(self._disk, self._log_dir)
+        if checkpoint_file.is_damaged:
+            self._host.faults.warn(
+                f"{checkpoint_file.path} is damaged: rewritten from its intact lines and from the log"
+            )
+        checkpoint = checkpoint_file.checkpoint
         self._files.remove_unfinished()
         snapshots = self._snapshots()
         has_records = self._has_records(snapshots)
         if not has_records and not snapshots.damaged:
-            self._check_nothing_is_gone(mark, state)
+            self._check_nothing_is_gone(checkpoint, state)
         if self._is_voter:
-            self._check_state(mark, state, has_records=has_records)
-        limit = limit_of(mark, is_state_own=state is not None and state.is_own)
-        keeper = MarkKeeper(self._host, mark_file, self._high_watermark)
+            self._check_state(checkpoint, state, has_records=has_records)
+        limit = limit_of(checkpoint, is_state_own=state is not None and state.is_own)
+        keeper = LogCheckpointWriter(self._host, checkpoint_file, self._high_watermark)
         log = self._open_log(keeper, state, limit)
         self._check_covered(log, snapshots)
         end = max(log.end_offset, 0 if snapshots.newest is None else snapshots.newest.end_offset)
@@ -119,18 +127,20 @@ class _Opening:
                 f"{log.end_of_file}, offset {log.end_offset}: the log ends here, but everything before offset {limit} "
                 f"was on this disk; {advice(self._log_dir)}"
             )
-        hold = self._hold(mark, state, log, snapshots)
-        # The log can be changed from here on, and the mark must not be ahead of it.
-        mark = mark or Mark()
+        restriction = self._find_restriction(checkpoint, state, log, snapshots)
+        # The log can be changed from here on, and the checkpoint must not be ahead of it.
+        checkpoint = checkpoint or LogCheckpoint()
         end = log.end_offset
-        mark = mark._replace(committed=min(mark.committed, end), end=min(mark.end, end), hold=hold)
-        keeper.begin(self._identity, mark)
+        checkpoint = checkpoint._replace(
+            committed=min(checkpoint.committed, end), end=min(checkpoint.end, end), restriction=restriction
+        )
+        keeper.begin(self._identity, checkpoint)
         if snapshots.oldest is not None:
             log.start_at(snapshots.oldest.end_offset)
         loaded = load(log, snapshots.newest, snapshots.content, self._config)
         log.flush()
         keeper.note_epoch(0 if state is None else state.epoch)
-        return Opened(log, loaded, state, state_file, hold)
+        return Opened(log, loaded, state, state_file, restriction)
 
     def _check_identity(self) -> None:
         """Checks the `partition.metadata` of the metadata log, and rewrites it if damaged: its content is fixed."""
@@ -184,12 +194,12 @@ class _Opening:
         names = self._disk.list_dir(self._directory)
         return any(self._disk.size(f"{self._directory}/{name}") > 0 for name in names if name.endswith(LOG_SUFFIX))
 
-    def _check_nothing_is_gone(self, mark: Mark | None, state: ElectionState | None) -> None:
-        if mark is not None and mark.end == 0:
+    def _check_nothing_is_gone(self, checkpoint: LogCheckpoint | None, state: ElectionState | None) -> None:
+        if checkpoint is not None and checkpoint.end == 0:
             return
         proof = ""
-        if mark is not None:
-            proof = f"{self._log_dir}/{MarkFile.NAME} has end offset {mark.end}"
+        if checkpoint is not None:
+            proof = f"{self._log_dir}/{LogCheckpointFile.NAME} has end offset {checkpoint.end}"
         elif state is not None and state.epoch > 0:
             proof = f"its {FILE_NAME} has epoch {state.epoch}"
         else:
@@ -220,13 +230,13 @@ class _Opening:
                     found.append(f"{log_dir}/{name}")
         return found
 
-    def _check_state(self, mark: Mark | None, state: ElectionState | None, *, has_records: bool) -> None:
+    def _check_state(self, checkpoint: LogCheckpoint | None, state: ElectionState | None, *, has_records: bool) -> None:
         path = f"{self._directory}/{FILE_NAME}"
         way_out = (
             "without it this node could vote twice: restore the file, or run "
             f"`barnabas log repair {self._log_dir} --yes`, which writes one that begins with a later epoch"
         )
-        known_epoch = 0 if mark is None else mark.quorum_epoch
+        known_epoch = 0 if checkpoint is None else checkpoint.quorum_epoch
         if state is None:
             if has_records or known_epoch > 0:
                 raise FatalFault(f"{path} is missing, but this node has taken part in the quorum before; {way_out}")
@@ -237,7 +247,7 @@ class _Opening:
 
     # The log
 
-    def _open_log(self, keeper: MarkKeeper, state: ElectionState | None, limit: int) -> MetadataLog:
+    def _open_log(self, keeper: LogCheckpointWriter, state: ElectionState | None, limit: int) -> MetadataLog:
         base = first_base(list(self._disk.list_dir(self._directory)))
         quorum_epoch = None if state is None or not self._is_voter else state.epoch
         chain = Chain(max(base, 0), quorum_epoch)
@@ -279,20 +289,22 @@ class _Opening:
             f"`barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"
         )
 
-    def _hold(self, mark: Mark | None, state: ElectionState | None, log: MetadataLog, snapshots: _Snapshots) -> Hold:
+    def _find_restriction(
+        self, checkpoint: LogCheckpoint | None, state: ElectionState | None, log: MetadataLog, snapshots: _Snapshots
+    ) -> VotingRestriction:
         if not self._is_voter:
-            return Hold.NONE
-        if mark is None:
+            return VotingRestriction.NONE
+        if checkpoint is None:
             is_new = state is None and log.end_offset == 0 and snapshots.newest is None
-            return Hold.NEW if is_new else Hold.NONE
-        if mark.hold is not Hold.NONE:
-            return mark.hold
+            return VotingRestriction.NEW if is_new else VotingRestriction.NONE
+        if checkpoint.restriction is not VotingRestriction.NONE:
+            return checkpoint.restriction
         newest = (0, 0) if snapshots.newest is None else (snapshots.newest.epoch, snapshots.newest.end_offset)
-        if max((log.latest_epoch, log.end_offset), newest) >= (mark.epoch, mark.end):
-            return Hold.NONE
+        if max((log.latest_epoch, log.end_offset), newest) >= (checkpoint.epoch, checkpoint.end):
+            return VotingRestriction.NONE
         self._host.faults.warn(
             f"the metadata log in {self._directory} ends at offset {log.end_offset}, epoch {log.latest_epoch}, but "
-            f"this voter may have acknowledged offset {mark.end}, epoch {mark.epoch}: it does not vote before it has "
-            "caught up"
+            f"this voter may have acknowledged offset {checkpoint.end}, epoch {checkpoint.epoch}: it does not vote "
+            "before it has caught up"
         )
-        return Hold.BEHIND
+        return VotingRestriction.BEHIND

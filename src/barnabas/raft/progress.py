@@ -34,7 +34,7 @@ class ReplicaState:
     directory_id: bytes = ZERO_UUID
     former_directory_id: bytes = ZERO_UUID
     #: Whether the replica reports that its log currently cannot be written.
-    is_refusing: bool = False
+    is_unwritable: bool = False
     #: The number of times that the replica returned to its former directory id.
     returns: int = 0
 
@@ -183,15 +183,17 @@ class Progress:
     def successors(self) -> list[VoterKey]:
         """Returns the other voters by end offset, longest log first; those whose log cannot be written are last."""
         others = [state for state in self.voters if state.key.node_id != self.own.node_id]
-        return [state.key for state in sorted(others, key=lambda state: (state.is_refusing, -state.end_offset))]
+        return [state.key for state in sorted(others, key=lambda state: (state.is_unwritable, -state.end_offset))]
 
     def writable_successor(self, fetched_since_ms: int) -> ReplicaState | None:
-        """Returns the first successor, or None if its log cannot be written or it has not fetched since then."""
+        """Returns the first successor, or None if its log cannot be written or it has not fetched since
+        `fetched_since_ms`.
+        """
         first = next(iter(self.successors()), None)
         state = None if first is None else self._voters[first.node_id]
         if (
             state is None
-            or state.is_refusing
+            or state.is_unwritable
             or state.last_fetch_ms == UNKNOWN
             or state.last_fetch_ms < fetched_since_ms
         ):

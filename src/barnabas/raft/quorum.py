@@ -1,12 +1,6 @@
 """The role of this node in the metadata quorum (KIP-595, KIP-996): one class per role, and the state that changes it.
 
-                      .--> FOLLOWER <-----------------------.      (a leader is known)
-    UNATTACHED <------+       | fetch timeout               |
-        '--------> PROSPECTIVE --> CANDIDATE --> LEADER --> RESIGNED --> UNATTACHED (next epoch)
-         election timeout    majority of    majority
-                             pre-votes      of votes
-
-Every role is left for UNATTACHED or FOLLOWER of a higher epoch. Observers are UNATTACHED or FOLLOWER; a voter whose
+`TRANSITIONS` is the table of role changes (docs/states-quorum.svg). Observers are UNATTACHED or FOLLOWER; a voter whose
 removal is not known to be committed can still be elected (`Core.can_be_candidate`).
 
 Invariants
@@ -21,11 +15,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.common.types import ZERO_UUID
-from barnabas.raft.mark import Hold
+from barnabas.raft.log_checkpoint import VotingRestriction
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
 from barnabas.raft.ready import ReadyDraft
@@ -53,17 +48,17 @@ class Votes:
     def is_lost(self, voters: VoterSet, gone: Collection[int] = ()) -> bool:
         """Returns whether a majority is impossible without those that refused.
 
-        If one has refused, those that are `gone` count as refusing too; otherwise it is worth waiting for them.
+        If one has rejected, those that are `gone` count as rejecting too; otherwise it is worth waiting for them.
         """
-        refusing = {node_id for node_id in voters.ids if node_id in self.rejected}
-        if refusing:
-            refusing |= {node_id for node_id in voters.ids if node_id in gone and node_id not in self.granted}
-        return len(refusing) > len(voters) - voters.majority
+        rejecting = {node_id for node_id in voters.ids if node_id in self.rejected}
+        if rejecting:
+            rejecting |= {node_id for node_id in voters.ids if node_id in gone and node_id not in self.granted}
+        return len(rejecting) > len(voters) - voters.majority
 
 
 @dataclass(slots=True)
 class Unattached:
-    """No leader is known in this epoch, or (`leader_id`) none that responds."""
+    """The role without a known leader in this epoch, or (`leader_id`) with one that does not respond."""
 
     epoch: int
     voted: VoterKey | None = None
@@ -121,6 +116,33 @@ class Resigned:
 
 Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
+#: The role changes that a node makes by itself: after an election timeout, a majority of pre-votes or votes, a fetch
+#: timeout, the leader's first message in this epoch, or a resignation.
+TRANSITIONS: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
+    Unattached: frozenset({Prospective, Follower}),
+    Prospective: frozenset({Unattached, Candidate, Follower}),
+    Candidate: frozenset({Prospective, Leader, Follower}),
+    Follower: frozenset({Prospective}),
+    Leader: frozenset({Resigned}),
+    Resigned: frozenset(),
+}
+#: The roles that every other one is left for when a message has a higher epoch.
+OF_HIGHER_EPOCH: Final[frozenset[type[Role]]] = frozenset({Unattached, Follower})
+
+
+def can_follow(before: Role, after: Role, *, is_alone: bool) -> bool:
+    """Returns whether `after` is a valid next role. The only voter (`is_alone`) needs no pre-votes, and so becomes a
+    candidate of the next epoch from every role but LEADER.
+    """
+    kind = type(after)
+    if after.epoch == before.epoch:
+        return kind in TRANSITIONS[type(before)]
+    if after.epoch < before.epoch:
+        return False
+    if kind is Candidate:
+        return isinstance(before, Prospective) or (is_alone and not isinstance(before, Leader))
+    return kind in OF_HIGHER_EPOCH
+
 
 class QuorumState:
     """The current role, and the only place that changes it.
@@ -146,7 +168,7 @@ class QuorumState:
         #: The role or vote that takes effect when its promise is on disk.
         self._next: Candidate | Leader | VoterKey | None = None
         #: Why this node does not vote although it is a voter.
-        self.hold = Hold.NONE
+        self.restriction = VotingRestriction.NONE
         epoch = stored.epoch if stored is not None else 0
         voted = None
         if stored is not None and stored.voted_id != NONE:
@@ -305,7 +327,9 @@ class QuorumState:
         return self._unsaved_epoch is None
 
     def promise_again(self) -> None:
-        """Repeats the promise that a full disk prevented, because records of its epoch are appended only with it."""
+        """Repeats the promise that a full disk prevented, because records of its epoch are appended only once it is
+        saved.
+        """
         if self._unsaved_epoch is not None:
             self._draft.promise(self._unsaved_epoch, is_binding=True)
 
@@ -337,6 +361,7 @@ class QuorumState:
 
     def _take(self, role: Role) -> None:
         assert self._next is None, "a promise is saved before anything else happens"
+        assert can_follow(self.role, role, is_alone=self.is_alone), f"{role} cannot follow {self.role}"
         before, self.role = self.role, role
         self._on_role(before, role)
 

@@ -1,14 +1,14 @@
 """The actions that follow from an event of the quorum: a value that `raft.execution` carries out in field order.
 
-    promise         epoch, leader and vote go into `quorum-state`, synced; then a role or vote takes effect
-    hold_released   `metadata-log-checkpoint` records, synced, that this voter votes again
-    truncate_to     the log is truncated where the leader has other records
-    install         the log and its listeners continue from a snapshot
-    records         appended to the log, in the page cache (proposals were already appended, or refused)
-    committed       batches before the high watermark go to the listeners, and proposals are completed
-    messages        requests and responses are sent
-    fetched, wakes  the fetches of this event, or all delayed fetches, are answered if they can be
-    flush           appended records are synced; the end of that is an event of its own
+    promise             epoch, leader and vote go into `quorum-state`, synced; then a role or vote takes effect
+    restriction_lifted  `metadata-log-checkpoint` records, synced, that this voter votes again
+    truncate_to         the log is truncated where the leader has other records
+    install             the log and its listeners continue from a snapshot
+    records             appended to the log, in the page cache (proposals were already appended, or refused)
+    committed           batches before the high watermark go to the listeners, and proposals are completed
+    messages            requests and responses are sent
+    fetched, wakes      the fetches of this event, or all delayed fetches, are answered if they can be
+    flush               appended records are synced; the end of that is a separate event
 
 A message that depends on a promise is sent only if that is on disk (`Answer.if_not_saved`), and no request claims
 records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for it
@@ -95,7 +95,7 @@ class Ready(NamedTuple):
     """The actions of one event, in the order in which they are carried out."""
 
     promise: Promise | None = None
-    hold_released: bool = False
+    restriction_lifted: bool = False
     truncate_to: int | None = None
     install: Install | None = None
     records: tuple[Append, ...] = ()
@@ -121,12 +121,12 @@ class ReadyDraft:
         "_committed",
         "_fetched",
         "_flush",
-        "_hold_released",
         "_install",
         "_is_empty",
         "_messages",
         "_promise",
         "_records",
+        "_restriction_lifted",
         "_truncate_to",
         "_wakes",
     )
@@ -142,7 +142,7 @@ class ReadyDraft:
         self._records: list[Append] = []
         self._committed: Committed | Ahead | None = None
         self._messages: list[Request | Answer] = []
-        self._hold_released = self._fetched = self._wakes = self._flush = False
+        self._restriction_lifted = self._fetched = self._wakes = self._flush = False
 
     def take(self) -> Ready:
         """Returns everything since the last call; `NOTHING` itself if there is nothing to do."""
@@ -150,7 +150,7 @@ class ReadyDraft:
             return NOTHING
         ready = Ready(
             self._promise,
-            self._hold_released,
+            self._restriction_lifted,
             self._truncate_to,
             self._install,
             tuple(self._records),
@@ -171,8 +171,8 @@ class ReadyDraft:
         """Sets the promise; a later one of the same event includes an earlier one."""
         self._is_empty, self._promise = False, Promise(state, is_binding)
 
-    def release_hold(self) -> None:
-        self._is_empty, self._hold_released = False, True
+    def lift_restriction(self) -> None:
+        self._is_empty, self._restriction_lifted = False, True
 
     def truncate(self, end_offset: int) -> None:
         self._is_empty, self._truncate_to = False, end_offset

@@ -1,10 +1,10 @@
 """The repair and verification of a metadata log, in addition to what `barnabas log` does for any log.
 
 A repair cuts the log at the damage as it does any other, and keeps a copy of what it cuts. In addition it records that
-this voter may have lost records that it acknowledged (`mark.Hold.BEHIND`), so that the voter does not vote before it
-has caught up with a leader; it replaces a lost or unreadable `quorum-state` by one that begins with the epoch after the
-last known one, in which this node has given no vote; and it moves damaged snapshots aside if an older one and the log
-have the same content.
+this voter may have lost records that it acknowledged (`VotingRestriction.BEHIND`), so that the voter does not vote
+before it has caught up with a leader; it replaces a lost or unreadable `quorum-state` by one that begins with the epoch
+after the last known one, in which this node has given no vote; and it moves damaged snapshots aside if an older one and
+the log have the same content.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from barnabas.common.types import ZERO_UUID
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord
 from barnabas.raft.control import decode_control
 from barnabas.raft.evidence import Chain, first_base
-from barnabas.raft.log import metadata_log_directory
-from barnabas.raft.mark import Hold, Mark, MarkedIdentity, MarkFile
+from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpoint, LogCheckpointFile, VotingRestriction
+from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, decode_batch, read_header
@@ -61,15 +61,15 @@ class MetadataRepair:
         self._disk = disk
         self._log_dir = log_dir
         self._directory = metadata_log_directory(log_dir)
-        self._mark_file = MarkFile(disk, log_dir)
+        self._checkpoint_file = LogCheckpointFile(disk, log_dir)
         self.steps: list[str] = []
         self.faults: list[FileFault] = []
         #: The files whose faults are removed by the steps.
         self.repaired: set[str] = set()
         self._found = _Found()
         self._state: ElectionState | None = None
-        self._mark: Mark | None = None
-        if disk.is_dir(self._directory) or self._mark_file.mark is not None:
+        self._checkpoint: LogCheckpoint | None = None
+        if disk.is_dir(self._directory) or self._checkpoint_file.checkpoint is not None:
             self._examine()
             self._plan()
 
@@ -122,7 +122,7 @@ class MetadataRepair:
     def _plan(self) -> None:
         self._plan_snapshots()
         self._plan_state()
-        self._plan_mark()
+        self._plan_checkpoint()
 
     def _plan_snapshots(self) -> None:
         """Plans to move damaged snapshots aside, if the log and an older snapshot replace them."""
@@ -138,10 +138,10 @@ class MetadataRepair:
             self.repaired.add(path)
 
     def _plan_state(self) -> None:
-        found, mark = self._found, self._mark_file.mark
+        found, checkpoint = self._found, self._checkpoint_file.checkpoint
         path = f"{self._directory}/{FILE_NAME}"
         known = max(
-            0 if mark is None else mark.quorum_epoch,
+            0 if checkpoint is None else checkpoint.quorum_epoch,
             found.epoch,
             max((snapshot_id.epoch for snapshot_id in found.sound), default=0),
         )
@@ -157,28 +157,30 @@ class MetadataRepair:
         self._state = ElectionState(known + 1)
         self.steps.append(f"{path}: rewritten, to begin with epoch {known + 1}")
 
-    def _plan_mark(self) -> None:
-        found, mark = self._found, self._mark_file.mark
+    def _plan_checkpoint(self) -> None:
+        found, checkpoint = self._found, self._checkpoint_file.checkpoint
         end, epoch = max(
             [(found.end, found.epoch), *((known.end_offset, known.epoch) for known in found.sound if known.end_offset)]
         )
-        is_behind = mark is not None and (epoch, end) < (mark.epoch, mark.end)
-        is_short = mark is not None and end < mark.end
-        if is_short and mark is not None:
-            text = f"everything before offset {mark.end} was on this disk, the metadata log ends at {end}"
-            self.faults.append(FileFault(self._mark_file.path, FileFaultKind.CHECKPOINT, text, None, end))
-            self.repaired.add(self._mark_file.path)
-        # A node that has written `quorum-state` also has a mark: if it is gone, what it recorded is unknown.
-        is_lost = mark is None and found.state is not None and (found.state.is_own or not found.end)
+        is_behind = checkpoint is not None and (epoch, end) < (checkpoint.epoch, checkpoint.end)
+        is_short = checkpoint is not None and end < checkpoint.end
+        if is_short and checkpoint is not None:
+            text = f"everything before offset {checkpoint.end} was on this disk, the metadata log ends at {end}"
+            self.faults.append(FileFault(self._checkpoint_file.path, FileFaultKind.CHECKPOINT, text, None, end))
+            self.repaired.add(self._checkpoint_file.path)
+        # A node that has written `quorum-state` also has a checkpoint: if it is gone, what it recorded is unknown.
+        is_lost = checkpoint is None and found.state is not None and (found.state.is_own or not found.end)
         if not (is_behind or is_short or found.is_cut or is_lost or self._state is not None):
             return
-        before = mark or Mark()
+        before = checkpoint or LogCheckpoint()
         state = self._state or found.state
         quorum_epoch = max(before.quorum_epoch, epoch if state is None else state.epoch)
-        self._mark = Mark(min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, Hold.BEHIND)
+        self._checkpoint = LogCheckpoint(
+            min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, VotingRestriction.BEHIND
+        )
         self.steps.append(
-            f"{self._mark_file.path}: records that this voter, if there are others, does not vote before it has caught "
-            "up with a leader"
+            f"{self._checkpoint_file.path}: records that this voter, if there are others, does not vote before it has "
+            "caught up with a leader"
         )
 
     # Execution
@@ -194,17 +196,17 @@ class MetadataRepair:
             kept.copy(f"{self._directory}/{FILE_NAME}")
             # Voter ids are in the file for people; a static quorum takes its voters from the configuration.
             state_file.write(self._state, kraft_version=int(self._found.is_dynamic), voter_ids=[])
-        if self._mark is not None:
-            kept.copy(self._mark_file.path)
-            self._mark_file.create(self._mark_file.identity or self._identity(), self._mark)
+        if self._checkpoint is not None:
+            kept.copy(self._checkpoint_file.path)
+            self._checkpoint_file.create(self._checkpoint_file.identity or self._identity(), self._checkpoint)
 
-    def _identity(self) -> MarkedIdentity:
+    def _identity(self) -> CheckpointIdentity:
         path = f"{self._log_dir}/{META_PROPERTIES}"
         try:
             meta = decode_meta_properties(path, self._disk.read(path))
         except (CheckpointError, OSError):
-            return MarkedIdentity.of(0, "-", ZERO_UUID)
-        return MarkedIdentity.of(meta.node_id or 0, meta.cluster_id or "-", meta.directory_id or ZERO_UUID)
+            return CheckpointIdentity.of(0, "-", ZERO_UUID)
+        return CheckpointIdentity.of(meta.node_id or 0, meta.cluster_id or "-", meta.directory_id or ZERO_UUID)
 
 
 def _is_of_kraft_version(batch: memoryview) -> bool:

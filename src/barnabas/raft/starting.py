@@ -1,12 +1,12 @@
-"""The checks whether a node can continue from its state on disk, and the writer of its promises."""
+"""The checks of whether a node can continue from its state on disk, and the class that saves its promises."""
 
 from __future__ import annotations
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import FatalFault, StorageExhausted, is_exhausted
 from barnabas.metadata.registrations import Endpoint, endpoints_of
-from barnabas.raft.loading import Loaded
-from barnabas.raft.mark import MarkKeeper
+from barnabas.raft.log_checkpoint import LogCheckpointWriter
+from barnabas.raft.log_loading import Loaded
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterEndpoint, VoterKey
@@ -46,11 +46,15 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
 
 
 class PromiseWriter:
-    """Writes promises to disk: `quorum-state`, then the mark, which records the epoch in which this node took part."""
+    """Writes promises to disk: `quorum-state`, then the checkpoint, which records the epoch in which this node took
+    part.
+    """
 
-    def __init__(self, file: QuorumStateFile, mark: MarkKeeper, history: VoterHistory, directory: str) -> None:
+    def __init__(
+        self, file: QuorumStateFile, checkpoint: LogCheckpointWriter, history: VoterHistory, directory: str
+    ) -> None:
         self._file = file
-        self._mark = mark
+        self._checkpoint = checkpoint
         self._history = history
         self._directory = directory
 
@@ -62,7 +66,7 @@ class PromiseWriter:
         history = self._history
         try:
             self._file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
-            self._mark.note_epoch(state.epoch)
+            self._checkpoint.note_epoch(state.epoch)
         except OSError as error:
             if is_exhausted(error):
                 raise StorageExhausted(self._directory, f"{FILE_NAME} cannot be written: {error}") from error

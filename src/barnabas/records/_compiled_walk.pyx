@@ -319,7 +319,7 @@ def renumber(data, long long start, long long count):
         with nogil:
             made = _renumber(<Bytes>view.buf, start, view.len, count, made_in)
         if made < 0:
-            raise ValueError("a record is not whole")
+            raise ValueError("a record is incomplete")
     finally:
         PyBuffer_Release(&view)
     PyByteArray_Resize(out, made)

@@ -101,7 +101,7 @@ def read_header(view: Buffer, position: int = 0) -> BatchHeader:
                 raise corrupt(f"a batch of {fields[1] + LOG_OVERHEAD} bytes is shorter than its header")
             return BatchHeader._make(fields)
     elif len(view) - position < PREFIX_BYTES:
-        raise corrupt(f"{len(view) - position} bytes are no batch")
+        raise corrupt(f"{len(view) - position} bytes are not a batch")
     magic = view[position + MAGIC_OFFSET]
     if magic > MAGIC_V2:
         raise corrupt(f"a batch of magic {magic}")

@@ -17,10 +17,9 @@ import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
-from importlib import import_module
 from typing import Any
 
-from barnabas.common import effort
+from barnabas.common import effort, late_imports
 from barnabas.common.effort import Work
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
@@ -57,7 +56,7 @@ _LZ4_SLOW_LEVELS = (3, 12)
 
 @cache
 def _package(name: str) -> Any:
-    return import_module(name)
+    return late_imports.load(name)
 
 
 def codec_of(attributes: int) -> Codec:

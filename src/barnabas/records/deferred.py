@@ -1,4 +1,4 @@
-"""The validation of a batch in a thread, for batches whose opening would block the event loop too long.
+"""The validation of a batch in a thread, for batches that would block the event loop for too long.
 
 validate_for_append -> ValidationDeferred      event loop: the batch is too much work
 DeferredValidation.load                        thread: uses only this batch and its rules

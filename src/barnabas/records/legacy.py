@@ -180,7 +180,7 @@ def _with_right_checksum(frame: bytes) -> bytes:
 
 def xxh32(data: bytes) -> int:
     """Computes XXH32 with seed 0 of fewer than 16 bytes, which is enough for a frame header."""
-    assert len(data) < 16, "only the short form is here"
+    assert len(data) < 16, "only the short form is implemented"
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     value = (prime_5 + len(data)) & _MASK_32
     position = 0

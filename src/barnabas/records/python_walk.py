@@ -241,5 +241,5 @@ def renumber(data: Buffer, start: int, count: int) -> bytearray:
             out += data[offset_end:stop]
             place = stop
     except _Fault:
-        raise ValueError("a record is not whole") from None
+        raise ValueError("a record is incomplete") from None
     return out

@@ -169,7 +169,7 @@ def _unpack(
 
 def _faulty(found: Survey, rules: AppendRules) -> RecordsRejected:
     return invalid(
-        f"Record {found.records} at byte {found.size_bytes} of the records is not whole: {found.reason} "
+        f"Record {found.records} at byte {found.size_bytes} of the records is incomplete: {found.reason} "
         f"in topic partition {rules.topic_partition}"
     )
 

@@ -187,7 +187,7 @@ def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
         _, length = PREFIX.unpack_from(view, size)
         next_magic = view[size + MAGIC_OFFSET]
         if length + LOG_OVERHEAD < LEGACY_MIN_BYTES or next_magic > MAGIC_V2:
-            raise corrupt(f"{rest} bytes behind the batch are no batch")
+            raise corrupt(f"{rest} bytes after the batch are not a batch")
         if length + LOG_OVERHEAD <= rest:
             raise misframed("Produce takes exactly one record batch for each partition")
     return view[:size]

@@ -16,10 +16,9 @@ varint that does not fit into its 32 or 64 bits, a length of a key or value belo
 from __future__ import annotations
 
 from array import array
-from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
-from barnabas.common import effort
+from barnabas.common import effort, late_imports
 from barnabas.common.effort import Work
 from barnabas.common.host import Buffer
 from barnabas.records import python_walk
@@ -29,7 +28,7 @@ _COMPILED_MODULE: Final = "barnabas.records._compiled_walk"
 #: The meaning of each fault number.
 FAULTS: Final = (
     "",
-    "the records end where the length of one should be, or it is no varint",
+    "the records end where the length of one should be, or it is not a varint",
     "the length of a record reaches beyond the batch, or is negative",
     "a record has no readable timestamp",
     "a record has no readable offset",
@@ -115,10 +114,7 @@ class Walker(Protocol):
 
 def compiled_walker() -> Walker | None:
     """Returns the compiled module; None if it was not built."""
-    try:
-        return cast("Walker", import_module(_COMPILED_MODULE))
-    except ImportError:
-        return None
+    return cast("Walker | None", late_imports.load_optional(_COMPILED_MODULE))
 
 
 #: The module that this process uses.

@@ -1,4 +1,4 @@
-"""Replicas whose logs lost records: what happens to them depends on the other replicas, as the metadata has them.
+"""Replicas whose logs lost records: what happens to them depends on the other replicas, as the metadata shows them.
 
     another broker leads, this replica is in neither ISR nor ELR    truncated at the first lost offset, fetched again
     this broker leads, because no other replica is in sync          continues with what it has (`hole_filling`)
@@ -14,7 +14,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 
 def may_be_cut(image: PartitionImage, node_id: int) -> bool:

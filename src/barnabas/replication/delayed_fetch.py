@@ -21,7 +21,7 @@ class DelayedFetch(DelayedOperation):
         super().__init__()
         self._partitions = partitions
         self._missing_bytes = missing_bytes
-        self._answer = answer
+        self._answer: Callable[[], None] | None = answer
         self._follower = -1
         self._waits: FollowerWaits | None = None
         for partition in partitions:
@@ -43,6 +43,7 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self, expired: bool) -> None:
         answer = self._answer
         self.on_cancel()
+        assert answer is not None, "a fetch completes once"
         answer()
 
     def on_cancel(self) -> None:
@@ -50,7 +51,7 @@ class DelayedFetch(DelayedOperation):
         for partition in self._partitions:
             partition.unwatch(self)
         self._partitions = ()
-        self._answer = _nothing
+        self._answer = None
         if self._waits is not None:
             self._waits.leave(self._follower, self)
 
@@ -78,7 +79,3 @@ class DelayedSessionFetch(DelayedFetch):
         session, self._session = self._session, None
         if session is not None and session.waiting is self:
             session.waiting = None
-
-
-def _nothing() -> None:
-    return None

@@ -9,7 +9,7 @@ def common_end(log: Log, leader_epoch: int, end_offset: int) -> int:
     """Returns the offset up to which `log` is known to equal the leader's log.
 
     The leader has `leader_epoch`, the last epoch at or below the last one in `log`, up to `end_offset`; -1 if it has
-    none. Truncation to the result is possibly not enough: the next fetch then finds another divergence.
+    none. If truncation to the result is not enough, the next fetch finds another divergence.
     """
     target = min(end_offset, log.log_end_offset)
     if leader_epoch >= 0 and end_offset >= 0:

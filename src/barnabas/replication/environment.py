@@ -9,7 +9,7 @@ from barnabas.common.host import Host
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.replication.fetch_items import NO_REPLICA
 from barnabas.replication.follower_waits import FollowerWaits
-from barnabas.replication.isr_changes import Ask, IsrChanges
+from barnabas.replication.isr_changes import IsrChanges, SendRequest
 from barnabas.replication.partition import Partition
 from barnabas.replication.replica_selector import selector_of
 
@@ -22,9 +22,14 @@ class ReplicaEnvironment:
     """The `replication.partition.Environment` of a broker."""
 
     def __init__(
-        self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], report_event: EventReporter
+        self,
+        host: Host,
+        config: BrokerConfig,
+        send: SendRequest,
+        broker_epoch: Callable[[], int],
+        report_event: EventReporter,
     ) -> None:
-        """`ask` sends a request to the active controller. `broker_epoch` returns this broker's epoch, -1 before it is
+        """`send` sends a request to the active controller. `broker_epoch` returns this broker's epoch, -1 before it is
         registered. `report_event` records what replicas of this broker lost or possibly lost."""
         self._clock = host.clock
         self._timers = host.timers
@@ -35,7 +40,7 @@ class ReplicaEnvironment:
         self.follower_waits = FollowerWaits(host.clock, host.timers)
         self.broker_epoch = broker_epoch
         self._report_event = report_event
-        self.isr_changes = IsrChanges(host.timers, config.node_id, broker_epoch, ask)
+        self.isr_changes = IsrChanges(host.timers, config.node_id, broker_epoch, send)
 
     @property
     def lag_ms_max(self) -> int:
@@ -46,9 +51,12 @@ class ReplicaEnvironment:
 
     def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
         broker = self.image.brokers.get(broker_id)
-        if broker is None or not broker.is_active or broker_epoch not in (_UNKNOWN_EPOCH, broker.epoch):
+        if broker is None or not broker.is_active:
             return False
-        return not broker.refusing or broker.takes_writes(directory)
+        # In ZooKeeper mode brokers do not know the epochs of others.
+        if _UNKNOWN_EPOCH not in (broker_epoch, broker.epoch) and broker_epoch != broker.epoch:
+            return False
+        return not broker.unwritable or broker.takes_writes(directory)
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.image.brokers.get(broker_id)

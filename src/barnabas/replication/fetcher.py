@@ -34,7 +34,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.replication.quotas import ReplicationQuota
 from barnabas.replication.repositioning import Repositioning
 
-_Asked = FetchRequest.FetchPartition
+_Requested = FetchRequest.FetchPartition
 _Answer = FetchResponse.PartitionData
 #: (topic id, index)
 _Key = tuple[bytes, int]
@@ -219,11 +219,11 @@ class Fetcher:
         overdue_ms = _OVERDUE_MS << min(self._overdue, 16)
         return max(min(wait_ms + overdue_ms, self._limits.timeout_ms_max), wait_ms + _OVERDUE_MS)
 
-    def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
+    def _changes(self, now_ms: int) -> dict[bytes, list[_Requested]]:
         """Returns the partitions that the next fetch must name: all of them in a full fetch, else those whose position
         changed.
         """
-        topics: dict[bytes, list[_Asked]] = {}
+        topics: dict[bytes, list[_Requested]] = {}
         is_full = self._session_id == 0
         max_bytes = self._limits.partition_bytes_max
         candidates: Iterable[_Key] = self._followed if is_full else (*self._held, *self._dirty)
@@ -246,7 +246,7 @@ class Fetcher:
             followed.session_position = position
             self._forgotten.pop(key, None)
             topics.setdefault(key[0], []).append(
-                _Asked(
+                _Requested(
                     partition=key[1],
                     current_leader_epoch=followed.epoch,
                     fetch_offset=position[0],

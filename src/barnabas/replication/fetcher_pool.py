@@ -12,7 +12,7 @@ from barnabas.common.host import Host
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition, Role

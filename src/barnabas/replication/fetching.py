@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.replication.cold_reads import Waiting
 from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchPlan, FetchResult
-from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition, Role
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.cold_read import ColdRead
 
 
@@ -36,7 +36,7 @@ class FetchRound:
         self.size_bytes = 0
         #: The response must not wait for data: it has an error or a divergence, or more data follows what was read.
         self.is_urgent = False
-        #: Whether waiting makes sense for some partition. One that does not exist is no reason to wait, nor to respond
+        #: Whether waiting makes sense for some partition. A missing partition is not a reason to wait, nor to respond
         #: immediately: clients that keep asking for it do so at the pace of the other partitions.
         self.can_wait = False
 
@@ -162,7 +162,9 @@ def _read_one(
     min_one_batch: bool,
     loaded: ColdRead | None = None,
 ) -> FetchResult | ColdRead:
-    """Returns the result of one partition, or what must be loaded for it. `loaded`: an earlier such read, completed."""
+    """Returns the result of one partition, or what must be loaded for it. `loaded` is an earlier read of this partition
+    that has completed.
+    """
     result = FetchResult()
     if item.topic is None:
         result.error = ErrorCode.UNKNOWN_TOPIC_ID

@@ -37,15 +37,15 @@ class FollowerWaits:
             self._expected_until_ms[follower] = until_ms
             self._to_wake[follower] = None
 
-    def wait_ms(self, follower: int, asked_ms: int) -> int:
-        """Returns how long the follower's fetch can wait, at most the `asked_ms` of the request."""
+    def wait_ms(self, follower: int, requested_ms: int) -> int:
+        """Returns how long the follower's fetch can wait, at most the `requested_ms` of the request."""
         until_ms = self._expected_until_ms.get(follower)
         if until_ms is None:
-            return asked_ms
+            return requested_ms
         if until_ms <= self._clock.now_ms():
             del self._expected_until_ms[follower]
-            return asked_ms
-        return min(asked_ms, _SHORT_WAIT_MS)
+            return requested_ms
+        return min(requested_ms, _SHORT_WAIT_MS)
 
     def enter(self, follower: int, watcher: Watcher) -> None:
         self._waiting.setdefault(follower, {})[watcher] = None

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.types import TopicPartition
-from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import Origin
 

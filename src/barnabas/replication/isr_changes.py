@@ -21,7 +21,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.replication.leadership import Leadership
 
-Ask = Callable[[Message, Callable[[Message | None], None]], None]
+SendRequest = Callable[[Message, Callable[[Message | None], None]], None]
 _State = AlterPartitionRequest.BrokerState
 
 _RETRY_MS: Final = 50
@@ -52,11 +52,11 @@ class Proposer(Protocol):
 
 
 class IsrChanges:
-    def __init__(self, timers: Timers, node_id: int, broker_epoch: Callable[[], int], ask: Ask) -> None:
+    def __init__(self, timers: Timers, node_id: int, broker_epoch: Callable[[], int], send: SendRequest) -> None:
         self._timers = timers
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._ask = ask
+        self._send_request = send
         self._waiting: dict[Proposer, Leadership] = {}
         #: The proposals in flight, with the ISR at the time they were sent.
         self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership, tuple[int, ...]]] = {}
@@ -107,7 +107,7 @@ class IsrChanges:
             request = AlterPartitionRequest(
                 broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
             )
-            self._ask(request, self._on_answer)
+            self._send_request(request, self._on_answer)
 
     def _epoch_of(self, leadership: Leadership, replica: int) -> int:
         if replica == self._node_id:

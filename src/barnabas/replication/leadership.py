@@ -115,6 +115,7 @@ class Leadership:
     )
 
     def __init__(self, node_id: int, image: PartitionImage, epoch_start_offset: int, now_ms: int) -> None:
+        assert node_id in image.isr, "the leader is in its ISR"
         self.node_id = node_id
         self.epoch = image.leader_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -160,6 +161,8 @@ class Leadership:
         return True
 
     def _commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        assert partition_epoch > self.partition_epoch, "a partition epoch only increases"
+        assert self.node_id in isr, "the leader is in its ISR"
         self.isr = isr
         self.partition_epoch = partition_epoch
         self.proposed = None
@@ -167,6 +170,8 @@ class Leadership:
 
     def propose(self, isr: tuple[int, ...]) -> None:
         assert self.proposed is None, "one proposal at a time"
+        assert self.node_id in isr, "the leader is in its ISR"
+        assert all(replica == self.node_id or replica in self.followers for replica in isr), "the ISR has only replicas"
         self.proposed = isr
         self._update_is_alone()
 
@@ -183,7 +188,7 @@ class Leadership:
     def on_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int
     ) -> bool:
-        """Records a fetch; False if the replica is no follower of this partition, or an old incarnation (KIP-903)."""
+        """Records a fetch; False if the replica is not a follower of this partition, or is outdated (KIP-903)."""
         follower = self.followers.get(replica_id)
         if follower is None or UNKNOWN != broker_epoch < follower.broker_epoch:
             return False

@@ -99,7 +99,9 @@ class Move:
             file.close()
 
     def follow_log_start(self) -> None:
-        """Removes what the current log no longer has from the copy, and from what is to be copied. StorageFault."""
+        """Removes from the copy, and from what is still to be copied, everything that the current log no longer has.
+        Raises StorageFault.
+        """
         current, future = self.partition.log, self.future
         if future.log_end_offset > current.log_end_offset:
             future.truncate_to(current.log_end_offset)

@@ -40,7 +40,7 @@ from barnabas.storage.checkpoints import NAME_BYTES_MAX
 from barnabas.storage.directories import root_of
 from barnabas.storage.futures import future_dir_name
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
 #: How often a missing file is looked up again, since it was possibly renamed.
@@ -179,7 +179,7 @@ class ReplicaMoves:
             self._logs.storage_fault(fault)
 
     def report_directory(self, partition: Partition, image: PartitionImage) -> None:
-        """Reports the replica's directory to the controller if the metadata contain another one (KIP-858)."""
+        """Reports the replica's directory to the controller if the metadata contains another one (KIP-858)."""
         move = self._moves.get(partition.topic_partition)
         if move is not None and move.stage in (MoveStage.REPORTING, MoveStage.EXCHANGING):
             return

@@ -74,7 +74,7 @@ class Role(Enum):
 
 
 class Isolation(Enum):
-    """How far a reader can see."""
+    """The limit of what a reader can see."""
 
     LOG_END = "log end"  # up to the LEO, for followers
     READ_UNCOMMITTED = "read_uncommitted"  # up to the HW
@@ -137,6 +137,8 @@ class Partition:
 
     def become_leader(self, image: PartitionImage) -> None:
         """Leads in `image.leader_epoch`. A repeated epoch only brings the new ISR."""
+        assert image.leader == self.node_id, f"{image.leader} leads, not this broker"
+        assert image.leader_epoch >= self.leader_epoch, "a leader epoch never decreases"
         self.image = image
         leadership, now_ms = self.leadership, self._environment.now_ms()
         if leadership is None or image.leader_epoch != self.leader_epoch:
@@ -153,9 +155,12 @@ class Partition:
             leadership.on_image(image, now_ms)
         _note(self._watchers, self._end_watchers)
         self._advance_high_watermark()
+        assert self.high_watermark <= self.log.log_end_offset, "the HW covers only records of this log"
 
     def become_follower(self, image: PartitionImage) -> None:
         """Follows `image.leader`, or no broker if it is -1."""
+        assert image.leader != self.node_id, "a leader follows no broker"
+        assert image.leader_epoch >= self.leader_epoch, "a leader epoch never decreases"
         self.image = image
         self.role = Role.FOLLOWER
         self.leader_epoch = image.leader_epoch
@@ -228,7 +233,7 @@ class Partition:
         leadership = self.leadership
         if leadership is None:
             return
-        target = self.log.log_end_offset
+        target = end_offset = self.log.log_end_offset
         if not leadership.is_alone:
             if not self.enough_in_sync:
                 return
@@ -238,6 +243,7 @@ class Partition:
             )
         if target <= self.high_watermark:
             return
+        assert target <= end_offset, "the HW covers only records of this log"
         self.high_watermark = target
         if self._end_watchers:
             if self._environment.pushes_high_watermark:
@@ -254,7 +260,7 @@ class Partition:
     # -- the leader's view of its followers
 
     def on_follower_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> bool:
-        """Records that a follower has everything before `offset`. False if it is no follower of this partition."""
+        """Records that a follower has everything before `offset`. False if it is not a follower of this partition."""
         leadership, environment = self.leadership, self._environment
         if leadership is None:
             return False
@@ -295,6 +301,7 @@ class Partition:
     def append_as_follower(self, records: Buffer, high_watermark: int, log_start_offset: int) -> None:
         """Appends the leader's records unchanged, and adopts its HW, as far as the records go, and its log start
         offset. Raises RecordsRejected or StorageFault."""
+        assert self.leadership is None, "a leader takes no records of another one"
         log = self.log
         if len(records):
             log.append_as_follower(records)
@@ -310,6 +317,7 @@ class Partition:
 
     def truncate_to(self, offset: int) -> None:
         """Truncates what the leader does not have. Raises StorageFault."""
+        assert self.leadership is None, "a leader truncates nothing"
         log = self.log
         if offset < log.log_end_offset:
             self._environment.report_event(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
@@ -317,13 +325,16 @@ class Partition:
         else:
             # An epoch that began at the LEO, without records, is not in the leader's log either.
             log.epochs.truncate_from_end(log.log_end_offset)
+        assert log.log_end_offset <= offset, "records that the leader does not have are gone"
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         self.wake_consumers(0)
 
     def start_anew_at(self, offset: int) -> None:
         """Deletes all records, which are below the leader's log start offset. Raises StorageFault."""
+        assert self.leadership is None, "a leader deletes none of its records"
         self._environment.report_event(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
+        assert self.log.log_start_offset == self.log.log_end_offset == offset, "the log is empty"
         self.high_watermark = offset
         self.wake_consumers(0)
 

@@ -35,7 +35,7 @@ class Repositioning:
             if end_offset < partition.log.log_end_offset:
                 self._move(partition, epoch, lambda: partition.truncate_to(end_offset), done)
             else:
-                self._ask(partition, epoch, _EARLIEST_LOCAL, with_start)
+                self._request_offset(partition, epoch, _EARLIEST_LOCAL, with_start)
 
         def with_start(start_offset: int) -> None:
             if start_offset > partition.log.log_end_offset:
@@ -43,7 +43,7 @@ class Repositioning:
             else:
                 self._move(partition, epoch, lambda: partition.log.delete_records_before(start_offset), done)
 
-        self._ask(partition, epoch, _LATEST, with_end)
+        self._request_offset(partition, epoch, _LATEST, with_end)
 
     def _move(self, partition: Partition, epoch: int, move: Callable[[], None], done: Callable[[], None]) -> None:
         try:
@@ -53,7 +53,7 @@ class Repositioning:
         else:
             done()
 
-    def _ask(self, partition: Partition, epoch: int, timestamp: int, found: Callable[[int], None]) -> None:
+    def _request_offset(self, partition: Partition, epoch: int, timestamp: int, found: Callable[[int], None]) -> None:
         name, index = partition.topic_partition
         request = ListOffsetsRequest(
             replica_id=self._node_id,

@@ -2,7 +2,7 @@
 
 A topic was deleted, or a replica moved elsewhere, while this broker or its directory was offline. As in Kafka, the log
 is renamed to `-stray`, so that its records still exist if it is the metadata that are wrong. Kafka keeps it forever;
-here it is removed after a day (`storage.strays`). The log of a topic deleted at run time is removed immediately
+here it is removed after a day (`storage.stray_removal`). The log of a topic deleted at run time is removed immediately
 (`ReplicaManager`).
 """
 
@@ -17,7 +17,7 @@ from barnabas.common.types import ZERO_UUID
 from barnabas.metadata.image import MetadataImage
 from barnabas.storage.identity import is_misread
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 #: The most directories named in the log line.
 _NAMED_MAX: Final = 3

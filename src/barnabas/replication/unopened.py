@@ -2,7 +2,7 @@
 
 Requests for them are answered with KAFKA_STORAGE_ERROR. If space was lacking, opening is tried again every second; so
 is a new partition whose directory failed, since another directory may take it. An existing log in a missing directory
-is waited for: a new, empty log in its place would look as if there never were any records.
+is waited for: a new, empty log in its place would look as if there had never been any records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The real disk: `common.host.Disk` on the operating system's files.
 
-`preadv2(RWF_NOWAIT)` tells whether the page cache has the data. On systems without it (macOS, tmpfs, some network and
+`preadv2(RWF_NOWAIT)` reports whether the page cache has the data. On systems without it (macOS, tmpfs, some network and
 stacked file systems) `read_at_nowait` reads like `read_at`: recent data is in memory anyway, and handing every read to
 a thread would cost each consumer more than a rare wait costs all of them.
 """

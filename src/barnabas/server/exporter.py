@@ -78,7 +78,7 @@ class Exporter:
         """Returns all lines of one scrape."""
         self.scrapes += 1
         begin_s = time.monotonic()
-        collectors = importlib.import_module("barnabas.broker.metrics.catalogue").COLLECTORS
+        collectors = importlib.import_module("barnabas.broker.metrics.catalogue").collectors_of(self._broker)
         health = {}
         for name, collect in collectors.items():
             try:
@@ -192,7 +192,7 @@ class _Visit(asyncio.Protocol):
             self._begin("404 Not Found", "only /metrics exists\n")
 
     def _begin(self, status: str, body: Iterable[str], *, headers: str = "") -> None:
-        assert self._transport is not None, "it has just asked"
+        assert self._transport is not None, "the client is connected"
         self._body = iter((body,) if isinstance(body, str) else body)
         head = f"HTTP/1.1 {status}\r\nContent-Type: {_CONTENT_TYPE}\r\n{headers}Connection: close\r\n\r\n"
         self._transport.write(head.encode())

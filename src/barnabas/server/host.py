@@ -7,9 +7,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
@@ -17,11 +15,10 @@ from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
 from barnabas.server.memory import ProcessMemory
+from barnabas.server.thread_pool import ThreadPool
 from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
-
-_POOL_THREADS = 5
 
 
 class SystemClock:
@@ -59,47 +56,6 @@ class SystemRandom:
             # Base64 starts with "-" for a first byte of 0xf8-0xfb; command lines would parse such an id as an option.
             if not 0xF8 <= raw[0] <= 0xFB:
                 return bytes(raw)
-
-
-class ThreadPool:
-    """A pool whose threads are started when work arrives; an idle broker has none."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
-        self._loop = loop
-        self._turns = turns
-        self._pool: ThreadPoolExecutor | None = None
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        done = later(done)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="barnabas-disk")
-
-        def finished(future: Future[Any]) -> None:
-            error = future.exception()
-            result = None if error is not None else future.result()
-            self._loop.call_soon_threadsafe(self._done, done, result, error)
-
-        self._pool.submit(work).add_done_callback(finished)
-
-    def _done(
-        self, done: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None
-    ) -> None:
-        begin_ns = self._turns.begin()
-        try:
-            done(result, error)
-        finally:
-            self._turns.end(begin_ns, done)
-
-    def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
-        if threads <= 1 or len(work) <= 1:
-            yield from (each() for each in work)
-            return
-        with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-start") as pool:
-            yield from pool.map(lambda each: each(), work)
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
 
 
 class LoggedFaults:

@@ -46,7 +46,7 @@ class DialledLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         #: Closed by this side or ended: the end gets no further calls.
         self._is_over = False
-        self._dialling = loop.create_task(self._dial(loop, host, port))
+        self._dialling: asyncio.Task[None] | None = loop.create_task(self._dial(loop, host, port))
 
     async def _dial(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         """Tries the host's addresses one by one. The peer is known to be down only if all of them refuse."""
@@ -61,7 +61,7 @@ class DialledLink(asyncio.BufferedProtocol):
                 return
             except OSError as error:
                 if failure is None or isinstance(failure, ConnectionRefusedError):
-                    failure = error
+                    failure = error.with_traceback(None)  # Its frames hold this link.
         self._ended(failure or OSError(f"{host} has no address"))
 
     def _ended(self, error: OSError | None) -> None:
@@ -128,16 +128,21 @@ class DialledLink(asyncio.BufferedProtocol):
     def close(self) -> None:
         self._is_over = True
         if self._transport is None:
-            self._dialling.cancel()
+            self._stop_dialling()
         else:
             self._transport.close()
 
     def abort(self) -> None:
         self._is_over = True
         if self._transport is None:
-            self._dialling.cancel()
+            self._stop_dialling()
         else:
             self._transport.abort()
+
+    def _stop_dialling(self) -> None:
+        dialling, self._dialling = self._dialling, None  # The error of a cancelled task holds its frames.
+        if dialling is not None:
+            dialling.cancel()
 
 
 class LoopLinks:

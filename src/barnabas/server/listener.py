@@ -1,7 +1,7 @@
 """The listeners of a broker and their connections, on asyncio: sockets are bound, accepted, read, written and closed.
 
 Each peer has a `BufferedProtocol` that reads directly into the buffer of the broker's `Connection`. Idle connections
-are closed here (`connections.max.idle.ms`); when to stop reading is decided in `broker/requests/connection.py`.
+are closed here (`connections.max.idle.ms`); when to stop reading is decided in `broker/requests/client_connection.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final, NamedTuple, cast
 
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
 from barnabas.protocol.messages.index import request_class
+from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.turns import SHORT_NS, Turns
-from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
 
@@ -89,16 +89,16 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         dispatcher: Dispatcher,
         listener: str,
         open_connections: set[ConnectionProtocol],
-        wakefulness: Wakefulness,
+        busy_polling: BusyPolling,
         send_buffer_bytes: int,
-        on_accepted: Callable[[int], None],
+        on_accepted: Callable[[int], None] | None,
         turns: Turns,
     ) -> None:
         self._on_accepted = on_accepted
         self._send_buffer_bytes = send_buffer_bytes
         self._dispatcher = dispatcher
         self._turns = turns
-        self._on_read = wakefulness.on_read
+        self._on_read = busy_polling.on_read
         self._listener = listener
         self._open = open_connections
         self._connection: Connection | None = None
@@ -116,7 +116,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._on_accepted(sock.fileno())
+            if self._on_accepted is not None:
+                self._on_accepted(sock.fileno())
             if self._send_buffer_bytes >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         peer = transport.get_extra_info("peername")
@@ -132,8 +133,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         assert self._connection is not None
         self.idle_sweeps = 0
         turns, begin_ns = self._turns, perf_counter_ns()
-        if begin_ns > turns.cpu_look_ns:
-            turns.look_at_cpu(begin_ns)
+        if begin_ns > turns.cpu_sample_ns:
+            turns.sample_cpu(begin_ns)
         self._connection.received(nbytes)
         now_ns = perf_counter_ns()
         elapsed_ns = now_ns - begin_ns
@@ -160,8 +161,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
-        if self._connection is not None:
-            self._turns.run(self._connection.closed)
+        connection, self._connection = self._connection, None  # A cycle would live until a full collection.
+        if connection is not None:
+            self._turns.run(connection.closed)
 
     def pause_writing(self) -> None:
         if self._connection is not None:
@@ -230,10 +232,6 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _ignore(descriptor: int) -> None:
-    """Does nothing with the descriptor of an accepted connection (the default of `on_accepted`)."""
-
-
 class _Warnings:
     """Writes the reports about connections: a fault of a peer is a warning, not a fault of this broker."""
 
@@ -282,7 +280,7 @@ class ListeningSocket:
     """A listener of the broker: bound, then serving. Until `serve`, connections are refused.
 
     A periodic sweep closes connections that are idle for connections.max.idle.ms. A connection then needs no timer, and
-    a request no look at the clock.
+    serving a request does not read the clock.
     """
 
     def __init__(
@@ -307,17 +305,17 @@ class ListeningSocket:
         host: str,
         port: int,
         options: SocketOptions,
-        on_accepted: Callable[[int], None] = _ignore,
+        on_accepted: Callable[[int], None] | None = None,
         turns: Turns | None = None,
     ) -> ListeningSocket:
         """Binds the address. Raises OSError if it is in use. `on_accepted` gets the descriptor of each connection."""
         loop = asyncio.get_running_loop()
         watch = turns or Turns()
         open_connections: set[ConnectionProtocol] = set()
-        wakefulness = Wakefulness(loop)
+        busy_polling = BusyPolling(loop)
         server = await loop.create_server(
             lambda: ConnectionProtocol(
-                dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes, on_accepted, watch
+                dispatcher, name, open_connections, busy_polling, options.send_buffer_bytes, on_accepted, watch
             ),
             host or None,
             port,

@@ -21,10 +21,9 @@ from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
-from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
-from barnabas.server.memory import FreeMemory, prepare, settle
+from barnabas.server.memory import check_regularly, prepare, settle
 from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -120,24 +119,28 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     host = ServerHost(loop)
     set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
-    broker = Broker.create(host, config, listener_log, cluster_id)
+    broker = await _compose(host, config, listener_log, cluster_id, stop)
+    if broker is None:
+        host.close()
+        return 0
+    config = broker.config
     sockets: list[ListeningSocket] = []
     exporter: Exporter | None = None
     try:
         prepare()
         broker.open()
         sockets = await _bind(broker, config, listener_log, host.turns)
-        for_controllers, for_clients = _parted(sockets, config)
-        await _open(for_controllers)
+        early, late = _parted(sockets, broker)
+        await _open(early)
         exporter = await _export(broker, config, sockets, host.turns)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
         if not stop.is_set():
-            await _open(for_clients)
+            await _open(late)
             await _first_of(ready, stop)
         settle()
-        FreeMemory().look_regularly(loop)
+        check_regularly(loop)
         host.turns.begin_serving()
         if ready.is_set():
             _announce(config)
@@ -164,6 +167,31 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         host.close()
 
 
+async def _compose(
+    host: ServerHost, config: BrokerConfig, log: ListenerLog, cluster_id: str | None, stop: asyncio.Event
+) -> Broker | None:
+    """Returns the broker, in the mode that the configuration chooses; None if it is stopped before. Raises
+    ConfigError."""
+    if not config.is_zookeeper_mode:
+        return Broker.create(host, config, log, cluster_id)
+    if cluster_id is not None:
+        raise ConfigError("--cluster-id is for KRaft mode: in ZooKeeper mode the id is in /cluster/id")
+    made: list[Broker | ConfigError] = []
+    is_made = asyncio.Event()
+
+    def done(result: Broker | ConfigError) -> None:
+        made.append(result)
+        is_made.set()
+
+    importlib.import_module("barnabas.broker.zookeeper.composition").compose(host, config, log, done)
+    await _first_of(is_made, stop)
+    for each in made:
+        if isinstance(each, ConfigError):
+            raise each
+        return each
+    return None
+
+
 async def _export(
     broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
 ) -> Exporter | None:
@@ -183,12 +211,10 @@ def _close(sockets: Sequence[ListeningSocket]) -> None:
         listening.close()
 
 
-def _parted(
-    sockets: Sequence[ListeningSocket], config: BrokerConfig
-) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
+def _parted(sockets: Sequence[ListeningSocket], broker: Broker) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
     """Returns the listeners that serve from the start, and those that wait until the broker has its metadata."""
-    names = config.controller_listener_names
-    return [s for s in sockets if s.name in names], [s for s in sockets if s.name not in names]
+    early = [each for each in sockets if broker.is_served_at_once(each.name)]
+    return early, [each for each in sockets if each not in early]
 
 
 async def _open(sockets: Sequence[ListeningSocket]) -> None:
@@ -222,8 +248,7 @@ async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog,
     """Binds the addresses of all listeners of this node. Raises ConfigError if one is unavailable."""
     sockets = []
     for listener in config.listeners:
-        is_controller = listener.name in config.controller_listener_names
-        dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
+        dispatcher = broker.dispatcher(listener.name)
         try:
             bound = await ListeningSocket.bind(
                 dispatcher,

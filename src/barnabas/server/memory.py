@@ -10,20 +10,26 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import logging
 import mmap
 import os
+import sys
 from pathlib import Path
 from typing import ClassVar, Final
 
-#: Collections are rare and short: long-lived objects are frozen after the start, and requests leave no cycles behind. A
-#: collection of the middle generation visits 25,000 objects, which takes up to 10 ms. Full collections are postponed as
-#: far as possible, because they take half a second with 50,000 partitions.
-_GC_THRESHOLDS = (5_000, 3, 5_000)
+log = logging.getLogger("barnabas.memory")
+
+#: Collections are rare and short: long-lived objects are frozen after the start, and requests and connections leave no
+#: cycles behind. A collection of the middle generation visits 25,000 objects, which takes up to 10 ms. A full
+#: collection takes half a second with 50,000 partitions: none comes by itself (`FullCollections`).
+_GC_THRESHOLDS: Final = (5_000, 3, (1 << 31) - 1)
+#: The growth, in blocks of Python's allocator, after which objects may be garbage that no young collection found.
+_GROWN_BLOCKS_MIN: Final = 4_000_000
 #: From glibc's malloc.h: free memory kept at the top of the heap, and the size from which a block is a mapping.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 1024 * 1024
 #: The interval of checks for free memory to return.
-_LOOK_S: Final = 5.0
+_CHECK_S: Final = 5.0
 #: The share of the machine's memory for requests and responses, and its bounds.
 _BUDGET_SHARE: Final = 16
 _BUDGET_BYTES_MIN: Final = 256 * 1024 * 1024
@@ -95,7 +101,7 @@ class FreeMemory:
         #: The least free memory since the last return: that much is still with the system.
         self._given_back = 0
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Returns memory to the system if much has become free since the last time. Returns whether it did."""
         if self._info is None or self._trim is None:
             return False  # Another C library than glibc lacks this call.
@@ -107,10 +113,36 @@ class FreeMemory:
         self._given_back = free
         return True
 
-    def look_regularly(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Calls `look` every `_LOOK_S` seconds from now on."""
-        self.look()
-        loop.call_later(_LOOK_S, self.look_regularly, loop)
+
+class FullCollections:
+    """Collects all generations when the number of objects has doubled since the last time. No known request leaves
+    garbage for a full collection, so this only bounds the memory that a mistake, of this code or of a library, costs.
+    """
+
+    def __init__(self, grown_blocks_min: int = _GROWN_BLOCKS_MIN) -> None:
+        self._grown_blocks_min = grown_blocks_min
+        self._blocks = sys.getallocatedblocks()
+
+    def check(self) -> bool:
+        """Collects if there are twice as many objects. Returns whether it did."""
+        if sys.getallocatedblocks() - self._blocks < max(self._blocks, self._grown_blocks_min):
+            return False
+        found = gc.collect()
+        self._blocks = sys.getallocatedblocks()
+        log.info("a full garbage collection freed %d objects; %d blocks of memory are left", found, self._blocks)
+        return True
+
+
+def check_regularly(loop: asyncio.AbstractEventLoop) -> None:
+    """Looks for garbage and for memory to return to the system every `_CHECK_S` seconds from now on."""
+    collections, free = FullCollections(), FreeMemory()
+
+    def check() -> None:
+        collections.check()
+        free.check()
+        loop.call_later(_CHECK_S, check)
+
+    check()
 
 
 def memory_bytes() -> int:

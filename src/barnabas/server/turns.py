@@ -1,7 +1,7 @@
 """The duration of each turn of the event loop, in which one request, timer or result delays all others.
 
 Every entry into the broker's core is measured in wall time, which costs two reads of the clock. The CPU time of the
-thread costs ten times as much to read, so it is read at most `_CPU_LOOKS_PER_S` times a second and after long turns:
+thread costs ten times as much to read, so it is read at most `_CPU_SAMPLES_PER_S` times a second and after long turns:
 the CPU time of a long turn is known to within 5 ms, and never too low.
 
 A turn above `WARN_NS` is logged with what it served, once in ten seconds for each kind. Turns before
@@ -26,8 +26,8 @@ log = logging.getLogger("barnabas.turns")
 _MS: Final = 1_000_000
 #: Shorter turns are only counted and summed up.
 SHORT_NS: Final = _MS
-_CPU_LOOKS_PER_S: Final = 200
-_CPU_LOOK_NS: Final = 1_000 * _MS // _CPU_LOOKS_PER_S
+_CPU_SAMPLES_PER_S: Final = 200
+_CPU_SAMPLE_NS: Final = 1_000 * _MS // _CPU_SAMPLES_PER_S
 WARN_NS: Final = 100 * _MS
 _WARN_PAUSE_NS: Final = 10_000 * _MS
 #: Upper bounds of the buckets above the first one, in milliseconds.
@@ -46,17 +46,17 @@ OnLong = Callable[[int, int, str], None]
 @runtime_checkable
 class Named(Protocol):
     def turn_name(self) -> tuple[str, str]:
-        """Returns the kind of what was served last, and its details."""
+        """Returns the kind of the work that was served last, and its details."""
 
 
 class _Kind:
     """The logged turns of one kind."""
 
-    __slots__ = ("longest_ns", "said_ns", "unsaid")
+    __slots__ = ("longest_ns", "reported_ns", "suppressed")
 
     def __init__(self) -> None:
-        self.said_ns = -_WARN_PAUSE_NS
-        self.unsaid = 0
+        self.reported_ns = -_WARN_PAUSE_NS
+        self.suppressed = 0
         self.longest_ns = 0
 
 
@@ -71,7 +71,7 @@ class Turns:
         "_on_long",
         "_serving",
         "buckets",
-        "cpu_look_ns",
+        "cpu_sample_ns",
         "longest_cpu_ns",
         "longest_ns",
         "short",
@@ -84,7 +84,7 @@ class Turns:
         self._kinds: dict[str, _Kind] = {}
         self._serving = False
         self._reset()
-        self.look_at_cpu(perf_counter_ns())
+        self.sample_cpu(perf_counter_ns())
 
     def _reset(self) -> None:
         self.short = 0
@@ -98,7 +98,7 @@ class Turns:
         """Starts to count turns: startup is complete."""
         self._serving = True
         self._reset()
-        self.look_at_cpu(perf_counter_ns())
+        self.sample_cpu(perf_counter_ns())
 
     def end_serving(self) -> None:
         """Stops counting turns: shutdown begins."""
@@ -108,8 +108,8 @@ class Turns:
 
     def begin(self) -> int:
         now_ns = perf_counter_ns()
-        if now_ns > self.cpu_look_ns:
-            self.look_at_cpu(now_ns)
+        if now_ns > self.cpu_sample_ns:
+            self.sample_cpu(now_ns)
         return now_ns
 
     def end(self, begin_ns: int, what: object) -> None:
@@ -130,8 +130,8 @@ class Turns:
         finally:
             self.end(begin_ns, callback)
 
-    def look_at_cpu(self, now_ns: int) -> None:
-        self.cpu_look_ns = now_ns + _CPU_LOOK_NS
+    def sample_cpu(self, now_ns: int) -> None:
+        self.cpu_sample_ns = now_ns + _CPU_SAMPLE_NS
         self._cpu_ns = thread_time_ns()
 
     def note(self, now_ns: int, elapsed_ns: int, what: object) -> None:
@@ -142,7 +142,7 @@ class Turns:
         if elapsed_ns < 10 * _MS:
             return
         cpu_ns = min(thread_time_ns() - self._cpu_ns, elapsed_ns)
-        self.look_at_cpu(now_ns)
+        self.sample_cpu(now_ns)
         self.longest_cpu_ns = max(self.longest_cpu_ns, cpu_ns)
         if elapsed_ns > WARN_NS:
             self._warn(now_ns, elapsed_ns, cpu_ns, *name_of(what))
@@ -154,14 +154,15 @@ class Turns:
         self._cpu_ns += cpu_ns
 
     def _warn(self, now_ns: int, elapsed_ns: int, cpu_ns: int, kind: str, which: str) -> None:
-        said = self._kinds.setdefault(kind, _Kind())
-        if now_ns - said.said_ns < _WARN_PAUSE_NS:
-            said.unsaid += 1
-            said.longest_ns = max(said.longest_ns, elapsed_ns)
+        reported = self._kinds.setdefault(kind, _Kind())
+        if now_ns - reported.reported_ns < _WARN_PAUSE_NS:
+            reported.suppressed += 1
+            reported.longest_ns = max(reported.longest_ns, elapsed_ns)
             return
         more = ""
-        if said.unsaid:
-            more = f"; {said.unsaid} more such turns since the last such line, of up to {said.longest_ns // _MS} ms"
+        if reported.suppressed:
+            longest_ms = reported.longest_ns // _MS
+            more = f"; {reported.suppressed} more such turns since the last such line, of up to {longest_ms} ms"
         log.warning(
             "one turn of the event loop took %d ms (%d ms of CPU): %s%s%s",
             elapsed_ns // _MS,
@@ -170,7 +171,7 @@ class Turns:
             which and f" {which}",
             more,
         )
-        said.said_ns, said.unsaid, said.longest_ns = now_ns, 0, 0
+        reported.reported_ns, reported.suppressed, reported.longest_ns = now_ns, 0, 0
 
     # -- /metrics
 

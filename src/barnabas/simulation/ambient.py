@@ -1,4 +1,4 @@
-"""Replacement of what client libraries use without their loop: the time module, the global random, the order of sets.
+"""Replacements for what client libraries use outside their loop: the time module, the global random, the order of sets.
 
 While a world runs, the clock functions of this process return the world's time, the global random is seeded, and values
 that clients keep in sets have the same hash under every PYTHONHASHSEED. Everything is restored afterwards. Extensions

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.machine import MachineHost
+from barnabas.simulation.simulated_cluster import Client, Cluster
 
 M = TypeVar("M", bound=Message)
 
@@ -41,7 +41,7 @@ class BareClient:
         self._leaders: dict[tuple[str, int], str] = {}
         self.topic_ids: dict[bytes, str] = {}
 
-    async def ask(
+    async def call(
         self,
         node: str,
         request: Message,
@@ -66,7 +66,7 @@ class BareClient:
             if known is not None:
                 return known
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            answer = await self.ask(self.random.choice(self._brokers), request, FindCoordinatorResponse)
+            answer = await self.call(self.random.choice(self._brokers), request, FindCoordinatorResponse)
             if answer is not None and answer.coordinators and answer.coordinators[0].error_code == ErrorCode.NONE:
                 self._coordinators[key, key_type] = f"broker{answer.coordinators[0].node_id}"
             else:
@@ -83,9 +83,9 @@ class BareClient:
                 await asyncio.sleep(_PAUSE_S)
 
     async def refresh(self, topics: list[str]) -> None:
-        asked = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        answer = await self.ask(self.random.choice(self._brokers), request, MetadataResponse)
+        requested = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(topics=requested, allow_auto_topic_creation=False)
+        answer = await self.call(self.random.choice(self._brokers), request, MetadataResponse)
         for topic in answer.topics if answer is not None else ():
             if topic.name is not None and topic.error_code == ErrorCode.NONE:
                 self.topic_ids[topic.topic_id] = topic.name

@@ -21,9 +21,9 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import GROUP_KEY, TRANSACTION_KEY, BareClient
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 _TRANSACTION_TIMEOUT_MS = 15_000
@@ -137,7 +137,7 @@ class _Session:
         )
         for _ in range(_TRIES):
             node = await self._bare.coordinator(self._id, TRANSACTION_KEY)
-            answer = await self._bare.ask(node, request, InitProducerIdResponse)
+            answer = await self._bare.call(node, request, InitProducerIdResponse)
             if answer is not None and answer.error_code == ErrorCode.NONE:
                 self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
                 return
@@ -185,13 +185,13 @@ class _Session:
         for _ in range(_TRIES):
             node = await self._bare.leader(*place)
             self._maybe_duplicate(_Sent(node, request, _BY_NAME), random)
-            answer = await self._bare.ask(node, request, ProduceResponse, version_max=_BY_NAME)
+            answer = await self._bare.call(node, request, ProduceResponse, version_max=_BY_NAME)
             if answer is not None:
-                told = answer.responses[0].partition_responses[0]
-                if told.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                appended = answer.responses[0].partition_responses[0]
+                if appended.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._sequences[place] += 1
-                    return told.base_offset
-                self._check(told.error_code, "produce")
+                    return appended.base_offset
+                self._check(appended.error_code, "produce")
             await self._pause()
         raise Failed("a record is not acked")
 
@@ -208,7 +208,7 @@ class _Session:
         for _ in range(_TRIES):
             node = await self._bare.coordinator(self._id, GROUP_KEY)
             self._maybe_duplicate(_Sent(node, request, 99), random)
-            answer = await self._bare.ask(node, request, TxnOffsetCommitResponse)
+            answer = await self._bare.call(node, request, TxnOffsetCommitResponse)
             if answer is not None:
                 code = answer.topics[0].partitions[0].error_code
                 if code == ErrorCode.NONE:
@@ -224,11 +224,11 @@ class _Session:
         for _ in range(_TRIES):
             node = await self._bare.coordinator(self._id, TRANSACTION_KEY)
             self._maybe_duplicate(_Sent(node, request, _ENDS_WITH_ANOTHER_EPOCH), random)
-            answer = await self._bare.ask(node, request, EndTxnResponse)
+            answer = await self._bare.call(node, request, EndTxnResponse)
             if answer is not None:
                 if answer.error_code == ErrorCode.NONE:
                     if answer.producer_epoch < 0:
-                        raise Failed("the end was not that of version 2")
+                        raise Failed("the EndTxn response has no new epoch")
                     self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
                     self._sequences.clear()
                     return
@@ -253,4 +253,4 @@ class _Session:
 
     async def _send_again(self, sent: _Sent, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        await self._bare.ask(sent.node, sent.request, Message, version_max=sent.version_max)
+        await self._bare.call(sent.node, sent.request, Message, version_max=sent.version_max)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
+from barnabas.simulation.simulated_cluster import Cluster
 
 
 class Checker(Protocol):

@@ -39,7 +39,7 @@ def kind_of(problem: str) -> str:
     return problem.partition(":")[0]
 
 
-def shorten_outcome(outcome: Outcome, on_try: Callable[[int], None] = lambda count: None) -> Outcome:
+def shorten_outcome(outcome: Outcome, on_try: Callable[[int], None] | None = None) -> Outcome:
     """Returns the outcome of the same seed with the fewest faults that still violate the same kind of property.
 
     `on_try` gets the number of faults of each attempt.
@@ -49,7 +49,8 @@ def shorten_outcome(outcome: Outcome, on_try: Callable[[int], None] = lambda cou
 
     def still_fails(schedule: Sequence[Fault]) -> bool:
         nonlocal best
-        on_try(len(schedule))
+        if on_try is not None:
+            on_try(len(schedule))
         attempt = run(replace(outcome.settings, schedule=tuple(schedule)))
         if any(kind_of(problem) == wanted for problem in attempt.problems):
             best = attempt

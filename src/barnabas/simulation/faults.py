@@ -16,10 +16,11 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faulty_disk import BROKEN, Loss
-from barnabas.simulation.network import Way
+from barnabas.simulation.network import Direction
+from barnabas.simulation.simulated_cluster import ZOOKEEPER, Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, format_time
+from barnabas.simulation.zookeeper_faults import end_session, lose_answer
 
 
 class FaultKind(Enum):
@@ -41,6 +42,8 @@ class FaultKind(Enum):
     RESET = "reset"  # every connection between node and peer breaks
     REFUSE = "refuse"  # new connections to the node are refused
     CLOCK = "clock"  # the wall clock jumps; amount: milliseconds
+    EXPIRE = "expire"  # ZooKeeper ends the session of a node that lives
+    LOSE_ANSWER = "lose-answer"  # the next write of a node to ZooKeeper is done, but its answer is lost
     KILL_CLIENT = "kill-client"  # of a client: kill -9, started again after the duration
     PAUSE_CLIENT = "pause-client"  # of a client: SIGSTOP, SIGCONT after the duration
 
@@ -55,6 +58,13 @@ _WITH_PEER = frozenset(
 _OF_CLIENTS = (FaultKind.KILL_CLIENT, FaultKind.PAUSE_CLIENT)
 _CLIENT_GAP_MS_MEAN = 20_000
 _LOSSES = (Loss.NONE, Loss.SOME, Loss.ALL)
+
+
+#: Faults of disks that end a ZooKeeper server, as often as it starts.
+_OF_BROKERS = frozenset({FaultKind.FULL_DISK, FaultKind.BROKEN_DISK, FaultKind.REFUSE})
+_OF_SESSIONS = frozenset({FaultKind.EXPIRE, FaultKind.LOSE_ANSWER})
+#: How often a fault of a link cuts a broker off from ZooKeeper alone.
+_ZOOKEEPER_LINK_CHANCE = 0.3
 
 
 class Fault(NamedTuple):
@@ -77,7 +87,9 @@ class FaultGenerator:
     """A generator of schedules."""
 
     def __init__(self, layout: Layout, clients: Sequence[str], kinds: Collection[FaultKind] = tuple(FaultKind)) -> None:
-        self._nodes = list(layout.node_properties())
+        self._brokers = list(layout.node_properties())
+        self._nodes = [*self._brokers, *([ZOOKEEPER] if layout.zookeeper else [])]
+        self._in_zookeeper = layout.zookeeper
         self._clients = list(clients)
         has_voters_apart = layout.controllers > 0 and layout.replication_factor > 2
         self._replaceable = [name for name in self._nodes if name.startswith("broker")] if has_voters_apart else []
@@ -116,14 +128,24 @@ class FaultGenerator:
         return faults
 
     def _victims(self, kind: FaultKind) -> list[str]:
-        """Returns the nodes that a fault can strike; voters never lose a disk, which has their votes in the quorum."""
-        return self._replaceable if kind is FaultKind.LOSE_DISK else self._nodes
+        """Returns the programs that a fault can strike. Voters never lose a disk, which has their votes in the quorum.
+        In ZooKeeper mode no broker loses unsynced records, which nobody notices there; and the server needs its disk.
+        """
+        if kind is FaultKind.LOSE_DISK:
+            return self._replaceable
+        if kind in _OF_SESSIONS:
+            return self._brokers if self._in_zookeeper else []
+        if self._in_zookeeper and kind is FaultKind.POWER:
+            return [ZOOKEEPER]
+        return self._brokers if kind in _OF_BROKERS else self._nodes
 
     def _draw_one(self, random: Random, kind: FaultKind, at_ms: int) -> Fault:
         node = random.choice(self._victims(kind))
         peer = ""
         if kind in _WITH_PEER:
             peer = random.choice([name for name in (*self._nodes, *self._clients) if name != node])
+            if self._in_zookeeper and node != ZOOKEEPER and random.random() < _ZOOKEEPER_LINK_CHANCE:
+                peer = ZOOKEEPER
         amounts = {
             FaultKind.POWER: (0, 2),
             FaultKind.SLOW_DISK: (5, 300),
@@ -148,7 +170,29 @@ class Injector:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         #: Active faults, each with the function that ends it.
-        self._active: dict[Fault, Callable[[], None]] = {}
+        self._active: dict[Fault, Callable[[], None] | None] = {}
+        self._begin_by_kind: dict[FaultKind, Callable[[Fault], Callable[[], None] | None]] = {
+            FaultKind.KILL: self._kill,
+            FaultKind.STOP: self._stop,
+            FaultKind.POWER: self._power,
+            FaultKind.LOSE_DISK: self._lose_disk,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.SLOW_DISK: self._slow_disk,
+            FaultKind.FULL_DISK: self._full_disk,
+            FaultKind.BROKEN_DISK: self._broken_disk,
+            FaultKind.COLD_CACHE: self._cold_cache,
+            FaultKind.PARTITION: self._partition,
+            FaultKind.ONE_WAY: self._one_way,
+            FaultKind.SLOW_LINK: self._slow_link,
+            FaultKind.LOSSY_LINK: self._lossy_link,
+            FaultKind.RESET: self._reset,
+            FaultKind.REFUSE: self._refuse,
+            FaultKind.CLOCK: self._clock,
+            FaultKind.EXPIRE: lambda fault: end_session(cluster, fault.node),
+            FaultKind.LOSE_ANSWER: lambda fault: lose_answer(cluster, fault.node),
+            FaultKind.KILL_CLIENT: self._kill_client,
+            FaultKind.PAUSE_CLIENT: self._pause_client,
+        }
 
     def schedule(self, faults: Sequence[Fault]) -> None:
         for fault in faults:
@@ -159,7 +203,7 @@ class Injector:
         return tuple(self._active)
 
     def heal(self, among: Collection[str] | None = None) -> None:
-        """Ends all active faults; with `among`, those of these machines and of the links between them."""
+        """Ends all active faults; with `among`, only those of these machines and of the links between them."""
         for fault in self.active:
             if among is None or (fault.node in among and (not fault.peer or fault.peer in among)):
                 self._end(fault)
@@ -170,40 +214,42 @@ class Injector:
         where = f" with {fault.peer}" if fault.peer else ""
         amount = f" {fault.amount}" if fault.amount else ""
         self._note(fault.node, f"fault: {fault.kind.value}{amount}{where} for {fault.duration_ms} ms")
-        self._active[fault] = getattr(self, f"_{fault.kind.name.lower()}")(fault)
+        self._active[fault] = self._begin_by_kind[fault.kind](fault)
         until_us = self._cluster.world.now_us + fault.duration_ms * MILLISECOND_US
         self._cluster.world.at(until_us, lambda: self._end(fault), None, "fault ends")
 
     def _end(self, fault: Fault) -> None:
-        end = self._active.pop(fault, None)
+        if fault not in self._active:
+            return
+        end = self._active.pop(fault)
+        self._note(fault.node, f"end of {fault.kind.value}")
         if end is not None:
-            self._note(fault.node, f"end of {fault.kind.value}")
             end()
 
     def _note(self, node: str, text: str) -> None:
         self._cluster.world.note(node, text)
 
-    # -- the kinds: each function begins a fault, and returns the function that ends it
+    # -- the kinds: each function begins a fault, and returns the function that ends it, if it lasts
 
     def _kill(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
-        self._cluster.nodes[fault.node].kill()
+        self._cluster.programs[fault.node].kill()
         return lambda: self._cluster.allow_start(fault.node)
 
     def _stop(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
-        self._cluster.nodes[fault.node].stop()
+        self._cluster.programs[fault.node].stop()
         return lambda: self._cluster.allow_start(fault.node)
 
     def _power(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
-        self._cluster.nodes[fault.node].power_off(_LOSSES[fault.amount])
+        self._cluster.programs[fault.node].power_off(_LOSSES[fault.amount])
         return lambda: self._cluster.allow_start(fault.node)
 
     def _lose_disk(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
-        self._cluster.nodes[fault.node].kill()
-        self._cluster.nodes[fault.node].disk.wipe()
+        self._cluster.programs[fault.node].kill()
+        self._cluster.programs[fault.node].disk.wipe()
         return lambda: self._cluster.allow_start(fault.node)
 
     def _kill_client(self, fault: Fault) -> Callable[[], None]:
@@ -227,7 +273,7 @@ class Injector:
         return resume
 
     def _slow_disk(self, fault: Fault) -> Callable[[], None]:
-        disk = self._cluster.nodes[fault.node].disk
+        disk = self._cluster.programs[fault.node].disk
         disk.slowness *= fault.amount
 
         def end() -> None:
@@ -236,7 +282,7 @@ class Injector:
         return end
 
     def _full_disk(self, fault: Fault) -> Callable[[], None]:
-        disk = self._cluster.nodes[fault.node].disk
+        disk = self._cluster.programs[fault.node].disk
         taken = disk.fill()
 
         def end() -> None:
@@ -246,7 +292,7 @@ class Injector:
 
     def _broken_disk(self, fault: Fault) -> Callable[[], None]:
         """Breaks a disk. A directory that failed stays offline until the next start, so the node is started again."""
-        node = self._cluster.nodes[fault.node]
+        node = self._cluster.programs[fault.node]
         node.disk.fail_with = BROKEN
 
         def end() -> None:
@@ -257,7 +303,7 @@ class Injector:
         return end
 
     def _cold_cache(self, fault: Fault) -> Callable[[], None]:
-        disk = self._cluster.nodes[fault.node].disk
+        disk = self._cluster.programs[fault.node].disk
         disk.cold_chance = fault.amount / 100
 
         def end() -> None:
@@ -302,23 +348,22 @@ class Injector:
 
         return end
 
-    def _both_ways(self, fault: Fault) -> tuple[Way, Way]:
+    def _both_ways(self, fault: Fault) -> tuple[Direction, Direction]:
         network = self._cluster.network
-        return network.way(fault.node, fault.peer), network.way(fault.peer, fault.node)
+        return network.direction(fault.node, fault.peer), network.direction(fault.peer, fault.node)
 
-    def _reset(self, fault: Fault) -> Callable[[], None]:
+    def _reset(self, fault: Fault) -> None:
         count = self._cluster.network.reset_between(fault.node, fault.peer)
         self._note(fault.node, f"{count} connections with {fault.peer} are reset")
-        return lambda: None
 
-    def _refuse(self, fault: Fault) -> Callable[[], None]:
-        refusing = self._cluster.network.refusing
-        if fault.node in refusing:
-            return lambda: None
-        refusing.add(fault.node)
-        return lambda: refusing.discard(fault.node)
+    def _refuse(self, fault: Fault) -> Callable[[], None] | None:
+        unwritable = self._cluster.network.unwritable
+        if fault.node in unwritable:
+            return None
+        unwritable.add(fault.node)
+        return lambda: unwritable.discard(fault.node)
 
     def _clock(self, fault: Fault) -> Callable[[], None]:
-        machine = self._cluster.nodes[fault.node].machine
+        machine = self._cluster.programs[fault.node].machine
         machine.set_clock(fault.amount * MILLISECOND_US)
         return lambda: machine.set_clock(-fault.amount * MILLISECOND_US)

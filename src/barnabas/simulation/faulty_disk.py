@@ -8,7 +8,7 @@ Unsynced data can be lost with the power, as on a journaling file system (ext4, 
     bytes   the bytes of a file at its last `sync` are durable. Of the bytes after them, a crash keeps a part of any
             length, possibly with zeros at its end; bytes that were overwritten or cut off since can be the old ones.
 
-`fail_with` makes every later call raise, `is_refusing` only calls that need space; `slowness` multiplies the duration
+`fail_with` makes every later call raise, `is_unwritable` only calls that need space; `slowness` multiplies the duration
 of calls, and `stall_us` and `sync_stall_us` are added to each call that writes or syncs.
 """
 
@@ -137,11 +137,12 @@ class FaultyDisk(MemoryDisk):
         self, random: Random, clock: WallClock, charge: Callable[[int], None], *, free_bytes: int = 1 << 50
     ) -> None:
         super().__init__(free_bytes, clock)
-        self.charge = charge
+        #: None while calls are free.
+        self.charge: Callable[[int], None] | None = charge
         self.slowness = 1
         self.fail_with: int | None = None
         #: Whether appends and creations fail, whatever is free: a quota, or a disk that other processes keep filling.
-        self.is_refusing = False
+        self.is_unwritable = False
         self.stall_us = self.sync_stall_us = 0
         #: The probability that a read without waiting is not in the page cache.
         self.cold_chance = 0.0
@@ -154,26 +155,27 @@ class FaultyDisk(MemoryDisk):
 
     def use(self, duration_us: int, call: str, path: str) -> None:
         writes = call in _WRITES
-        self.charge(duration_us * self.slowness + (self.stall_us if writes else 0))
+        if self.charge is not None:
+            self.charge(duration_us * self.slowness + (self.stall_us if writes else 0))
         if self.fail_with is not None:
             raise OSError(self.fail_with, os.strerror(self.fail_with), path)
-        if self.is_refusing and writes:
+        if self.is_unwritable and writes:
             raise OSError(NO_SPACE, os.strerror(NO_SPACE), path)
 
     def use_sync(self, path: str) -> None:
-        if self.sync_stall_us:
+        if self.sync_stall_us and self.charge is not None:
             self.charge(self.sync_stall_us)
         self.use(int(_SYNC_US * (0.5 + self._random.random())), "sync", path)
 
     @contextlib.contextmanager
     def without_effects(self) -> Iterator[None]:
         """Exempts calls from time and faults: checkers read without affecting the machine."""
-        charge, failing, cold, refusing = self.charge, self.fail_with, self.cold_chance, self.is_refusing
-        self.charge, self.fail_with, self.cold_chance, self.is_refusing = _ignore, None, 0.0, False
+        charge, failing, cold, unwritable = self.charge, self.fail_with, self.cold_chance, self.is_unwritable
+        self.charge, self.fail_with, self.cold_chance, self.is_unwritable = None, None, 0.0, False
         try:
             yield
         finally:
-            self.charge, self.fail_with, self.cold_chance, self.is_refusing = charge, failing, cold, refusing
+            self.charge, self.fail_with, self.cold_chance, self.is_unwritable = charge, failing, cold, unwritable
 
     def misses_cache(self) -> bool:
         return self.cold_chance > 0 and self._random.random() < self.cold_chance
@@ -314,9 +316,6 @@ class FaultyDisk(MemoryDisk):
         super().rename(target, source)
         if replaced is not None:
             self._put_back(target, replaced)
-
-
-def _ignore(duration_us: int) -> None: ...
 
 
 NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO

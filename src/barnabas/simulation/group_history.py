@@ -24,8 +24,8 @@ _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """A member's ownership of a partition. `until_us`: when it was given back, or as long as the group could not know
-    its owner is gone.
+    """A member's ownership of a partition. `until_us`: when it was given back, or how long the group could not know
+    that its owner is gone.
     """
 
     member: str
@@ -35,9 +35,9 @@ class Owned(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An offset that a group returned (between `asked_us` and `returned_us`), or that it acknowledged as committed."""
+    """An offset that a group returned between `requested_us` and `returned_us`, or acknowledged as committed."""
 
-    asked_us: int
+    requested_us: int
     returned_us: int
     offset: int
     is_commit: bool
@@ -88,8 +88,8 @@ class GroupHistory:
     def contacted(self, member: str, sent_us: int) -> None:
         self._contacted_us[member] = sent_us
 
-    def saw(self, place: Place, asked_us: int, offset: int, *, is_commit: bool = False) -> None:
-        self._seen[place].append(Seen(asked_us, self._now_us(), offset, is_commit))
+    def saw(self, place: Place, requested_us: int, offset: int, *, is_commit: bool = False) -> None:
+        self._seen[place].append(Seen(requested_us, self._now_us(), offset, is_commit))
         self.commits += is_commit
 
     def excuse(self, place: Place) -> None:
@@ -102,7 +102,7 @@ class GroupHistory:
         for place, holdings in sorted(self._holdings.items()):
             found += self._one_owner(place, holdings)
         for place, seen in sorted(self._seen.items()):
-            found += self._commits(place, sorted(seen, key=lambda each: each.asked_us))
+            found += self._commits(place, sorted(seen, key=lambda each: each.requested_us))
         return found
 
     def _owned(self, holdings: list[_Holding]) -> Iterator[Owned]:
@@ -131,11 +131,11 @@ class GroupHistory:
         problems = []
         by_return = sorted(seen, key=lambda each: each.returned_us)
         for each in seen:
-            least = self._least(place, by_return, each.asked_us)
+            least = self._least(place, by_return, each.requested_us)
             if each.offset < least:
                 problems.append(
                     f"committed offset went back: {_at(place)} is at {each.offset} at "
-                    f"{format_time(each.asked_us)}, and was at {least}"
+                    f"{format_time(each.requested_us)}, and was at {least}"
                 )
         return problems
 

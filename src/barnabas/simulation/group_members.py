@@ -21,10 +21,10 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.bare_client import GROUP_KEY, BareClient
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.recording import Place
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 
 #: The time limit of a commit, below the client's own: the client must not retry one that can still be in flight.
@@ -33,7 +33,7 @@ _SESSION_POLLS = 60
 _BY_NAME = 9
 _PAUSE_S = 0.2
 _NEVER = -1
-_THROWN_OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -87,7 +87,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         """Works for a random number of polls; then it leaves and joins again."""
         polls = self._random.randint(5, _SESSION_POLLS)
         while not self.stopping and (polls := polls - 1) > 0:
-            await self._look(consumer)
+            await self._read_committed(consumer)
             got = await consumer.getmany(timeout_ms=500)
             if self._counts:
                 offsets = {at: offset + 1 for at, offset in self._known.items()}
@@ -96,14 +96,14 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
             if offsets:
                 await self._commit(consumer, offsets)
 
-    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+    async def _read_committed(self, consumer: AIOKafkaConsumer) -> None:
         """Reads the offsets that the group had committed when it assigned the partitions."""
         while self._fresh:
             at = self._fresh.pop()
-            asked_us = self._cluster.world.now_us
+            requested_us = self._cluster.world.now_us
             found = await asyncio.wait_for(consumer.committed(at), _COMMIT_S)
             offset = _NEVER if found is None else found
-            self._history.saw((at.topic, at.partition), asked_us, offset)
+            self._history.saw((at.topic, at.partition), requested_us, offset)
             if (at.topic, at.partition) in self.owned:
                 self._known[at] = offset
                 if self._counts:
@@ -113,7 +113,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         """Commits offsets. aiokafka repeats a commit that could not be sent in its then current generation, where the
         partitions may belong to another member; the history excuses these.
         """
-        generation, asked_us = self._generation, self._cluster.world.now_us
+        generation, requested_us = self._generation, self._cluster.world.now_us
         try:
             await asyncio.wait_for(consumer.commit(offsets), _COMMIT_S)
         finally:
@@ -123,7 +123,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         if self._generation == generation:
             for at, offset in offsets.items():
                 self._known[at] = offset
-                self._history.saw((at.topic, at.partition), asked_us, offset, is_commit=True)
+                self._history.saw((at.topic, at.partition), requested_us, offset, is_commit=True)
             self.acked += 1
 
     @property
@@ -211,11 +211,11 @@ class _Membership:
     async def beat(self) -> None:
         node = await self._bare.coordinator(self._group, GROUP_KEY)
         sent_us = self._member.now_us
-        answer = await self._bare.ask(node, self._request(), ConsumerGroupHeartbeatResponse)
+        answer = await self._bare.call(node, self._request(), ConsumerGroupHeartbeatResponse)
         if answer is None or answer.error_code:
             self._says_all = True
             self._bare.forget()
-            if answer is not None and answer.error_code in _THROWN_OUT:
+            if answer is not None and answer.error_code in _FENCED:
                 self._give_back(set(self._owned))
                 self._epoch = 0
             return
@@ -258,7 +258,7 @@ class _Membership:
         self._give_back(set(self._owned))
         request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._name, member_epoch=-1)
         node = await self._bare.coordinator(self._group, GROUP_KEY)
-        await self._bare.ask(node, request, ConsumerGroupHeartbeatResponse)
+        await self._bare.call(node, request, ConsumerGroupHeartbeatResponse)
 
     # -- commits
 
@@ -266,26 +266,26 @@ class _Membership:
         """Increments the offset of each partition, except where no offset was read."""
         for place in sorted(self._owned):
             if place not in self._counts:
-                await self._ask_offset(place)
+                await self._fetch_offset(place)
             elif not self.is_over:
                 await self._commit(place)
 
-    async def _ask_offset(self, place: Place) -> None:
+    async def _fetch_offset(self, place: Place) -> None:
         row = OffsetFetchRequest.OffsetFetchRequestTopics(name=place[0], partition_indexes=[place[1]])
         group = OffsetFetchRequest.OffsetFetchRequestGroup(
             group_id=self._group, member_id=self._name, member_epoch=self._epoch, topics=[row]
         )
         node = await self._bare.coordinator(self._group, GROUP_KEY)
-        asked_us = self._member.now_us
+        requested_us = self._member.now_us
         request = OffsetFetchRequest(groups=[group], require_stable=True)
-        answer = await self._bare.ask(node, request, OffsetFetchResponse, version_max=_BY_NAME)
+        answer = await self._bare.call(node, request, OffsetFetchResponse, version_max=_BY_NAME)
         if answer is None or answer.groups[0].error_code:
             self._bare.forget()
             return
-        told = answer.groups[0].topics[0].partitions[0]
-        if not told.error_code:
-            self._history.saw(place, asked_us, told.committed_offset)
-            self._counts[place] = told.committed_offset
+        committed = answer.groups[0].topics[0].partitions[0]
+        if not committed.error_code:
+            self._history.saw(place, requested_us, committed.committed_offset)
+            self._counts[place] = committed.committed_offset
 
     async def _commit(self, place: Place) -> None:
         """Commits the next offset. An unknown result ends the membership: the commit can take effect later."""
@@ -296,17 +296,17 @@ class _Membership:
             group_id=self._group, generation_id_or_member_epoch=self._epoch, member_id=self._name, topics=[topic]
         )
         node = await self._bare.coordinator(self._group, GROUP_KEY)
-        asked_us = self._member.now_us
-        answer = await self._bare.ask(node, request, OffsetCommitResponse, version_max=_BY_NAME)
+        requested_us = self._member.now_us
+        answer = await self._bare.call(node, request, OffsetCommitResponse, version_max=_BY_NAME)
         if answer is None:
             self.is_over = True
             return
         code = answer.topics[0].partitions[0].error_code
         if not code:
-            self._history.saw(place, asked_us, offset, is_commit=True)
+            self._history.saw(place, requested_us, offset, is_commit=True)
             self._counts[place] = offset
             self._member.acked += 1
-        elif code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *_THROWN_OUT):
+        elif code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *_FENCED):
             self._bare.forget()
         elif code != ErrorCode.STALE_MEMBER_EPOCH:
             # The commit can have been written in spite of the error.

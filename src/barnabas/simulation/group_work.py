@@ -12,12 +12,12 @@ from typing import Any
 
 from barnabas.common.types import GROUP_METADATA_TOPIC
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.group_members import ClassicMember, ModernMember
 from barnabas.simulation.history import History
 from barnabas.simulation.recording import Place
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.transactional_workers import committed_offsets
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import WorkloadProducer

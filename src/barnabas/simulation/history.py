@@ -25,7 +25,7 @@ class Sent(NamedTuple):
 
 class TopicIncarnation(NamedTuple):
     """The state of a topic that is deleted and created again: records acked before `deleted_us` were deleted with its
-    predecessor; `is_over` from the deletion until the next creation.
+    predecessor; `is_over` is true from the deletion until the next creation.
     """
 
     deleted_us: int = 0
@@ -74,7 +74,7 @@ class Leniency(NamedTuple):
     """
 
     lossy: Collection[str] = ()
-    lives: Mapping[str, TopicIncarnation] = {}
+    incarnations: Mapping[str, TopicIncarnation] = {}
     settled_us: int = 0
 
 
@@ -87,18 +87,18 @@ def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> lis
     for value, (place, offset) in history.acked.items():
         topic = place[0]
         there = places.get(value)
-        life = lenient.lives.get(topic)
-        if there is not None and life is not None and history.acked_us[value] < life.deleted_us:
+        incarnation = lenient.incarnations.get(topic)
+        if there is not None and incarnation is not None and history.acked_us[value] < incarnation.deleted_us:
             problems.append(f"resurrected: {value.decode()} is at {_at(*there)}, in a topic that was made after it")
         if place not in found or topic in lenient.lossy:
             continue
-        if life is not None and history.sent[value].at_us < lenient.settled_us:
+        if incarnation is not None and history.sent[value].at_us < lenient.settled_us:
             continue
         if there is None:
             problems.append(f"lost: {value.decode()} was acked at {_at(place, offset)} and is not there")
         elif there != (place, offset):
             problems.append(f"moved: {value.decode()} was acked at {_at(place, offset)} and is at {_at(*there)}")
-    lasting = {place: log for place, log in found.items() if place[0] not in {*lenient.lossy, *lenient.lives}}
+    lasting = {place: log for place, log in found.items() if place[0] not in {*lenient.lossy, *lenient.incarnations}}
     return problems + _judge_polls(history, lasting)
 
 

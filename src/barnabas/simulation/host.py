@@ -6,6 +6,7 @@ No call waits: `run_for` advances the clock from timer to timer, so an hour take
 from __future__ import annotations
 
 import heapq
+import mmap
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -153,7 +154,8 @@ class UnlimitedMemory:
         return 1 << 30
 
     def allocate(self, size: int) -> Buffer:
-        return bytearray(size)
+        """Allocates a separate mapping, because zeroing 64 MB takes 50 ms."""
+        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 class MemoryHost:

@@ -11,21 +11,17 @@ from collections.abc import Collection, Iterator
 from random import Random
 
 from barnabas.common.types import TopicPartition
-from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.partition import Role
-from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.node import Node
+from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.znodes import paths
 
 _STRUCK = frozenset(
     {FaultKind.KILL, FaultKind.STOP, FaultKind.POWER, FaultKind.LOSE_DISK, FaultKind.BROKEN_DISK, FaultKind.FULL_DISK}
 )
-
-
-def newest_image(cluster: Cluster) -> MetadataImage | None:
-    images = [node.broker.metadata.image for node in cluster.nodes.values() if node.is_running and node.broker]
-    return max(images, key=lambda image: image.offset, default=None)
 
 
 def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
@@ -34,13 +30,12 @@ def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, Partit
             yield TopicPartition(topic.name, index), partition
 
 
-def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozenset[str]:
+def core(cluster: Cluster, image: MetadataImage, active: Collection[Fault], random: Random) -> frozenset[str]:
     """Returns the names of the nodes that must make progress alone while the rest is down; all nodes if no smaller part
     must.
     """
-    image = newest_image(cluster)
     everybody = frozenset(cluster.nodes)
-    if image is None:
+    if image is EMPTY_IMAGE:
         return everybody
     struck = {fault.node for fault in active if fault.kind in _STRUCK}
     brokers = [name for name in cluster.nodes if name.startswith("broker")]
@@ -69,20 +64,19 @@ def _can_make_progress(partition: PartitionImage, ids: set[int], cluster: Cluste
     return bool(ids & set(partition.isr)) and len(ids & set(partition.replicas)) >= enough
 
 
-def what_is_missing(cluster: Cluster) -> str:
+def what_is_missing(cluster: Cluster, image: MetadataImage) -> str:
     """Returns the first problem of a cluster without faults and writers; "" if there is none.
 
-    All nodes must run and be unfenced, every replica must be in its ISR and equal to the others, and no reassignment
-    can be active.
+    All programs must run, brokers must be registered and unfenced, every replica must be in its ISR and equal to the
+    others, and no reassignment can be active.
     """
+    for program in cluster.programs.values():
+        if not program.is_running:
+            return f"{program.name} does not run"
     for node in cluster.nodes.values():
-        if not node.is_running or node.broker is None:
-            return f"{node.name} does not run"
-    image = newest_image(cluster)
-    assert image is not None
-    for broker in image.brokers.values():
-        if broker.fenced:
-            return f"broker {broker.broker_id} is fenced"
+        broker = None if node.broker is None else image.brokers.get(node.broker.config.node_id)
+        if node.name.startswith("broker") and (broker is None or broker.fenced):
+            return f"{node.name} is fenced or not registered"
     for tp, decided in partitions_of(image):
         if decided.adding_replicas or decided.removing_replicas:
             return f"{tp} still moves: {decided}"
@@ -91,6 +85,16 @@ def what_is_missing(cluster: Cluster) -> str:
         problem = _difference(cluster, tp, decided)
         if problem:
             return problem
+    return unfinished_request(cluster)
+
+
+def unfinished_request(cluster: Cluster) -> str:
+    """Returns a znode with a request that the controller has not completed."""
+    server = None if cluster.zookeeper is None else cluster.zookeeper.server
+    requests = (paths.PREFERRED_REPLICA_ELECTION, paths.REASSIGN_PARTITIONS)
+    for path in () if server is None else server.database.tree.nodes:
+        if path in requests or path.startswith(f"{paths.DELETE_TOPICS}/"):
+            return f"{path} is still there"
     return ""
 
 
@@ -98,10 +102,11 @@ def _difference(cluster: Cluster, tp: TopicPartition, decided: PartitionImage) -
     ends = set()
     for replica in decided.replicas:
         broker = cluster.nodes[f"broker{replica}"].broker
-        assert broker is not None
+        if broker is None:
+            return f"broker {replica} is not open yet"
         partition = broker.replicas.find(*tp)
         if partition is None or partition.leader_epoch != decided.leader_epoch:
-            return f"broker {replica} does not know yet what became of {tp}"
+            return f"broker {replica} does not know yet the state of {tp}"
         role = Role.LEADER if replica == decided.leader else Role.FOLLOWER
         if partition.role is not role:
             return f"broker {replica} is {partition.role.value} of {tp}, not {role.value}"

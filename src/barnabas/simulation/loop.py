@@ -50,7 +50,18 @@ class SimulatedTimer(asyncio.TimerHandle):
     """A timer, and its event in the world's heap."""
 
     __slots__ = ("event",)
-    event: Event
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimulatedLoop,
+        context: contextvars.Context | None,
+        schedule: Callable[[SimulatedTimer], Event],
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self.event = schedule(self)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -102,12 +113,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = SimulatedTimer(when, callback, args, self, context)
         # Rounded up, so that `time()` is not before `when`, and never the present moment: time advances only with
         # events, so a program that waits for less than a microsecond would wait forever.
         due_us = max(int(when * SECOND_US + 0.999), self.process.now_us + 1)
-        timer.event = self.world.at(due_us, partial(self._enqueue, timer), self.process, "timer")
-        return timer
+
+        def schedule(timer: SimulatedTimer) -> Event:
+            return self.world.at(due_us, partial(self._enqueue, timer), self.process, "timer")
+
+        return SimulatedTimer(when, callback, args, self, context, schedule)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Removes a cancelled timer's event from the world; clients cancel most of their timers."""

@@ -240,7 +240,7 @@ class Machine:
 
     def spawn(self) -> Process:
         assert self.is_on, f"{self.name} has no power"
-        assert not self.is_running, f"{self.name} runs already"
+        assert not self.is_running, f"{self.name} is already running"
         self.incarnation += 1
         process = Process(self.world, f"{self.name}.{self.incarnation}")
         process.when_ended(self._on_exit)
@@ -269,7 +269,7 @@ class Machine:
             return
         self.is_on = False
         self.network.switch_off(self.name)
-        self.world.note(self.name, f"power failure; of what was not synced it loses {loss.value}")
+        self.world.note(self.name, f"power failure; of the unsynced data it loses {loss.value}")
         if self.process is not None:
             self.process.end("no power", orderly=False)
         self.disk.crash(loss)

@@ -1,9 +1,9 @@
 """The network: addresses, connections with ordered byte streams, and the faults between two machines.
 
-TCP's guarantees hold: bytes arrive in order and once, or the connection ends. A lost segment is a delay. While a way is
-cut nothing arrives, both ends stay open, and what was sent arrives when the cut heals or the sender gives up. When a
-process ends, its system closes its connections; a machine without power does not, and its peers only notice when they
-send to it. Delays are drawn per message from the named stream of the directed pair of machines.
+TCP's guarantees hold: bytes arrive in order and once, or the connection ends. A lost segment is a delay. While a
+direction is cut nothing arrives, both ends stay open, and what was sent arrives when the cut heals or the sender gives
+up. When a process ends, its system closes its connections; a machine without power does not, and its peers only notice
+when they send to it. Delays are drawn per message from the named stream of the directed pair of machines.
 
     Socket --write--> Pipe (one direction) --latency, loss, cuts--> Socket of the peer --> End of its process
 """
@@ -56,7 +56,7 @@ class End(Protocol):
     def resume_writing(self) -> None: ...
 
 
-class Way:
+class Direction:
     """One direction between two machines."""
 
     __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "stalled")
@@ -119,10 +119,10 @@ Item = bytes | _Mark
 class Pipe:
     """A direction of a connection: the data in flight, in order."""
 
-    __slots__ = ("_stalled", "_stalled_since_us", "last_us", "source", "target", "unconsumed", "way")
+    __slots__ = ("_stalled", "_stalled_since_us", "direction", "last_us", "source", "target", "unconsumed")
 
-    def __init__(self, way: Way, source: Socket, target: Socket) -> None:
-        self.way = way
+    def __init__(self, direction: Direction, source: Socket, target: Socket) -> None:
+        self.direction = direction
         self.source = source
         self.target = target
         self.last_us = 0
@@ -134,14 +134,14 @@ class Pipe:
         source = self.source
         size = 0 if isinstance(item, _Mark) else len(item)
         self.unconsumed += size
-        arrival_us = source.process.now_us + self.way.delay_us(size)
+        arrival_us = source.process.now_us + self.direction.delay_us(size)
         if arrival_us < self.last_us:
             arrival_us = self.last_us
         self.last_us = arrival_us
         source.network.world.at(arrival_us, lambda: self._arrive(item), None, source.label)
 
     def _arrive(self, item: Item) -> None:
-        if self.way.cuts or self._stalled or not self.target.machine_is_on():
+        if self.direction.cuts or self._stalled or not self.target.machine_is_on():
             self._stall(item)
         else:
             self._deliver(item)
@@ -153,14 +153,14 @@ class Pipe:
         target.arrived(item)
 
     def _stall(self, item: Item) -> None:
-        """Keeps data that cannot arrive because the way is cut, until the sender gives up retransmitting. A reset is
-        not retransmitted.
+        """Keeps data that cannot arrive because the direction is cut, until the sender gives up retransmitting. A reset
+        is not retransmitted.
         """
         if item is RESET:
             return
         world = self.source.network.world
         if not self._stalled:
-            self.way.stalled[self] = None
+            self.direction.stalled[self] = None
             deadline_us = world.now_us + self.source.network.give_up_us
             since_us = self._stalled_since_us = world.now_us
             world.at(deadline_us, lambda: self._give_up(since_us), None, "give up")
@@ -169,20 +169,20 @@ class Pipe:
     def _give_up(self, since_us: int) -> None:
         if self._stalled and self._stalled_since_us == since_us:
             self._stalled.clear()
-            self.way.stalled.pop(self, None)
+            self.direction.stalled.pop(self, None)
             self.source.break_off(failure(errno.ETIMEDOUT))
 
     def unstall(self) -> None:
-        """Delivers the stalled data with the next retransmission, after the way has opened again."""
+        """Delivers the stalled data with the next retransmission, after the direction has opened again."""
         outage_us = self.source.network.world.now_us - self._stalled_since_us
-        delay_us = self.way.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
+        delay_us = self.direction.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
         self.source.network.world.after(delay_us, self._flush, None, "retransmit")
 
     def _flush(self) -> None:
-        if self.way.cuts or not self.target.machine_is_on():
+        if self.direction.cuts or not self.target.machine_is_on():
             return
         stalled, self._stalled = self._stalled, deque()
-        self.way.stalled.pop(self, None)
+        self.direction.stalled.pop(self, None)
         for item in stalled:
             self._deliver(item)
 
@@ -247,7 +247,7 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
-        random = out.way.random
+        random = out.direction.random
         if len(data) > 1 and random.random() < 0.05:
             cut = random.randrange(1, len(data))
             out.send(data[:cut])
@@ -317,10 +317,10 @@ class Socket:
             self.process.enter(self.drain)
 
     def release(self) -> None:
-        """Lets the program write again after the peer consumed the data; the notification travels too."""
+        """Lets the program write again after the peer consumed the data; the notification crosses the network too."""
         self.is_held_back = False
         assert self.out is not None
-        delay_us = self.out.way.delay_us(0)
+        delay_us = self.out.direction.delay_us(0)
 
         def resume_writing() -> None:
             if not self.is_closed and not self.is_held_back and self._end is not None:
@@ -365,7 +365,7 @@ class Socket:
 
 
 class Network:
-    """All machines by name and address. Faults are set on the ways between them."""
+    """All machines by name and address. Faults are set on the directions between them."""
 
     def __init__(self, world: World, *, give_up_us: int = 60 * SECOND_US) -> None:
         self.world = world
@@ -373,13 +373,13 @@ class Network:
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
         #: Machines that refuse every new connection.
-        self.refusing: set[str] = set()
+        self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
         #: All open sockets, in the order of creation.
         self.sockets: dict[Socket, None] = {}
-        self._ways: dict[tuple[str, str], Way] = {}
+        self._directions: dict[tuple[str, str], Direction] = {}
         self._local_ports: dict[str, int] = {}
 
     # -- machines
@@ -406,35 +406,35 @@ class Network:
     def switch_on(self, name: str) -> None:
         address = self._addresses[name]
         self._off.discard(address)
-        for (_, target), way in self._ways.items():
+        for (_, target), direction in self._directions.items():
             if target == address:
-                self._unstall(way)
+                self._unstall(direction)
 
     # -- ways
 
-    def way(self, source: str, target: str) -> Way:
-        """Returns the way from machine to machine, by name."""
+    def direction(self, source: str, target: str) -> Direction:
+        """Returns the direction from machine to machine, by name."""
         key = (self._addresses[source], self._addresses[target])
-        return self._way(*key)
+        return self._direction(*key)
 
-    def _way(self, source: str, target: str) -> Way:
-        way = self._ways.get((source, target))
-        if way is None:
-            way = self._ways[source, target] = Way(self.world.stream(f"net/{source}/{target}"))
-        return way
+    def _direction(self, source: str, target: str) -> Direction:
+        direction = self._directions.get((source, target))
+        if direction is None:
+            direction = self._directions[source, target] = Direction(self.world.stream(f"net/{source}/{target}"))
+        return direction
 
     def cut(self, source: str, target: str) -> None:
-        """Cuts the way from `source` to `target` until as many calls of `heal`."""
-        self.way(source, target).cuts += 1
+        """Cuts the direction from `source` to `target` until `heal` is called as often as this."""
+        self.direction(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
-        way = self.way(source, target)
-        way.cuts -= 1
-        if way.cuts == 0:
-            self._unstall(way)
+        direction = self.direction(source, target)
+        direction.cuts -= 1
+        if direction.cuts == 0:
+            self._unstall(direction)
 
-    def _unstall(self, way: Way) -> None:
-        for pipe in tuple(way.stalled):
+    def _unstall(self, direction: Direction) -> None:
+        for pipe in tuple(direction.stalled):
             pipe.unstall()
 
     def reset_between(self, one: str, other: str) -> int:
@@ -477,20 +477,20 @@ class _Dial:
     def __init__(self, network: Network, socket: Socket) -> None:
         self._network = network
         self._socket = socket
-        self._way = network._way(socket.local[0], socket.remote[0])
+        self._direction = network._direction(socket.local[0], socket.remote[0])
         self._deadline_us = socket.process.now_us + network.give_up_us
         self._wait_us = SECOND_US
         self._send(socket.process.now_us)
 
     def _send(self, time_us: int) -> None:
-        self._network.world.at(time_us + self._way.delay_us(0), self._arrive, None, f"dial {self._socket.label}")
+        self._network.world.at(time_us + self._direction.delay_us(0), self._arrive, None, f"dial {self._socket.label}")
 
     def _arrive(self) -> None:
         network, socket = self._network, self._socket
         if socket.is_closed:
             return
         world = network.world
-        if self._way.cuts:
+        if self._direction.cuts:
             again_us = world.now_us + self._wait_us
             self._wait_us *= 2
             if again_us > self._deadline_us:
@@ -505,14 +505,14 @@ class _Dial:
 
     def _answer(self) -> None:
         network, socket = self._network, self._socket
-        back = network._way(socket.remote[0], socket.local[0])
+        back = network._direction(socket.remote[0], socket.local[0])
         listening = network.listening.get(socket.remote)
-        if listening is None or network.name_of(socket.remote[0]) in network.refusing:
+        if listening is None or network.name_of(socket.remote[0]) in network.unwritable:
             refused = failure(errno.ECONNREFUSED)
             network.world.after(back.delay_us(0), lambda: socket.break_off(refused), None, f"refused {socket.label}")
             return
         peer = Socket(network, listening.process, socket.remote, socket.local)
-        socket.out = Pipe(self._way, socket, peer)
+        socket.out = Pipe(self._direction, socket, peer)
         peer.out = Pipe(back, peer, socket)
         peer.is_open = True
         peer.out.send(OPEN)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.zookeeper.composition import compose
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
-from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.simulation.cpu import Cpu
-from barnabas.simulation.faulty_disk import FaultyDisk, Loss
-from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.network import Listening, Network, Socket
+from barnabas.simulation.program import Program
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, ProcessExit, World
 
 _STOP_US_MAX = 20 * SECOND_US
@@ -84,7 +83,7 @@ class TimelineLog:
             self.errors.append((what, error))
 
 
-class Node:
+class Node(Program):
     """A node, which `start` starts, also after its process has ended; machine, disk and properties remain."""
 
     def __init__(
@@ -95,44 +94,23 @@ class Node:
         properties: Mapping[str, str],
         *,
         cluster_id: str | None = None,
-        on_exit: Callable[[Node], None] | None = None,
+        on_exit: Callable[[str], None] | None = None,
     ) -> None:
-        """Creates a node that does not run. `on_exit` is called at every end of its process."""
-        self.world = world
-        self.network = network
-        self.name = name
+        """Creates a node that does not run. `on_exit` is called with its name at every end of its process."""
+        super().__init__(world, network, name, on_exit=on_exit)
         self.properties = dict(properties)
         #: If set, an empty disk is formatted for this cluster before the start, as an operator would do.
         self.cluster_id = cluster_id
-        self.machine = Machine(world, network, name)
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
-        self.host: MachineHost | None = None
-        self._on_exit = on_exit
         self._open: dict[AcceptedEnd, None] = {}
         self._listenings: list[Listening] = []
 
-    @property
-    def is_running(self) -> bool:
-        return self.machine.is_running
-
-    @property
-    def disk(self) -> FaultyDisk:
-        return self.machine.disk
-
     # -- life
 
-    def start(self) -> None:
-        """Starts a new process. One that cannot start ends immediately, like `barnabas broker`."""
-        process = self.machine.spawn()
-        process.owner = self
+    def _forget(self) -> None:
         self.broker = None
         self._open.clear()
-        on_exit = self._on_exit
-        if on_exit is not None:
-            process.when_ended(lambda cause: on_exit(self))
-        self.world.note(self.name, f"start number {self.machine.incarnation}")
-        self.world.at(self.world.now_us, self._main, process, "start")
 
     def _main(self) -> None:
         process = self.machine.process
@@ -140,30 +118,45 @@ class Node:
         self.host = self.machine.host_for(process)
         try:
             config = BrokerConfig.from_properties(self.properties)
+            if config.is_zookeeper_mode:
+                compose(self.host, config, self.connection_log, self._composed)
+                return
             if self.cluster_id is not None:
                 ensure_formatted(self.host, config, cluster_id=self.cluster_id)
-            broker = Broker.create(self.host, config, self.connection_log)
-            broker.open()
-            self._listenings = []
-            self._listen(broker, config, for_controllers=True)
-            broker.start(on_open=lambda: self._listen(broker, config, for_controllers=False))
+            self._open_broker(Broker.create(self.host, config, self.connection_log))
         except (ConfigError, FatalFault, StorageFault) as error:
             raise ProcessExit(f"did not start: {error}") from error
+
+    def _composed(self, found: Broker | ConfigError) -> None:
+        """Continues a start in ZooKeeper mode, where the identity of the broker is read first."""
+        if isinstance(found, ConfigError):
+            raise ProcessExit(f"did not start: {found}") from found
+        try:
+            self._open_broker(found)
+        except (ConfigError, FatalFault, StorageFault) as error:
+            raise ProcessExit(f"did not start: {error}") from error
+
+    def _open_broker(self, broker: Broker) -> None:
+        process = self.machine.process
+        assert process is not None
+        broker.open()
+        self._listenings = []
+        self._listen(broker, broker.config, at_once=True)
+        broker.start(on_open=lambda: self._listen(broker, broker.config, at_once=False))
         self.broker = broker
         process.cpu = Cpu(process.charge)
 
-    def _listen(self, broker: Broker, config: BrokerConfig, *, for_controllers: bool) -> None:
+    def _listen(self, broker: Broker, config: BrokerConfig, *, at_once: bool) -> None:
         process = self.machine.process
         assert process is not None
         for listener in config.listeners:
-            is_controller = listener.name in config.controller_listener_names
-            if is_controller is not for_controllers:
+            if broker.is_served_at_once(listener.name) is not at_once:
                 continue
-            dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
+            dispatcher = broker.dispatcher(listener.name)
             accept = self._acceptor(dispatcher, listener.name)
             self._listenings.append(self.network.listen(process, (self.machine.address, listener.port), accept))
         idle_ms_max = config.int_of("connections.max.idle.ms")
-        if for_controllers and idle_ms_max > 0:
+        if at_once and idle_ms_max > 0:
             self._schedule_sweep(idle_ms_max * MILLISECOND_US // _SWEEPS_PER_IDLE_TIME)
 
     def _acceptor(self, dispatcher: Dispatcher, listener: str) -> Callable[[Socket], AcceptedEnd]:
@@ -186,14 +179,6 @@ class Node:
 
         self.world.after(interval_us, sweep, self.machine.process, "idle sweep")
 
-    def stop(self) -> None:
-        """Requests a clean shutdown (SIGTERM)."""
-        process = self.machine.process
-        if process is None or process.is_dead:
-            return
-        self.world.note(self.name, "SIGTERM")
-        self.world.at(self.world.now_us, self._stop, process, "stop")
-
     def _stop(self) -> None:
         process, broker = self.machine.process, self.broker
         assert process is not None
@@ -205,20 +190,13 @@ class Node:
             end.close()
 
         def give_up() -> None:
-            raise ProcessExit("the controller did not let go: stopped without a clean mark")
+            raise ProcessExit("the controlled shutdown did not complete: stopped without a clean-shutdown marker")
 
         def stopped() -> None:
             self.world.at(process.now_us, leave, process, "stopped")
 
         def leave() -> None:
-            raise ProcessExit("stopped in order")
+            raise ProcessExit("stopped cleanly")
 
         self.world.after(_STOP_US_MAX, give_up, process, "stop timeout")
         broker.stop(stopped)
-
-    def kill(self) -> None:
-        self.world.note(self.name, "kill -9")
-        self.machine.kill()
-
-    def power_off(self, loss: Loss) -> None:
-        self.machine.power_off(loss)

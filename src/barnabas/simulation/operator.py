@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -22,10 +22,10 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.history import TopicIncarnation
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Cluster
 
 M = TypeVar("M", bound=Message)
 
@@ -89,7 +89,7 @@ class Operator:
         getattr(self, f"_{kind.value}")()
         self._later()
 
-    def _ask(self, request: Message, response_type: type[M], take: Callable[[M | None], None]) -> None:
+    def _send(self, request: Message, response_type: type[M], take: Callable[[M | None], None]) -> None:
         node = self._random.choice(self._brokers)
         channel = self._channels.get(node)
         if channel is None:
@@ -108,7 +108,7 @@ class Operator:
             if response is not None:
                 self.done[kind] += 1
 
-        self._ask(request, Message, answered)
+        self._send(request, Message, answered)
 
     def _note(self, text: str) -> None:
         self._cluster.world.note(self.name, text)
@@ -173,7 +173,7 @@ class Operator:
                 self.done[AdminOperation.ENLARGE] += 1
                 topic.partitions = max(topic.partitions, count)
 
-        self._ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
+        self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
 
     # -- replacement of a topic
 
@@ -190,17 +190,17 @@ class Operator:
         self._host.timers.call_later(_RETRY_MS, step)
 
     def _find_id(self, topic: Topic) -> None:
-        asked = MetadataRequest.MetadataRequestTopic(name=topic.name)
+        requested = MetadataRequest.MetadataRequestTopic(name=topic.name)
 
         def answered(response: MetadataResponse | None) -> None:
             found = response.topics[0].topic_id if response is not None and response.topics else _NO_ID
             if found == _NO_ID or found in self._deleted:
                 self._again(lambda: self._find_id(topic))
             else:
-                topic.life = TopicIncarnation(self._cluster.world.now_us, is_over=True)
+                topic.incarnation = TopicIncarnation(self._cluster.world.now_us, is_over=True)
                 self._delete(topic, found)
 
-        self._ask(MetadataRequest(topics=[asked], allow_auto_topic_creation=False), MetadataResponse, answered)
+        self._send(MetadataRequest(topics=[requested], allow_auto_topic_creation=False), MetadataResponse, answered)
 
     def _delete(self, topic: Topic, topic_id: bytes) -> None:
         state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
@@ -213,7 +213,20 @@ class Operator:
             else:
                 self._again(lambda: self._delete(topic, topic_id))
 
-        self._ask(DeleteTopicsRequest(topics=[state], timeout_ms=_TIMEOUT_MS), DeleteTopicsResponse, answered)
+        self._send(DeleteTopicsRequest(topics=[state], timeout_ms=_TIMEOUT_MS), DeleteTopicsResponse, answered)
+
+    def _find_created(self, topic: Topic) -> None:
+        """Looks whether the topic of this name is a new one, and creates it otherwise."""
+        requested = MetadataRequest.MetadataRequestTopic(name=topic.name)
+
+        def answered(response: MetadataResponse | None) -> None:
+            found = response.topics[0].topic_id if response is not None and response.topics else _NO_ID
+            if found == _NO_ID or found in self._deleted:
+                self._again(lambda: self._create(topic))
+            else:
+                self._created(topic)
+
+        self._send(MetadataRequest(topics=[requested], allow_auto_topic_creation=False), MetadataResponse, answered)
 
     def _create(self, topic: Topic) -> None:
         wanted = CreateTopicsRequest.CreatableTopic(
@@ -225,15 +238,21 @@ class Operator:
 
         def answered(response: CreateTopicsResponse | None) -> None:
             code = None if response is None else response.topics[0].error_code
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                topic.life = TopicIncarnation(topic.life.deleted_us)
-                self._note(f"{topic.name} is there again")
-                self.done[AdminOperation.REPLACE] += 1
-                self._replacing = False
+            if code == ErrorCode.TOPIC_ALREADY_EXISTS and self._cluster.layout.zookeeper:
+                # The deleted topic has the name until all of its replicas are deleted.
+                self._again(lambda: self._find_created(topic))
+            elif code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._created(topic)
             else:
                 self._again(lambda: self._create(topic))
 
-        self._ask(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse, answered)
+        self._send(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse, answered)
+
+    def _created(self, topic: Topic) -> None:
+        topic.incarnation = TopicIncarnation(topic.incarnation.deleted_us)
+        self._note(f"{topic.name} exists again")
+        self.done[AdminOperation.REPLACE] += 1
+        self._replacing = False
 
 
 def _reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from barnabas.records.header import BatchHeader
-from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.history import Violation
+from barnabas.simulation.simulated_cluster import Cluster
 
 _SLICE_BYTES = 64 * 1024
 
@@ -65,7 +65,7 @@ class QuorumSafety:
     def check(self, cluster: Cluster) -> None:
         for node in cluster.dirty:
             if node.is_running and node.broker is not None and "controller" in node.properties["process.roles"]:
-                self.check_node(node.name, node.machine.incarnation, node.broker.raft, node.disk)
+                self.check_node(node.name, node.machine.incarnation, node.broker.quorum.raft, node.disk)
 
     def check_node(self, name: str, incarnation: int, raft: RaftView, disk: FaultyDisk) -> None:
         """Compares one node with all leaders and committed batches seen before."""

@@ -23,9 +23,10 @@ from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.records.batch import iter_headers
 from barnabas.replication.partition import Partition, Role
-from barnabas.simulation.cluster import Cluster
+from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
+from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import ProcessState
 from barnabas.storage.log import Log
 
@@ -54,22 +55,30 @@ class ReplicaChecker(Protocol):
 
 
 class Replicas:
-    """The finder of changes, which it passes to checkers. It takes decisions from node `controller`, or, if that
-    is None, from the node with the newest ones.
+    """The finder of changes, which it passes to checkers. It takes decisions from `decided` if that is given, else from
+    node `controller`, or, if that is None, from the node with the newest ones.
     """
 
-    def __init__(self, controller: str | None, replica_checkers: Sequence[ReplicaChecker]) -> None:
+    def __init__(
+        self,
+        controller: str | None,
+        replica_checkers: Sequence[ReplicaChecker],
+        decided: DecidedMetadata | None = None,
+    ) -> None:
         self._controller = controller
+        self._decided = decided
         self._checkers = tuple(replica_checkers)
         self._states: dict[Partition, tuple[object, ...]] = {}
         self._image = EMPTY_IMAGE
 
     def check(self, cluster: Cluster) -> None:
+        if self._decided is not None:
+            self._take(self._decided.image())
         for node in cluster.dirty:
             broker, process = node.broker, node.machine.process
-            if broker is None or process is None or process.life is ProcessState.DEAD:
+            if broker is None or process is None or process.state is ProcessState.DEAD:
                 continue
-            if broker.metadata.image is not self._image:
+            if self._decided is None and broker.metadata.image is not self._image:
                 self._check_image(node, broker.metadata.image)
             self._check_replicas(node, broker.replicas.partitions())
 
@@ -94,6 +103,10 @@ class Replicas:
 
     def _check_image(self, node: Node, image: MetadataImage) -> None:
         if image.offset > self._image.offset if self._controller is None else node.name == self._controller:
+            self._take(image)
+
+    def _take(self, image: MetadataImage) -> None:
+        if image is not self._image:
             before, self._image = self._image, image
             for checker in self._checkers:
                 checker.on_image(before, image)
@@ -196,7 +209,7 @@ class Committed:
                 continue
             if replicas.environment.broker_epoch() == registered.epoch and partition.log.log_end_offset < end:
                 raise Violation(
-                    f"a candidate has not all that is committed: {topic}-{index} on {node.name} ends at "
+                    f"a candidate lacks committed records: {topic}-{index} on {node.name} ends at "
                     f"{partition.log.log_end_offset}; committed were {end}; {decided}"
                 )
 

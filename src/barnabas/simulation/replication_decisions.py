@@ -24,11 +24,13 @@ _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 class Decisions:
     """The checker of the controller's decisions. `defaults` are the nodes' properties, which apply if topics and
-    brokers do not override them.
+    brokers do not override them. In ZooKeeper mode a dead broker loses its registration (`unregisters`) before the
+    controller takes it out of its ISRs.
     """
 
-    def __init__(self, defaults: Mapping[str, str]) -> None:
+    def __init__(self, defaults: Mapping[str, str], *, unregisters: bool = False) -> None:
         self._defaults = defaults
+        self._unregisters = unregisters
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         """Does nothing: replicas decide nothing that is checked here."""
@@ -36,7 +38,7 @@ class Decisions:
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         for (tp, _), earlier, decided in changed_partitions(before, now):
             min_isr = min(self.min_isr(now, tp.topic), len(decided.replicas))
-            problem = _state_problem(now, decided, min_isr)
+            problem = _state_problem(None if self._unregisters else now, decided, min_isr)
             if not problem and earlier is not None:
                 may_be_unclean = any(self.allows_unclean(image, tp.topic) for image in (before, now))
                 problem = _step_problem(earlier, decided, may_be_unclean=may_be_unclean)
@@ -58,13 +60,13 @@ class Decisions:
         return default
 
 
-def _state_problem(image: MetadataImage, decided: PartitionImage, min_isr: int) -> str:
+def _state_problem(image: MetadataImage | None, decided: PartitionImage, min_isr: int) -> str:
     replicas, isr, elr = set(decided.replicas), set(decided.isr), set(decided.elr)
     if not (isr <= replicas and elr <= replicas) or isr & elr:
         return "ISR and ELR are not parts of the replicas"
     if decided.leader != NO_LEADER and decided.leader not in isr:
         return "the leader is not in the ISR"
-    if any(replica not in image.brokers or image.brokers[replica].fenced for replica in isr):
+    if image is not None and any(replica not in image.brokers or image.brokers[replica].fenced for replica in isr):
         return "a fenced broker is in the ISR"
     if elr and len(isr) >= min_isr:
         return "an ELR although the ISR is large enough"
@@ -96,5 +98,5 @@ def _departure_problem(
     for replica in sorted(gone & set(decided.replicas)):
         life, next_life = before.brokers.get(replica), now.brokers.get(replica)
         if life is not None and next_life is not None and life.epoch == next_life.epoch:
-            return f"broker {replica} leaves ISR and ELR although it may have what was committed"
+            return f"broker {replica} leaves ISR and ELR although it may have committed records"
     return ""

@@ -28,7 +28,7 @@ class Topic:
         self.configs = dict(configs)
         self.choices = dict(choices or {})
         self.is_replaced = is_replaced
-        self.life = TopicIncarnation()
+        self.incarnation = TopicIncarnation()
 
     @property
     def is_synced(self) -> bool:

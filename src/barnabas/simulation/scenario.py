@@ -16,7 +16,7 @@ from typing import Any
 
 from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
-from barnabas.simulation.cluster import Client, Cluster, Layout
+from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Violation
@@ -33,10 +33,13 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
 from barnabas.simulation.transactional_work import TransactionalWork
 from barnabas.simulation.work import PROPERTIES, RecordsWork, Size, Verdicts, Work, WorkKind, client_names
 from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
+from barnabas.simulation.znode_operator import ZnodeEdit, ZnodeOperator
+from barnabas.simulation.zookeeper_checkers import Deletions, OneWriter, ServerTree, StateFollowed
 
 _WARM_UP_S_MAX = 120
 _BEGIN_FAULTS_S = 3
@@ -68,6 +71,8 @@ class Settings:
     records_per_s: float = 10.0
     #: The changes that the operator can make; each seed draws some of them.
     operations: tuple[AdminOperation, ...] = tuple(AdminOperation)
+    #: The edits of znodes that another operator can make in ZooKeeper mode; each seed draws some of them.
+    edits: tuple[ZnodeEdit, ...] = tuple(ZnodeEdit)
     keep_events: bool = False
     #: A run with more events is in an endless loop.
     events_max: int = 3_000_000
@@ -123,12 +128,16 @@ class Run:
         self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
         properties = {**PROPERTIES[settings.work], **settings.layout.properties}
         self.cluster = Cluster(self.world, replace(settings.layout, properties=properties))
+        self.decided = DecidedMetadata(self.cluster)
         self.injector = Injector(self.cluster)
         self.auditor = self.cluster.add_client("auditor")
         self.work = _WORK[settings.work](self.cluster, self.auditor, settings.size)
         random = self.world.stream("operations")
         kinds = [kind for kind in settings.operations if random.random() < 0.5 and kind in self.work.operations]
         self.operator = Operator(self.cluster, [*self.work.topics, *self.work.internal], kinds, "operator")
+        in_zookeeper, random = settings.layout.zookeeper, self.world.stream("edits")
+        edits = [kind for kind in settings.edits if in_zookeeper and random.random() < 0.4]
+        self.editor = ZnodeOperator(self.cluster, self.work.topics, edits, "editor") if edits else None
         self._settled_us = 0
         self.unclean = UncleanElections()
         self.committed = Committed(self.cluster, self.unclean)
@@ -136,15 +145,22 @@ class Run:
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
+        in_zookeeper = self.settings.layout.zookeeper
+        followed = StateFollowed()
         replica_checkers: list[ReplicaChecker] = [
             unclean,
             OneLeader(),
             self.committed,
             Offsets(unclean),
             Quorum(cluster),
+            Decisions(self.settings.layout.properties, unregisters=in_zookeeper),
+            *([followed] if in_zookeeper else []),
         ]
-        decisions = Decisions(self.settings.layout.properties)
-        return [NoMistakes(), QuorumSafety(), Replicas(None, [*replica_checkers, decisions]), *self.work.checkers]
+        replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)
+        own: list[Checker] = [QuorumSafety()]
+        if in_zookeeper:
+            own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
+        return [NoMistakes(), *own, replicas, *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
@@ -172,7 +188,7 @@ class Run:
             acked=counts.acked,
             polled=counts.polled,
             unclean=len(self.unclean.partitions),
-            operated=sum(self.operator.done.values()),
+            operated=sum(self.operator.done.values()) + (sum(self.editor.done.values()) if self.editor else 0),
             notes=self.world.trace.notes,
         )
 
@@ -187,27 +203,32 @@ class Run:
         for worker in self.work.workers:
             worker.client.run(worker.run)
         self.operator.start()
+        if self.editor is not None:
+            self.editor.start()
         self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
         self.operator.stopping = True
+        if self.editor is not None:
+            self.editor.stopping = True
         self._check_core_progress()
         self.world.note("world", "everything heals")
         self.injector.heal()
         self._progress("everything healed")
         if not self._wait(lambda: not self.operator.is_idle, _LIVENESS_S_MAX):
-            raise Violation(f"no end of what the operator began within {_LIVENESS_S_MAX} s after everything healed")
+            raise Violation(f"the operator is not done {_LIVENESS_S_MAX} s after everything healed")
         self._settled_us = self.world.now_us
-        self._progress("the operator had done")
-        self._finish("what is under way does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
+        self._progress("the operator is done")
+        self._finish("the work in progress does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
 
     def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
-        kept = core(self.cluster, self.injector.active, self.world.stream("core"))
+        kept = core(self.cluster, self.decided.image(), self.injector.active, self.world.stream("core"))
         rest = [name for name in self.cluster.nodes if name not in kept]
         if not rest:
             return
         self.world.note("world", f"{', '.join(sorted(kept))} heal, {', '.join(rest)} die")
-        self.injector.heal({*kept, *self.cluster.clients, self.operator.name})
+        servers = [name for name in self.cluster.programs if name not in self.cluster.nodes]
+        self.injector.heal({*kept, *servers, *self.cluster.clients, self.operator.name})
         for name in rest:
             self.cluster.prevent_start(name)
             self.cluster.nodes[name].kill()
@@ -229,7 +250,7 @@ class Run:
     def _becomes_whole(self) -> None:
         """Waits until the cluster is whole, checking every second."""
         for _ in range(_WHOLE_S_MAX):
-            missing = what_is_missing(self.cluster)
+            missing = what_is_missing(self.cluster, self.decided.image())
             if not missing:
                 return
             self.world.run_for(SECOND_US)

@@ -15,8 +15,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import BareClient
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import Violation
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 _PAUSE_S: Final = 0.05
@@ -42,20 +42,20 @@ class SteadyWriter:
         number = 0
         while True:
             if self._leader is None:
-                await self._look(bare)
+                await self._read_state(bare)
             if self._leader is None or not await self._write(bare, f"broker{self._leader[1]}", number):
-                await self._look(bare)
+                await self._read_state(bare)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             number += 1
             await asyncio.sleep(_BETWEEN_S)
 
-    async def _look(self, bare: BareClient) -> None:
+    async def _read_state(self, bare: BareClient) -> None:
         brokers = [name for name in self._cluster.nodes if name.startswith("broker")]
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
         )
-        answer = await bare.ask(bare.random.choice(brokers), request, MetadataResponse, timeout_ms=_TIMEOUT_MS)
+        answer = await bare.call(bare.random.choice(brokers), request, MetadataResponse, timeout_ms=_TIMEOUT_MS)
         for topic in answer.topics if answer is not None else ():
             for row in topic.partitions:
                 if row.partition_index == self.index and row.leader_id >= 0:
@@ -68,7 +68,7 @@ class SteadyWriter:
         row = ProduceRequest.PartitionProduceData(index=self.index, records=bytes(batch))
         topic = ProduceRequest.TopicProduceData(name=self.topic, partition_data=[row])
         request = ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[topic])
-        answer = await bare.ask(node, request, ProduceResponse, version_max=_BY_NAME, timeout_ms=_TIMEOUT_MS)
+        answer = await bare.call(node, request, ProduceResponse, version_max=_BY_NAME, timeout_ms=_TIMEOUT_MS)
         if answer is None or answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
             return False
         self.acked_us.append(self._cluster.world.now_us)

@@ -17,10 +17,10 @@ from aiokafka import TopicPartition
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.simulation.bare_producer import COUNTED, BareProducer, Ledger
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.transaction_checkers import StableOffsets
 from barnabas.simulation.transactional_workers import (
     CHAIN_GROUP,
@@ -109,7 +109,7 @@ class TransactionalWork:
             ends = await consumer.end_offsets(places)
             found = found or any([await consumer.position(place) < ends[place] for place in places])
         except CLIENT_ERRORS as error:
-            self._cluster.world.note(self._auditor.name, f"cannot tell whether the chains are through: {error!r}")
+            self._cluster.world.note(self._auditor.name, f"cannot tell whether the chains are done: {error!r}")
             found = True
         await closed(consumer.stop)
         return not found
@@ -149,7 +149,7 @@ class TransactionalWork:
         there = {value for records in found.values() for _, value in records}
         expected = {name: self.ledger.expected(name, there) for name in KIOSKS}
         return [
-            f"offset of a transaction: {name} is at {self.ends[name]}, and what is there says {expected[name]}"
+            f"offset of a transaction: {name} is at {self.ends[name]}, but its committed records say {expected[name]}"
             for name in KIOSKS
             if self.ends[name] != expected[name]
         ]
@@ -167,8 +167,8 @@ class TransactionalWork:
         return problems + [f"receipt invented: for {value}" for value in made.keys() - set(paid)]
 
     def counts(self) -> Counts:
-        told = self.recording.judge.verdict().counts
-        return Counts(told["sent"], told["acked"], told["read"])
+        counts = self.recording.judge.verdict().counts
+        return Counts(counts["sent"], counts["acked"], counts["read"])
 
 
 class CommittedReader:

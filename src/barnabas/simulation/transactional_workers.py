@@ -14,9 +14,9 @@ from random import Random
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
@@ -108,7 +108,7 @@ class TransactionalWorker:
         raise NotImplementedError
 
     async def _in_session(self, session: TransactionalSession) -> None:
-        """Works with the session's producer."""
+        """Runs one session with the producer of this session."""
         raise NotImplementedError
 
     async def _with_producer(self, session: TransactionalSession) -> None:
@@ -236,7 +236,7 @@ async def committed_offsets(
     client: Client,
     group: str,
     places: Iterable[Place],
-    saw: Callable[[Place, int, int], None] = lambda *_: None,
+    saw: Callable[[Place, int, int], None] | None = None,
 ) -> dict[Place, int]:
     """Returns the offsets of a group, -1 if it has none; retries until it has them all.
 
@@ -247,12 +247,13 @@ async def committed_offsets(
         found = {}
         try:
             await consumer.start()
-            asked = [TopicPartition(*place) for place in places]
-            consumer.assign(asked)
-            for at in asked:
-                asked_us, offset = cluster.world.now_us, await consumer.committed(at)
+            requested = [TopicPartition(*place) for place in places]
+            consumer.assign(requested)
+            for at in requested:
+                requested_us, offset = cluster.world.now_us, await consumer.committed(at)
                 found[at.topic, at.partition] = -1 if offset is None else offset
-                saw((at.topic, at.partition), asked_us, found[at.topic, at.partition])
+                if saw is not None:
+                    saw((at.topic, at.partition), requested_us, found[at.topic, at.partition])
             await closed(consumer.stop)
             return found
         except CLIENT_ERRORS as error:

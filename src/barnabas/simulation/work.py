@@ -13,10 +13,10 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import History, Leniency, judge
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.run_topics import Topic, topics_of_a_run
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
 
 _DRAIN_S = 15
@@ -164,7 +164,7 @@ class RecordsWork:
         return await read_everything(self._cluster, self._auditor, self.topics)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        lives = {topic.name: topic.life for topic in self.topics if topic.is_replaced}
+        lives = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}
         return judge(self.history, found, Leniency(verdicts.lossy, lives, verdicts.settled_us))
 
     def counts(self) -> Counts:

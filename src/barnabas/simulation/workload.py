@@ -17,9 +17,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 
-from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import Found, History, Place
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 RETRY_S = 0.5
@@ -143,7 +143,7 @@ class WorkloadProducer:
         """Returns a random partition that exists, as far as this client knows."""
         places = []
         for topic in self._topics:
-            if not topic.life.is_over:
+            if not topic.incarnation.is_over:
                 known = producer.client.cluster.partitions_for_topic(topic.name)
                 places += [place for place in topic.places if known is None or place[1] in known]
         return self._random.choice(places)

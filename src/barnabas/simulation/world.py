@@ -97,23 +97,23 @@ class ProcessState(Enum):
 
 
 class Ending(Protocol):
-    """A resource of a process that the system takes back when the process ends."""
+    """A resource of a process that the system reclaims when the process ends."""
 
     def process_ended(self, *, orderly: bool) -> None:
-        """Takes back the resource of an ended process. `orderly`: the system closes it (kill -9); else the machine lost
-        its power.
+        """Reclaims the resource of an ended process. `orderly`: the system closes it (kill -9); otherwise the machine
+        has lost power.
         """
 
 
 class Process:
     """An incarnation of a program on a machine. It works or waits until `busy_until_us`, and takes no event before."""
 
-    __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "life", "name", "owner", "world")
+    __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "name", "owner", "state", "world")
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.life = ProcessState.RUNNING
+        self.state = ProcessState.RUNNING
         self.busy_until_us = 0
         #: The cost of its code; None if it takes no time.
         self.cpu: Cpu | None = None
@@ -126,11 +126,11 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        return self.life is ProcessState.RUNNING
+        return self.state is ProcessState.RUNNING
 
     @property
     def is_dead(self) -> bool:
-        return self.life is ProcessState.DEAD
+        return self.state is ProcessState.DEAD
 
     @property
     def now_us(self) -> int:
@@ -143,7 +143,7 @@ class Process:
 
     def enter(self, callback: Callable[[], None]) -> None:
         """Runs code of this process now, or as soon as it can run."""
-        if self.life is ProcessState.RUNNING and self.busy_until_us <= self.world.now_us:
+        if self.state is ProcessState.RUNNING and self.busy_until_us <= self.world.now_us:
             self.run(callback)
         else:
             self.world.at(self.world.now_us, callback, self, "enter")
@@ -163,31 +163,31 @@ class Process:
             self.world.on_error(self, error)
 
     def hold(self, event: Event) -> None:
-        if self.life is ProcessState.PAUSED:
+        if self.state is ProcessState.PAUSED:
             self._held.append(event)
 
     def pause(self) -> None:
-        if self.life is ProcessState.RUNNING:
-            self.life = ProcessState.PAUSED
+        if self.state is ProcessState.RUNNING:
+            self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        if self.life is ProcessState.PAUSED:
-            self.life = ProcessState.RUNNING
+        if self.state is ProcessState.PAUSED:
+            self.state = ProcessState.RUNNING
             held, self._held = self._held, []
             for event in held:
                 self.world.push(self.world.now_us, event)
 
     def end(self, cause: str, *, orderly: bool = True) -> None:
-        """Ends the process; the system takes back its resources."""
-        if self.life is ProcessState.DEAD:
+        """Ends the process; the system reclaims its resources."""
+        if self.state is ProcessState.DEAD:
             return
-        self.life = ProcessState.DEAD
+        self.state = ProcessState.DEAD
         self._held = []
         holdings, self.holdings = self.holdings, {}
         for holding in holdings:
             holding.process_ended(orderly=orderly)
-        for told in self._on_exit:
-            told(cause)
+        for callback in self._on_exit:
+            callback(cause)
 
     def when_ended(self, callback: Callable[[str], None]) -> None:
         """Registers a callback for the end of the process, which gets the cause of the end."""
@@ -296,7 +296,7 @@ class World:
                 event.callback = None
                 trace.add(f"{due_us} {event.label}")
                 callback()
-            elif process.life is not ProcessState.RUNNING:
+            elif process.state is not ProcessState.RUNNING:
                 process.hold(event)
                 continue
             elif process.busy_until_us > due_us:

@@ -143,7 +143,7 @@ def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offse
 def _find_cuts(
     cluster: ClusterClient, found: Step, start: Progress, seen: ClusterState, epochs: dict[TopicPartition, int]
 ) -> None:
-    """Finds partitions whose log was truncated below the stream's offset: at the present leader, the epoch of that
+    """Finds partitions whose log was truncated below the stream's offset: at the current leader, the epoch of that
     offset ends before it.
     """
     if not epochs:
@@ -162,7 +162,7 @@ def _find_cuts(
 def _find_aged(
     cluster: ClusterClient, found: Step, start: Progress, seen: ClusterState, anew: list[TopicPartition]
 ) -> None:
-    """Moves the begin of each partition up to the log's first record, since retention removed the ones before; new
+    """Moves the start of each partition up to the log's first record, since retention removed the ones before; new
     partitions begin there.
     """
     unread = [partition for partition, begin in found.begins.items() if begin < seen.ends[partition].offset]

@@ -24,8 +24,8 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from barnabas.spark.blocking_connection import Connection
 from barnabas.spark.client_settings import ClientSettings
-from barnabas.spark.connection import Connection
 from barnabas.spark.errors import ClusterUnreachable, RequestRefused
 
 M = TypeVar("M", bound=Message)
@@ -131,13 +131,13 @@ class ClusterClient:
         """Sends one request to one broker, over a new connection if the kept one has failed. Raises OSError."""
         was_kept = address in self._connections
         try:
-            return self.connection(address).ask(request, answer, version_max)
+            return self.connection(address).call(request, answer, version_max)
         except OSError:
             self.drop(address)
             if not was_kept:
                 raise
         try:
-            return self.connection(address).ask(request, answer, version_max)
+            return self.connection(address).call(request, answer, version_max)
         except OSError:
             self.drop(address)
             raise
@@ -187,9 +187,9 @@ class ClusterClient:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = self.send_to_any(request, MetadataResponse)
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        for asked in topics or ():
-            if asked.name is not None:
-                self._topics.pop(asked.name, None)
+        for requested in topics or ():
+            if requested.name is not None:
+                self._topics.pop(requested.name, None)
         named = set()
         for topic in response.topics:
             if topic.name is None:
@@ -222,7 +222,7 @@ class ClusterClient:
             RequestRefused, ClusterUnreachable.
         """
 
-        def ask(address: tuple[str, int], asked: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
+        def call(address: tuple[str, int], requested: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=isolation_level,
@@ -237,7 +237,7 @@ class ClusterClient:
                             for each in partitions
                         ],
                     )
-                    for topic, partitions in asked.items()
+                    for topic, partitions in requested.items()
                 ],
             )
             response = self.send_to(address, request, ListOffsetsResponse)
@@ -249,14 +249,14 @@ class ClusterClient:
                 for each in topic.partitions
             }
 
-        return self._of_leaders(timestamps, ask)
+        return self._of_leaders(timestamps, call)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogEnd]:
         """Sends OffsetForLeaderEpoch (KIP-320). Returns for each partition the largest epoch of the leader's log that
         is not above the requested one, and its end offset; (-1, -1) if the leader knows none.
         """
 
-        def ask(address: tuple[str, int], asked: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
+        def call(address: tuple[str, int], requested: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
             request = OffsetForLeaderEpochRequest(
                 replica_id=-1,
                 topics=[
@@ -269,7 +269,7 @@ class ClusterClient:
                             for each in partitions
                         ],
                     )
-                    for topic, partitions in asked.items()
+                    for topic, partitions in requested.items()
                 ],
             )
             response = self.send_to(address, request, OffsetForLeaderEpochResponse)
@@ -281,12 +281,12 @@ class ClusterClient:
                 for each in topic.partitions
             }
 
-        return self._of_leaders(epochs, ask)
+        return self._of_leaders(epochs, call)
 
     def _of_leaders(
         self,
         wanted: Iterable[TopicPartition],
-        ask: Callable[[tuple[str, int], dict[str, list[TopicPartition]]], dict[TopicPartition, _Answer]],
+        call: Callable[[tuple[str, int], dict[str, list[TopicPartition]]], dict[TopicPartition, _Answer]],
     ) -> dict[TopicPartition, LogEnd]:
         """Sends a request to each partition's leader, and repeats those with a retriable error after fresh metadata."""
         done: dict[TopicPartition, LogEnd] = {}
@@ -296,11 +296,11 @@ class ClusterClient:
         fresh = False
         while left:
             views = self.topics({each.topic for each in left}, fresh=fresh)
-            for address, asked in _by_leader(left, views, causes).items():
+            for address, requested in _by_leader(left, views, causes).items():
                 try:
-                    answers = ask(address, asked)
+                    answers = call(address, requested)
                 except OSError as error:
-                    causes |= {each: str(error) for each in left if each in asked.get(each.topic, ())}
+                    causes |= {each: str(error) for each in left if each in requested.get(each.topic, ())}
                     continue
                 for partition, answer in answers.items():
                     if answer.error_code == ErrorCode.NONE:

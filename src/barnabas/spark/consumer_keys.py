@@ -76,4 +76,4 @@ def check_rest(keys: list[str]) -> None:
         if key not in _WITHOUT_MEANING:
             close = difflib.get_close_matches(key, [*_HEEDED, *_WITHOUT_MEANING], 1)
             hint = f"; did you mean kafka.{close[0]}?" if close else ""
-            raise ConfigError(f"option kafka.{key} is no configuration of a consumer{hint}")
+            raise ConfigError(f"option kafka.{key} is not a consumer configuration{hint}")

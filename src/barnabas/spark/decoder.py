@@ -15,7 +15,7 @@ import pyarrow as pa
 from barnabas.records.batch import decode_batch
 from barnabas.records.header import LOG_APPEND_TIME
 from barnabas.spark import schema
-from barnabas.spark.batches import Chunk
+from barnabas.spark.batch_selection import Chunk
 from barnabas.spark.header_columns import header_column, header_lists
 from barnabas.spark.parsed import Longs, Parsed, Parser
 from barnabas.spark.parser import PARSER

@@ -17,15 +17,15 @@ class SourceFailed(Exception):
 
 
 class ClusterUnreachable(SourceFailed):
-    """An exception: no broker answers in time."""
+    """Signals that no broker answered in time."""
 
 
 class RequestRefused(SourceFailed):
-    """An exception: a broker refuses a request."""
+    """Signals that a broker refused a request."""
 
 
 class DataLost(SourceFailed):
-    """An exception: some records that the query was to read no longer exist."""
+    """Signals that some records that the query was to read no longer exist."""
 
     def __init__(self, ranges: Sequence[LostRange]) -> None:
         shown = "; ".join(map(str, ranges[:20])) + (f"; and {len(ranges) - 20} more" if len(ranges) > 20 else "")

@@ -23,9 +23,9 @@ from barnabas.common.types import ZERO_UUID, uuid_to_text
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.records.header import BatchHeader
 from barnabas.spark import cluster_client as clusters
-from barnabas.spark.batches import Selection, select
+from barnabas.spark.batch_selection import Selection, select
+from barnabas.spark.blocking_connection import Connection
 from barnabas.spark.cluster_client import ClusterClient, RetryDeadline
-from barnabas.spark.connection import Connection
 from barnabas.spark.errors import ClusterUnreachable, RequestRefused
 from barnabas.spark.losses import LossCause, LostRange
 from barnabas.spark.ranges import OffsetRange
@@ -105,7 +105,7 @@ class Fetcher:
             aborted = answer.aborted_transactions if self._settings.read_committed else None
             selected = select(records, self._position, self._end_offset, aborted)
             if selected.next_offset is None:
-                self._retry("an answer without a whole batch")
+                self._retry("a response without a complete batch")
                 return
             if 0 <= self._wanted.epoch < selected.epoch_max:
                 self._on_later_epoch(selected)

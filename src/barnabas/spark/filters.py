@@ -1,5 +1,5 @@
-"""Filters on topic, partition and offset, pushed down into a batch: they select ranges, so that no record is read in
-vain.
+"""Filters on topic, partition and offset, pushed down into a batch: they select ranges, so that no record is read
+needlessly.
 
     topic, partition    =, IN
     offset              =, <, <=, >, >=

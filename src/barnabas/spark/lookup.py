@@ -58,7 +58,9 @@ def ends(
 
 
 def resolve(cluster: ClusterClient, bound: Bound, latest: Mapping[TopicPartition, LogEnd]) -> dict[TopicPartition, int]:
-    """Returns the offset that the bound means in every partition of `latest`. Raises ConfigError if it means none."""
+    """Returns the offset that the bound resolves to in every partition of `latest`. Raises ConfigError if there is
+    none.
+    """
     wanted = _wanted(bound, latest)
     found: dict[TopicPartition, int] = {}
     questions: dict[TopicPartition, int] = {}

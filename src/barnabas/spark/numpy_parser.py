@@ -70,7 +70,7 @@ def _bodies(view: memoryview, start: int, end: int, count: int) -> tuple[Longs, 
     starts = np.array(places, np.int64)
     lengths = np.array(zigzags, np.int64)
     if (lengths & 1).any():
-        raise invalid("a record of less than no bytes")
+        raise invalid("a record with a negative length")
     return starts + start, starts + (lengths >> 1) + start
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.spark import cluster_client as clusters
 from barnabas.spark import schema
-from barnabas.spark.batches import chunks
+from barnabas.spark.batch_selection import chunks
 from barnabas.spark.decoder import Decoder
 from barnabas.spark.errors import DataLost
 from barnabas.spark.fetcher import Fetcher

@@ -35,7 +35,7 @@ _POLL_EVERY = 10_000
 
 
 class SinkFailed(SourceFailed):
-    """Not every record was acknowledged: the task failed, and Spark tries it again."""
+    """Signals that not every record was acknowledged: the task failed, and Spark tries it again."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -71,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Does nothing: everything was acknowledged already."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Does nothing: the written records remain, and the next try writes them again."""
+        """Does nothing: the written records remain, and the next attempt writes them again."""
 
 
 class RecordWriter:

@@ -171,7 +171,7 @@ def _columns(reader: OptionReader) -> tuple[str, ...]:
     by_lower = {name.lower(): name for name in schema.ALL_COLUMNS}
     for name in names:
         if name.lower() not in by_lower:
-            raise refused("columns", ",".join(names), f"{name} is none of {', '.join(schema.ALL_COLUMNS)}")
+            raise refused("columns", ",".join(names), f"{name} is not one of {', '.join(schema.ALL_COLUMNS)}")
     found = tuple(dict.fromkeys(by_lower[name.lower()] for name in names))
     return (*found, schema.HEADERS) if include_headers and schema.HEADERS not in found else found
 

@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cluster, options = self._cluster(), self._options
         views = lookup.subscribed(cluster, options.subscription)
         lookup.must_exist(cluster, views, options.subscription)
-        seen = self._look()
+        seen = self._read_state()
         begins = lookup.resolve(cluster, options.starting, seen.ends) if seen.ends else {}
         positions = {each: Position(begins[each], end.epoch) for each, end in seen.ends.items()}
         return Progress(positions, seen.topic_ids).to_json()
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._look()
+        self._target = self._read_state()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._latest is None else self._latest.to_json()
@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = checkpoint.from_json(start)
         if start == self._planned:
             self.commit(start)  # Spark's next plan begins there: that micro-batch is complete
-        seen = self._look(begun)
+        seen = self._read_state(begun)
         self._latest = seen.progress()
         taken = advance.step(self._cluster(), begun, seen, self._options.subscription)
         if taken.lost and self._options.fail_on_data_loss:
@@ -166,7 +166,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group.commit(checkpoint.from_json(end))
             self._committed = end
         except (OSError, SourceFailed) as error:
-            _log.warning("group %s does not know how far this query is: %s", self._options.group_id, error)
+            _log.warning("cannot commit the progress of this query to group %s: %s", self._options.group_id, error)
 
     def stop(self) -> None:
         self._cluster().close()
@@ -176,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cluster(self) -> ClusterClient:
         return clusters.of(self._options.client)
 
-    def _look(self, known: Progress | None = None) -> ClusterState:
+    def _read_state(self, known: Progress | None = None) -> ClusterState:
         """Returns the topics and the ends of their logs. It waits a while for a missing topic of the checkpoint."""
         cluster, options = self._cluster(), self._options
         now = time.monotonic()

@@ -80,15 +80,15 @@ def arrow_type(kind: spark.DataType) -> pa.DataType:
         if not names or len(set(names)) < len(names):
             raise ValueError(f"{kind.simpleString()}: a struct has fields, each name once")
         if not all(field.nullable for field in kind.fields):
-            raise ValueError("NOT NULL cannot be promised, for a value may lack any field")
+            raise ValueError("NOT NULL cannot be guaranteed, because a value can lack any field")
         return pa.struct([pa.field(field.name, arrow_type(field.dataType)) for field in kind.fields])
     if isinstance(kind, spark.ArrayType):
         if not kind.containsNull:
-            raise ValueError("an array without nulls cannot be promised")
+            raise ValueError("an array without nulls cannot be guaranteed")
         return pa.list_(pa.field("element", arrow_type(kind.elementType)))
     if isinstance(kind, spark.MapType):
         if not kind.valueContainsNull:
-            raise ValueError("a map without nulls cannot be promised")
+            raise ValueError("a map without nulls cannot be guaranteed")
         return pa.map_(pa.string(), pa.field("value", arrow_type(kind.valueType)))
     if isinstance(kind, spark.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)

@@ -19,7 +19,7 @@ from barnabas.storage.checkpoints import NEXT_SUFFIX, remove_quietly
 
 #: The number of renames in a row, which takes a few milliseconds of the loop.
 _FILES_AT_ONCE = 16
-_LOOKS_AT_ONCE = 500
+_CHECKS_PER_TURN = 500
 _IDLE_MS = 5_000
 
 
@@ -126,7 +126,7 @@ class BackgroundWriter:
         if not self._waiting:
             self._waiting, self._idle = self._idle, {}
         batch: list[_Writing] = []
-        for file in tuple(islice(self._waiting, _LOOKS_AT_ONCE)):
+        for file in tuple(islice(self._waiting, _CHECKS_PER_TURN)):
             if len(batch) == _FILES_AT_ONCE:
                 break
             del self._waiting[file]

@@ -25,8 +25,9 @@ class NotCachedError(Exception):
 
 
 class Descriptors:
-    """Limits the open `.log` files of a broker. The one to be closed next was open longest without use since the last
-    check."""
+    """Limits the open `.log` files of a broker. The next one to be closed is the one that has gone unused for longest,
+    as of the last check.
+    """
 
     __slots__ = ("_limit", "_open")
 
@@ -48,7 +49,7 @@ class Descriptors:
     def closed(self, segment: BatchFile) -> None:
         self._open.pop(segment, None)
 
-    def relieve(self, error: OSError) -> bool:
+    def close_least_used(self, error: OSError) -> bool:
         """Returns whether a retry makes sense: the error was a lack of descriptors, and some were freed."""
         return lacks_descriptors(error) and self.close_half()
 

@@ -5,7 +5,7 @@
     replication-offset-checkpoint        per partition: high watermark
     log-start-offset-checkpoint          per partition, where it is above the first segment's base offset
     cleaner-offset-checkpoint            per partition: compacted up to here
-    metadata-log-checkpoint              how far the metadata log was committed and durable (`raft.mark`)
+    metadata-log-checkpoint              how far the metadata log was committed and durable (`raft.log_checkpoint`)
     .kafka_cleanshutdown                 exists only after a clean shutdown
     barnabas-inventory                   written with it: the segments of every log (`inventory`)
     <topic>-<partition>/
@@ -37,7 +37,7 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 #: The metadata log's checkpoint, written by `raft.mark`; Apache Kafka has no such file.
-MARK_FILE = "metadata-log-checkpoint"
+LOG_CHECKPOINT_FILE = "metadata-log-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

@@ -19,7 +19,7 @@ from barnabas.common.host import Buffer, Disk, File
 from barnabas.records.header import HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, corrupt
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.segment import Segment
-from barnabas.storage.transactions import AbortedTxn, read_entries
+from barnabas.storage.transaction_index import AbortedTxn, read_entries
 
 #: The number of bytes to prefetch into the page cache after those that a sequential reader requested.
 READ_AHEAD_BYTES = 4 * 1024 * 1024

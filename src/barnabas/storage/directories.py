@@ -64,6 +64,7 @@ class LogDirectories:
         self._epochs: list[int] = []
         self._clock = host.clock
         self._faults = host.faults
+        self._listeners: list[Callable[[str, BaseException], None]] = []
         self.health = WriteHealth(host, paths) if health is None else health
         self._reported_ms: dict[str, int] = {}
         self._causes: dict[str, str] = {}
@@ -104,16 +105,21 @@ class LogDirectories:
             disk.remove(inventory)
         return directory
 
-    def fail(self, path: str, error: BaseException) -> bool:
-        """Takes a directory offline. Returns False if it already was, or is not one of `log.dirs`."""
+    def when_failed(self, callback: Callable[[str, BaseException], None]) -> None:
+        """Calls back once for each directory that fails, with its path and the error; in the order of registration."""
+        self._listeners.append(callback)
+
+    def fail(self, path: str, error: BaseException) -> None:
+        """Takes a directory of `log.dirs` offline; it is not used any more."""
         if path not in self.paths or path in self.offline:
-            return False
+            return
         self.offline.add(path)
         self._causes[path] = str(error)
         self.full.pop(path, None)
         self.health.failed(path)
         self._faults.report(f"log directory {path} failed and its partitions are offline: {error}", error)
-        return True
+        for notify in self._listeners:
+            notify(path, error)
 
     def exhausted(self, path: str, error: BaseException) -> None:
         """Handles a write that failed for lack of space or descriptors; reports it at most once a minute."""
@@ -144,9 +150,9 @@ class LogDirectories:
             self._reported_ms.pop(path, None)
             self._faults.inform(f"log directory {path} has free space again")
 
-    def refusing(self) -> list[bytes]:
+    def unwritable(self) -> list[bytes]:
         """Returns the ids of directories that currently refuse writes (`storage.health`)."""
-        return [self.id_of(path) for path in self.health.refusing() if path in self.paths]
+        return [self.id_of(path) for path in self.health.unwritable() if path in self.paths]
 
     def check_one_is_left(self) -> None:
         """Raises ConfigError if all directories have failed."""

@@ -49,7 +49,7 @@ class EpochFiles(Protocol):
     """The writer of `leader-epoch-checkpoint` files in the background."""
 
     def changed(self, cache: LeaderEpochCache) -> None:
-        """Called when the cache of epochs differs from its file."""
+        """Records that the cache of epochs differs from its file."""
 
 
 class LeaderEpochCache:
@@ -114,8 +114,9 @@ class LeaderEpochCache:
         return encode_epochs(self._entries)
 
     def is_saved_below(self, end_offset: int) -> bool:
-        """Returns whether the file is right about the records before this offset. Later entries are removed when a log
-        that ends there is opened."""
+        """Returns whether the file is correct for the records before this offset. Later entries are removed when a log
+        that ends there is opened.
+        """
         return self.is_saved or _below(self._entries, end_offset) == _below(self._on_file, end_offset)
 
     def has_saved_beyond(self, end_offset: int) -> bool:
@@ -128,7 +129,7 @@ class LeaderEpochCache:
         return not self.is_saved_below(self._log_end_offset())
 
     def persist(self, end_offset: int | None = None) -> None:
-        """Makes `leader-epoch-checkpoint` durable and right, at least about the records before `end_offset`. Raises
+        """Makes `leader-epoch-checkpoint` durable and correct, at least for the records before `end_offset`. Raises
         OSError.
         """
         if not self.is_saved and (end_offset is None or not self.is_saved_below(end_offset)):

@@ -7,15 +7,41 @@ so that it fails and is reported like any other append.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from barnabas.common.host import Buffer
+from barnabas.common.log_config import LogConfig
 from barnabas.records.header import CONTROL_FLAG, BatchHeader
 from barnabas.storage.producer_replay import note_producer
-from barnabas.storage.segment import Segment
-from barnabas.storage.segments import LogServices
+from barnabas.storage.producers import ProducerStateManager
+from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.segments import LogServices, Segments
 
-if TYPE_CHECKING:
-    from barnabas.storage.log import Log
+
+class GrowingLog(Protocol):
+    """The log that a run is appended to."""
+
+    segments: Segments
+    producers: ProducerStateManager
+    log_end_offset: int
+
+    @property
+    def directory(self) -> str: ...
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def limits(self) -> RollLimits: ...
+    @property
+    def recovery_point(self) -> int: ...
+
+    def append_batch(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
+        """Appends one batch that is validated and has its offsets. Raises StorageFault."""
+
+    def appended(self, base_offset: int, position: int, end_offset: int) -> None:
+        """Records the batch that was just appended: its position in the active segment and the new LEO."""
+
+    def flush(self) -> None:
+        """Syncs the log."""
 
 
 class FollowerRun:
@@ -23,7 +49,7 @@ class FollowerRun:
 
     __slots__ = ("_batches", "_log", "_services", "_size_bytes", "_view", "_wall_ms", "end_offset")
 
-    def __init__(self, log: Log, view: memoryview, services: LogServices) -> None:
+    def __init__(self, log: GrowingLog, view: memoryview, services: LogServices) -> None:
         self._log = log
         self._view = view
         self._wall_ms = services.wall_ms()
@@ -35,13 +61,19 @@ class FollowerRun:
 
     def add(self, position: int, header: BatchHeader) -> None:
         """Adds a batch to the run. Raises StorageFault if that has to write the batches before it."""
-        if self._takes(header):
+        if self._is_taken(header):
             self._batches.append((position, header))
             self._size_bytes += header.size_bytes
         else:
             self.write()
             self._log.append_batch(header, self._slice(position, header), self._wall_ms)
         self.end_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _is_taken(self, header: BatchHeader) -> bool:
+        try:
+            return self._takes(header)
+        except OSError:
+            return False  # an index cannot be read; `append_batch` finds that too, and reports it
 
     def _takes(self, header: BatchHeader) -> bool:
         """Returns whether the batch can follow the others in the active segment and cannot fail once its bytes are

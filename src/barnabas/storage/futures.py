@@ -31,17 +31,18 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, root_of
+from barnabas.storage.file_removal import DelayedRemoval
 from barnabas.storage.log import Log
 from barnabas.storage.recovery.recovery import Opening
-from barnabas.storage.removal import DelayedRemoval
 
 #: The copying code syncs the future log itself, in large parts in the background.
 _NEVER = (1 << 63) - 1
 
 
 def future_dir_name(topic_partition: TopicPartition, unique: bytes) -> str:
-    """Returns a name such as `orders-3.<32 hex digits>-future`. It is never cut, as a start derives the partition from
-    it."""
+    """Returns a name such as `orders-3.<32 hex digits>-future`. It is never cut, because the next start derives the
+    partition from it.
+    """
     return f"{dir_name(topic_partition)}.{unique.hex()}{FUTURE_DIR_SUFFIX}"
 
 

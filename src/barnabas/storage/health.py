@@ -1,16 +1,17 @@
 """Detection of full, slow and hanging log directories, and of their recovery.
 
-    well --- an append found no space, three in a row took 200 ms each, or a sync has not ended for 5 s ---> refusing
-    refusing --- all probes of the directory succeeded for its settling time ---> well
+    writable --- an append found no space, three in a row took 200 ms each, or a sync has not ended for 5 s
+             ---> unwritable
+    unwritable --- all probes of the directory succeeded for its settling time ---> writable
 
-A refusing directory is probed once a second: a file of up to 1 MiB is written, synced and removed in the background. It
-has space from the first successful probe on, and is well after `_SETTLE_MS` without a failure. Each relapse within ten
-minutes doubles that time, up to five minutes, so that a disk at its limit does not make leaders move back and forth
+An unwritable directory is probed once a second: a file of up to 1 MiB is written, synced and removed in the background.
+It has space from the first successful probe on, and is well after `_SETTLE_MS` without a failure. Each relapse within
+ten minutes doubles that time, up to five minutes, so that a disk at its limit does not make leaders move back and forth
 (decision 0012).
 
-This module refuses nothing itself: appends are still tried. The broker's heartbeat reports the refusing directories
-(`broker/lifecycle.py`), and the controller moves leaderships away from them (`refusing_records` in
-`controller/kraft/brokers.py`). The quorum's leader resigns when its own directory refuses.
+This module rejects no request itself: appends are still tried. The broker's heartbeat reports the unwritable
+directories (`broker/lifecycle.py`), and the controller moves leaderships away from them (`unwritable_records` in
+`controller/kraft/broker_registrations.py`). The quorum's leader resigns when its own directory is unwritable.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FAILED: Final = "cannot be written"
 @dataclass(slots=True)
 class _Directory:
     path: str
-    #: Why it refuses; "" while it is well.
+    #: Why the directory is unwritable; "" while it is writable.
     cause: str = ""
     since_ms: int = 0
     #: The time since which every probe has succeeded; None after a failure.
@@ -71,12 +72,15 @@ class WriteHealth:
         self._timer: Timer | None = None
         self._closed = False
         self._tokens = 0
-        #: Called after a directory began or ceased to refuse, in an event of its own.
-        self.on_change: list[Callable[[], None]] = []
-        #: Whether any directory refuses; most appends check only this.
-        self.is_any_refusing = False
+        self._listeners: list[Callable[[], None]] = []
+        #: Whether any directory is unwritable; most appends check only this.
+        self.is_any_unwritable = False
         #: Whether the last append to some directory was slow; then the next one is reported even if it is fast.
         self.is_counting = False
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Calls back after a directory became writable or unwritable, in a separate event."""
+        self._listeners.append(callback)
 
     def close(self) -> None:
         self._closed = True
@@ -86,17 +90,19 @@ class WriteHealth:
 
     # -- state
 
-    def refusing(self) -> list[str]:
-        """Returns the directories that refuse, or have not been well for long enough since."""
+    def unwritable(self) -> list[str]:
+        """Returns the directories that are unwritable, or have not been writable again for their settling time."""
         return [directory.path for directory in self._directories.values() if directory.cause]
 
     def has_space(self, path: str) -> bool:
-        """Returns whether the last attempt to write to the directory succeeded, even if it still refuses writes."""
+        """Returns whether the last attempt to write to the directory succeeded, even if the directory still counts as
+        unwritable.
+        """
         directory = self._directories.get(path)
         return directory is None or not directory.cause or directory.good_since_ms is not None
 
     def cause_of(self, path: str) -> str:
-        """Returns why the directory refuses, as the end of a sentence."""
+        """Returns why the directory is unwritable, as the end of a sentence."""
         directory = self._directories.get(path)
         return "" if directory is None else directory.cause
 
@@ -107,7 +113,7 @@ class WriteHealth:
         directory = self._directories.get(path)
         if directory is not None:
             directory.good_since_ms = None
-            self._begin_refusing(directory, FULL)
+            self._become_unwritable(directory, FULL)
 
     def append_took(self, path: str, took_ms: int) -> None:
         """Records the duration of an append. Those below `SLOW_MS` are needed only while `is_counting`."""
@@ -122,7 +128,7 @@ class WriteHealth:
         self.is_counting = True
         if directory.slow_calls >= _SLOW_CALLS:
             directory.good_since_ms = None
-            self._begin_refusing(directory, SLOW)
+            self._become_unwritable(directory, SLOW)
 
     def run(self, path: str, work: Callable[[], object], done: Callable[[object, BaseException | None], None]) -> None:
         """Runs work that syncs something in this directory, as `Blocking.run` does, and monitors its duration."""
@@ -148,7 +154,7 @@ class WriteHealth:
 
     # -- transitions
 
-    def _begin_refusing(self, directory: _Directory, cause: str) -> None:
+    def _become_unwritable(self, directory: _Directory, cause: str) -> None:
         if directory.cause or self._closed:
             return
         now_ms = self._clock.now_ms()
@@ -163,7 +169,7 @@ class WriteHealth:
         self._changed()
         self._arm()
 
-    def _end_refusing(self, directory: _Directory, now_ms: int) -> None:
+    def _become_writable(self, directory: _Directory, now_ms: int) -> None:
         lasted_s = (now_ms - directory.since_ms) / 1_000
         directory.cause, directory.good_since_ms, directory.well_since_ms = "", None, now_ms
         directory.slow_calls = 0
@@ -173,11 +179,11 @@ class WriteHealth:
         self._changed()
 
     def _changed(self) -> None:
-        self.is_any_refusing = any(directory.cause for directory in self._directories.values())
+        self.is_any_unwritable = any(directory.cause for directory in self._directories.values())
 
         def notify() -> None:
             if not self._closed:
-                for listener in self.on_change:
+                for listener in self._listeners:
                     listener()
 
         # The caller is in the middle of an operation.
@@ -187,9 +193,9 @@ class WriteHealth:
 
     def _arm(self) -> None:
         if self._timer is None and not self._closed:
-            self._timer = self._host.timers.call_later(_PROBE_EVERY_MS, self._look)
+            self._timer = self._host.timers.call_later(_PROBE_EVERY_MS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now_ms = self._clock.now_ms()
         is_needed = False
@@ -198,7 +204,7 @@ class WriteHealth:
                 is_needed = True
                 if directory.hangs(now_ms):
                     directory.good_since_ms = None
-                    self._begin_refusing(directory, HUNG)
+                    self._become_unwritable(directory, HUNG)
             if directory.cause:
                 is_needed = True
                 self._probe(directory)
@@ -236,7 +242,7 @@ class WriteHealth:
             directory.good_since_ms = now_ms
             directory.slow_calls = 0
         if now_ms - directory.good_since_ms >= directory.settle_ms:
-            self._end_refusing(directory, now_ms)
+            self._become_writable(directory, now_ms)
 
 
 def probe(disk: Disk, path: str, now_ms: Callable[[], int]) -> int:

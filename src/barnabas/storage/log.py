@@ -120,7 +120,7 @@ class Log(LogReader):
         self.holes = parts.losses.accepted
         self._tail_positions: dict[int, int] = {}
         self._sync = LogSync(services, parts.segments, parts.epochs, parts.producers, parts.recovery_point)
-        self.signals = LogSignals(LogEvents(services.disk))
+        self.signals: LogSignals[Log] = LogSignals(LogEvents(services.disk))
         self.config = config
 
     @property
@@ -372,6 +372,8 @@ class Log(LogReader):
             self.epochs.truncate_from_end(end_offset)
             self.epochs.persist()
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
+            assert self.log_start_offset <= end_offset <= offset, "the log ends at or before the truncation"
+            assert self.recovery_point <= end_offset, "no removed record counts as synced"
             self.signals.keeper.on_truncated(self)
         except OSError as error:
             raise _partial_failure(self, "cannot truncate", error) from error
@@ -390,6 +392,7 @@ class Log(LogReader):
             self.epochs.clear()
             self.epochs.persist()
             self.producers.reset(offset)
+            assert list(self.segments.bases) == [offset], "the log is one empty segment"
             self.signals.keeper.on_truncated(self)
         except OSError as error:
             raise _partial_failure(self, "cannot truncate", error) from error
@@ -419,29 +422,29 @@ class Log(LogReader):
         """
         segments, config = self.segments, self._config
         try:
-            doomed = retention.below_log_start(segments, self.log_start_offset)
+            deletable = retention.below_log_start(segments, self.log_start_offset)
             if by_retention and config.is_deletable:
-                doomed = max(
-                    doomed,
+                deletable = max(
+                    deletable,
                     retention.expired(segments, config, wall_ms, self._services.disk),
                     retention.surplus(segments, config),
                 )
             ends = [*segments.bases[1:], self.log_end_offset]
-            while doomed and ends[doomed - 1] > high_watermark:
-                doomed -= 1
-            if not doomed:
+            while deletable and ends[deletable - 1] > high_watermark:
+                deletable -= 1
+            if not deletable:
                 return 0
-            if doomed == len(segments) and not _try_to_roll(self):
-                doomed -= 1
+            if deletable == len(segments) and not _try_to_roll(self):
+                deletable -= 1
         except OSError as error:
             raise fault(self, "cannot delete old segments", error) from error
         try:
-            self._drop([segments[place] for place in range(doomed)])
+            self._drop([segments[place] for place in range(deletable)])
         except OSError as error:
             raise _partial_failure(self, "cannot delete old segments", error) from error
         if segments.bases[0] > self.log_start_offset:
             self._move_log_start(segments.bases[0])
-        return doomed
+        return deletable
 
     def _drop(self, victims: list[Segment]) -> None:
         if not victims:

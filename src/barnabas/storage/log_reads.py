@@ -19,7 +19,7 @@ from barnabas.storage.recovery.lost_offsets import Hole, hole_at
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import LogServices, Segments
 from barnabas.storage.time_search import TimeSearch
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -107,7 +107,7 @@ class LogReader:
             return None
         error = cold.error
         if isinstance(error, OSError):
-            if segment.log_path != cold.log_path or self._services.descriptors.relieve(error):
+            if segment.log_path != cold.log_path or self._services.descriptors.close_least_used(error):
                 return None
             raise fault(self, "cannot read", error) from error
         if error is not None:
@@ -153,7 +153,7 @@ class LogReader:
         try:
             return work(*args, **kwargs)
         except OSError as error:
-            if not self._services.descriptors.relieve(error):
+            if not self._services.descriptors.close_least_used(error):
                 raise fault(self, "cannot read", error) from error
         try:
             return work(*args, **kwargs)
@@ -250,7 +250,7 @@ class LogReader:
             raise NotCachedError
         error = search.error
         if isinstance(error, OSError):
-            if self._services.descriptors.relieve(error):
+            if self._services.descriptors.close_least_used(error):
                 raise NotCachedError
             raise fault(self, "cannot read", error) from error
         if error is not None:

@@ -78,6 +78,7 @@ class LogSync:
         if not self._persist_epochs(log_end_offset):
             return
         self._take_snapshot(segment_bytes)
+        assert log_end_offset > self.recovery_point, "a sync advances the recovery point"
         self.recovery_point = log_end_offset
         self._synced_place = (segments.active, segments.active.size_bytes)
         self.last_flushed_ms = self._services.wall_ms()
@@ -87,6 +88,7 @@ class LogSync:
     ) -> tuple[Callable[[], None], Callable[[], None]]:
         """Prepares a sync of the log below `end_offset` in the background. Returns the work, which touches only files,
         and a callback for the loop after it succeeded. Raises OSError."""
+        assert end_offset <= log_end_offset, "only records that exist are synced"
         segments, truncations = self._segments, self._truncations
         disk, directory, active = self._services.disk, segments.directory, segments.active
         place = (active, active.size_bytes if end_offset == log_end_offset else 0)

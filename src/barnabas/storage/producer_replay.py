@@ -12,7 +12,7 @@ from barnabas.records.header import CONTROL_FLAG
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 
 def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: Segment | None) -> None:

@@ -30,7 +30,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from barnabas.storage.indexed_file import IndexedFile
-from barnabas.storage.transactions import TransactionIndex
+from barnabas.storage.transaction_index import TransactionIndex
 
 _MAX_INT = 0x7FFFFFFF
 #: A timestamp that was not read yet.
@@ -179,9 +179,9 @@ class Segment(IndexedFile):
             waited_ms = max_timestamp - first if first >= 0 else wall_ms - self.created_ms
             if waited_ms > limits.segment_ms:
                 return True
-        return self.is_index_full if self.is_index_full is not None else self._look_at_indexes(limits)
+        return self.is_index_full if self.is_index_full is not None else self._check_indexes(limits)
 
-    def _look_at_indexes(self, limits: RollLimits) -> bool:
+    def _check_indexes(self, limits: RollLimits) -> bool:
         full = len(self.index) >= limits.index_entries or len(self.time_index) >= limits.time_entries
         self.is_index_full = full
         return full
@@ -217,7 +217,7 @@ class Segment(IndexedFile):
         if self._unindexed_bytes > limits.index_interval_bytes:
             self.index.append(last_offset, position)
             self.time_index.maybe_append(self._largest_timestamp, self._largest_offset)
-            self._look_at_indexes(limits)
+            self._check_indexes(limits)
             self._unindexed_bytes = 0
         self._unindexed_bytes += size_bytes
         self.size_bytes = position + size_bytes

@@ -36,16 +36,8 @@ _FINISHED = object()
 _Checkpoint = tuple[str, Callable[[Log], int | None]]
 
 
-def _nothing() -> None:
-    return None
-
-
 class LogUpkeep:
-    """Runs the periodic work. `fault` is called with a directory and its error. `cleaner` and `futures` are set before
-    `start`."""
-
-    cleaner: LogCleaner
-    futures: FutureLogs
+    """Runs the periodic work. `fault` is called with a directory and its error."""
 
     def __init__(
         self,
@@ -54,6 +46,9 @@ class LogUpkeep:
         directories: LogDirectories,
         logs: Mapping[TopicPartition, Log],
         fault: Callable[[str, BaseException], None],
+        *,
+        cleaner: LogCleaner,
+        futures: FutureLogs,
     ) -> None:
         self._host = host
         self._disk = host.disk
@@ -61,6 +56,8 @@ class LogUpkeep:
         self._directories = directories
         self._logs = logs
         self._fault = fault
+        self.cleaner = cleaner
+        self.futures = futures
         self._timers: dict[str, Timer] = {}
         self._high_watermarks: Callable[[], Offsets] = dict
         self.recovery_points = RecoveryPoints(
@@ -68,7 +65,7 @@ class LogUpkeep:
             config,
             self._online,
             self._sync_all,
-            lambda: self._run_slices(self._checkpoint_in_background(self._recovery_points), _nothing),
+            lambda: self._run_slices(self._checkpoint_in_background(self._recovery_points)),
         )
         #: The high watermarks that an earlier run left, for logs without a replica.
         self.checkpointed_high_watermarks: Offsets = {}
@@ -121,18 +118,25 @@ class LogUpkeep:
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
 
     def _run_slices(
-        self, steps: Iterator[None], then: Callable[[], None], waits: Callable[[Timer], None] = lambda timer: None
+        self,
+        steps: Iterator[None],
+        then: Callable[[], None] | None = None,
+        waits: Callable[[Timer], None] | None = None,
     ) -> None:
-        """Runs a slice of the steps; after other events of the loop it continues with the next one."""
+        """Runs a slice of the steps; after other events of the loop it continues with the next one. `waits` gets the
+        timer of the next slice, and `then` is called after the last one."""
         until_ms = self._host.clock.now_ms() + _SLICE_MS
         for _ in islice(steps, _STEPS_AT_ONCE):
             if self._host.clock.now_ms() >= until_ms:
                 break
         else:
             if next(steps, _FINISHED) is _FINISHED:
-                then()
+                if then is not None:
+                    then()
                 return
-        waits(self._host.timers.call_later(_PAUSE_MS, lambda: self._run_slices(steps, then, waits)))
+        timer = self._host.timers.call_later(_PAUSE_MS, lambda: self._run_slices(steps, then, waits))
+        if waits is not None:
+            waits(timer)
 
     def _online(self) -> Iterator[Log]:
         offline = self._directories.offline
@@ -234,17 +238,17 @@ class LogUpkeep:
     def _sync_all(self, log: Log, then: Callable[[], None]) -> None:
         self.sync_in_background(log, log.log_end_offset, then)
 
-    def sync_in_background(self, log: Log, end_offset: int, then: Callable[[], None] = _nothing) -> None:
+    def sync_in_background(self, log: Log, end_offset: int, then: Callable[[], None] | None = None) -> None:
         """Syncs the log below `end_offset` in the background, then calls `then`, whether that succeeded or not."""
         root = root_of(log.directory)
         if root in self._directories.offline:
-            self._host.timers.call_soon(then)
+            self._end_soon(then)
             return
         try:
             work, succeeded = log.sync_job(end_offset)
         except StorageFault as fault:
             self._fault(fault.directory, fault)
-            self._host.timers.call_soon(then)
+            self._end_soon(then)
             return
 
         def done(_: object, error: BaseException | None) -> None:
@@ -252,6 +256,11 @@ class LogUpkeep:
                 succeeded()
             elif self._logs.get(log.topic_partition) is log or self._is_future(log):
                 self._fault(root, error)
-            then()
+            if then is not None:
+                then()
 
         self._directories.health.run(root, work, done)
+
+    def _end_soon(self, then: Callable[[], None] | None) -> None:
+        if then is not None:
+            self._host.timers.call_soon(then)

@@ -10,12 +10,12 @@ With pytest, put this into conftest.py and take `barnabas_cluster` (one for the 
     pytest_plugins = ["barnabas.testing.fixtures"]
 
 `History` records what clients send, receive and read, and checks the recording (docs/check.md). The package imports
-`embedded` and `histories`; begin reading with `cluster.py`.
+`embedded` and `histories`; begin reading with `controlled_cluster.py`.
 """
 
 from __future__ import annotations
 
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.controlled_cluster import Cluster
 from barnabas.testing.history import History
 
 __all__ = ["Cluster", "History"]

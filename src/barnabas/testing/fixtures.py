@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.testing.cluster import Cluster
+from barnabas.testing.controlled_cluster import Cluster
 
 
 @pytest.fixture(scope="session")

@@ -130,4 +130,4 @@ def plain(value: object) -> object:
             return data.decode()
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(data).decode("ascii")}
-    raise TypeError(f"{value!r} cannot be written down")
+    raise TypeError(f"{value!r} cannot be recorded")

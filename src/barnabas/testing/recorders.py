@@ -6,18 +6,37 @@ A failure that a client reports is recorded as unknown, unless the client refuse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from barnabas.testing.history import History
+
+class Operations(Protocol):
+    """The part of a history that the wrappers write to."""
+
+    def note(self, process: str | int, type_: str, f: str, **fields: Any) -> None:
+        """Writes one operation."""
+
+    def sent(self, process: str | int, topic: str, value: Any, partition: int | None = None, **fields: Any) -> None:
+        """Records a value that is about to be sent."""
+
+    def acked(self, process: str | int, topic: str, value: Any, partition: int, offset: int | None) -> None:
+        """Records that the value was written."""
+
+    def failed(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
+        """Records that the value certainly was not written."""
+
+    def unknown(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
+        """Records that it is unknown whether the value was written."""
+
+    def polled(self, process: str | int, records: Iterable[tuple[str, int, int, Any]], **fields: Any) -> None:
+        """Records what a poll returned, in the order returned."""
 
 
 class _Recorded:
     """A wrapped client: what a subclass does not record goes directly to the client."""
 
-    def __init__(self, history: History, client: Any, process: str | int) -> None:
+    def __init__(self, history: Operations, client: Any, process: str | int) -> None:
         self._history = history
         self._client = client
         self._process = process
@@ -32,7 +51,7 @@ class _Recorded:
 class RecordedProducer(_Recorded):
     """A recorded `confluent_kafka.Producer`."""
 
-    def __init__(self, history: History, client: Any, process: str | int, idempotent: bool) -> None:
+    def __init__(self, history: Operations, client: Any, process: str | int, idempotent: bool) -> None:
         super().__init__(history, client, process)
         self._fields = {} if idempotent else {"idempotent": False}
 
@@ -81,7 +100,7 @@ class RecordedProducer(_Recorded):
 class RecordedConsumer(_Recorded):
     """A recorded `confluent_kafka.Consumer`."""
 
-    def __init__(self, history: History, client: Any, process: str | int, isolation: str) -> None:
+    def __init__(self, history: Operations, client: Any, process: str | int, isolation: str) -> None:
         super().__init__(history, client, process)
         self._isolation = isolation
 
@@ -125,7 +144,7 @@ class RecordedConsumer(_Recorded):
 class AioRecordedProducer(_Recorded):
     """A recorded `aiokafka.AIOKafkaProducer`."""
 
-    def __init__(self, history: History, client: Any, process: str | int, idempotent: bool) -> None:
+    def __init__(self, history: Operations, client: Any, process: str | int, idempotent: bool) -> None:
         super().__init__(history, client, process)
         self._fields = {} if idempotent else {"idempotent": False}
 
@@ -177,7 +196,7 @@ class AioRecordedConsumer(_Recorded):
     fetched; such a poll is marked `rebalanced`.
     """
 
-    def __init__(self, history: History, client: Any, process: str | int, isolation: str) -> None:
+    def __init__(self, history: Operations, client: Any, process: str | int, isolation: str) -> None:
         super().__init__(history, client, process)
         self._assigned: frozenset[Any] | None = None
         self._generation = -1
@@ -208,7 +227,7 @@ class AioRecordedConsumer(_Recorded):
 
 
 def drain(
-    history: History, process: str, bootstrap: str, topics: list[str], timeout_s: float, properties: dict[str, Any]
+    history: Operations, process: str, bootstrap: str, topics: list[str], timeout_s: float, properties: dict[str, Any]
 ) -> int:
     """Reads every partition from offset 0 to its present end, records the reads, and returns the number of records."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition

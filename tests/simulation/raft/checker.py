@@ -150,11 +150,11 @@ class Checker:
     def on_answer(self, voter: VoterKey, request: Message, response: Message) -> None:
         if not isinstance(request, VoteRequest) or not isinstance(response, VoteResponse) or not response.topics:
             return
-        asked, answer = request.topics[0].partitions[0], response.topics[0].partitions[0]
-        if asked.pre_vote or not answer.vote_granted:
+        requested, answer = request.topics[0].partitions[0], response.topics[0].partitions[0]
+        if requested.pre_vote or not answer.vote_granted:
             return
-        candidate = VoterKey(asked.replica_id, asked.replica_directory_id)
-        self._note_vote(voter, asked.replica_epoch, candidate)
+        candidate = VoterKey(requested.replica_id, requested.replica_directory_id)
+        self._note_vote(voter, requested.replica_epoch, candidate)
 
     def _note_vote(self, voter: VoterKey, epoch: int, candidate: VoterKey) -> None:
         known = self.votes.setdefault((voter, epoch), candidate)

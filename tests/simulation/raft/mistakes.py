@@ -16,8 +16,8 @@ from barnabas.raft.elections import Elections
 from barnabas.raft.evidence import CutJudge
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
-from barnabas.raft.log import MetadataLog
-from barnabas.raft.mark import Hold
+from barnabas.raft.log_checkpoint import VotingRestriction
+from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.node import RaftNode
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum import Candidate, QuorumState, Votes
@@ -49,8 +49,8 @@ def epoch_not_bumped() -> Mistake:
 
     def on_vote(self: Elections, request: VoteRequest, listener: str) -> Any:
         # The receivers accept it as well, or no candidate would ever be elected.
-        asked = request.topics[0].partitions[0]
-        asked.last_offset_epoch = min(asked.last_offset_epoch, asked.replica_epoch - 1)
+        requested = request.topics[0].partitions[0]
+        requested.last_offset_epoch = min(requested.last_offset_epoch, requested.replica_epoch - 1)
         return checked(self, request, listener)
 
     checked = Elections.on_vote
@@ -102,7 +102,7 @@ def stale_leader_answers() -> Mistake:
 
 def snapshot_with_missing_tail() -> Mistake:
     """Leaves the last record of the image out of the snapshot."""
-    whole = node.image_records
+    whole = node.image_records  # type: ignore[attr-defined]
     return [(node, "image_records", lambda image: list(whole(image))[:-1])]
 
 
@@ -150,7 +150,7 @@ def directory_ids_ignored() -> Mistake:
     return [
         (VoterSet, "is_same", staticmethod(is_same)),
         (Elections, "_is_meant", is_meant),
-        (Core, "is_held", property(lambda self: False)),
+        (Core, "is_restricted", property(lambda self: False)),
     ]
 
 
@@ -186,16 +186,16 @@ def voters_stay_when_their_record_is_truncated() -> Mistake:
 
 def forgetful_voters_vote() -> Mistake:
     """Lets a voter grant votes whose log lacks what it acknowledged, or whose directory is new."""
-    return [(Core, "is_held", property(lambda self: False))]
+    return [(Core, "is_restricted", property(lambda self: False))]
 
 
 def damaged_logs_are_cut_in_silence() -> Mistake:
     """Truncates a log at its first damage, without a report of its earlier end."""
     return [
         (CutJudge, "on_cut", lambda self, cut: None),
-        (opening, "limit_of", lambda mark, is_state_own: 0),
-        (opening._Opening, "_check_nothing_is_gone", lambda self, mark, state: None),
-        (opening._Opening, "_hold", lambda self, mark, state, log, snapshots: Hold.NONE),
+        (opening, "limit_of", lambda checkpoint, is_state_own: 0),
+        (opening._Opening, "_check_nothing_is_gone", lambda self, checkpoint, state: None),
+        (opening._Opening, "_find_restriction", lambda self, checkpoint, state, log, snapshots: VotingRestriction.NONE),
     ]
 
 

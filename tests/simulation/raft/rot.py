@@ -17,8 +17,8 @@ from tests.support.crashing_disk import Fate
 from tests.support.damage import files_in
 
 from barnabas.common.errors import ConfigError, FatalFault
-from barnabas.raft.log import metadata_log_directory
-from barnabas.raft.mark import mark_path
+from barnabas.raft.log_checkpoint import log_checkpoint_path
+from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.raft.repair import MetadataRepair, chain_of
 from barnabas.storage.offline.repair import Repair
@@ -26,7 +26,7 @@ from barnabas.storage.offline.verify import PartitionVerification
 
 LOG_DIR = "/data"
 DIRECTORY = metadata_log_directory(LOG_DIR)
-MARK = mark_path(LOG_DIR)
+CHECKPOINT = log_checkpoint_path(LOG_DIR)
 
 
 def rotten(seed: int) -> Plan:
@@ -70,15 +70,15 @@ class RottenWorld(World):
     def _damage(self, place: Place) -> None:
         disk, chance = place.disk, self.chance
         files = {path: data for path, data in files_in(disk, DIRECTORY).items() if "/repair-" not in path}
-        if disk.exists(MARK):
-            files[MARK] = disk.read(MARK)
+        if disk.exists(CHECKPOINT):
+            files[CHECKPOINT] = disk.read(CHECKPOINT)
         logs = [path for path in files if path.endswith(".log") and files[path]]
         kind = chance.choice(["flip", "flip", "cut", "zero", "lose", "lose", "lose the directory", "lose all"])
         self.note(f"node {place.node_id}: its disk rots: {kind}")
         if kind.startswith("lose the") or kind == "lose all":
             disk.remove_tree(DIRECTORY)
-            if kind == "lose all" and disk.exists(MARK):
-                disk.remove(MARK)
+            if kind == "lose all" and disk.exists(CHECKPOINT):
+                disk.remove(CHECKPOINT)
             if kind == "lose all" or not place.is_controller:
                 # Nothing of its past is left, so that it may begin in any epoch.
                 self.checker.shadows.pop(place.key, None)

@@ -44,7 +44,7 @@ def test_no_seed_loses_what_was_committed() -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        1988,  # log and mark are lost, and the copy of another voter's log is old: the voter must not vote
+        1988,  # log and checkpoint are lost, and the copy of another voter's log is old: the voter must not vote
         3744,  # the same with three voters and snapshots
         1277,  # the unreadable quorum-state of an observer, written again in an epoch that no leader has reached
         4763,  # a voter that lost its log remembers who leads, and has no address of it

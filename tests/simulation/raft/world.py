@@ -455,11 +455,11 @@ class World:
                 one = self.chance.choice(others)
                 stale = voters.by_id(one.node_id)
                 if stale is not None:
-                    self._ask_to_remove(place, stale.key)
+                    self._request_to_remove(place, stale.key)
                 else:
-                    self._ask_to_add(place, one)
+                    self._request_to_add(place, one)
             elif len(voters) > 1 and not self.plan.wipes:
-                self._ask_to_remove(place, self.chance.choice(voters.voters).key)
+                self._request_to_remove(place, self.chance.choice(voters.voters).key)
 
     def _begin_upgrades(self) -> None:
         """Raises kraft.version once; the voters change from then on."""
@@ -472,7 +472,7 @@ class World:
                 self.note(f"node {place.node_id} makes the voters dynamic")
                 node.changes.upgrade()
 
-    def _ask_to_add(self, leader: Place, one: Place) -> None:
+    def _request_to_add(self, leader: Place, one: Place) -> None:
         listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=one.address[0], port=one.address[1])
         request = AddRaftVoterRequest(
             cluster_id=None,
@@ -480,15 +480,15 @@ class World:
             voter_directory_id=one.key.directory_id,
             listeners=[listener],
         )
-        self.ask(leader, request)
+        self.call(leader, request)
 
-    def _ask_to_remove(self, leader: Place, key: VoterKey) -> None:
+    def _request_to_remove(self, leader: Place, key: VoterKey) -> None:
         request = RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID, voter_id=key.node_id, voter_directory_id=key.directory_id
         )
-        self.ask(leader, request)
+        self.call(leader, request)
 
-    def ask(self, place: Place, request: Any) -> None:
+    def call(self, place: Place, request: Any) -> None:
         assert place.node is not None
         self.note(f"node {place.node_id} is asked: {request.NAME} {request.voter_id}")
         place.node.server.serve(

@@ -82,7 +82,7 @@ def test_batches(spark: Any, cluster: Server, new_topic: NewTopic, produce: Prod
         ({"subscribe": "nowhere"}, "topic nowhere does not exist"),
         ({"startingoffset": "earliest"}, "option startingoffset is not known; did you mean startingOffsets"),
         ({"kafka.max.partition.fetch.byte": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
-        ({"columns": "value,size"}, "size is none of key, value"),
+        ({"columns": "value,size"}, "size is not one of key, value"),
     ],
 )
 def test_wrong_options_are_told_when_planned(spark: Any, cluster: Server, given: dict[str, str], said: str) -> None:

@@ -206,6 +206,7 @@ def _change(offset: int, ms: int, kind: str, cause: str, before: Any, after: Any
     )
 
 
+@pytest.mark.full
 def test_health_of_a_journal(spark: Any) -> None:
     both = [1, 2, 3]
     events = [
@@ -244,8 +245,8 @@ def test_health_of_a_journal(spark: Any) -> None:
         "under_min_isr": (1, 7000.0, 7000, 0),
         "under_replicated": (1, 8000.0, 10000, 1),
     }
-    columns = ("longest_unavailable_ms", "under_min_isr_ms", "under_replicated_ms")
-    found = [tuple(row[column] for column in columns) for row in tables["partitions"]]
+    lengths = ("longest_unavailable_ms", "under_min_isr_ms", "under_replicated_ms")
+    found = [tuple(row[column] for column in lengths) for row in tables["partitions"]]
     assert found == [(3000, 7000, 8000), (0, 0, 10000)]
     spans = [(row["partition"], row["leader"], row["ms"], row["cause"]) for row in tables["leader_spans"]]
     assert spans == [

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,7 +44,7 @@ def test_a_batch_holds_every_record_as_it_was_sent(cluster: Server, new_topic: N
             value = None if number % 11 == 0 else b"x" * (number * 13 % 700)
             headers = [(f"h{each}", None if each == 2 else b"%d" % number) for each in range(number % 4)]
             at = 1_700_000_000_000 + number
-            producer.produce(topic, value, key, number % 2, timestamp=at, headers=headers)
+            producer.produce(topic, value, key, number % 2, timestamp=at, headers=headers)  # type: ignore[arg-type]
             sent.append((number % 2, key, value, at, headers))
         assert producer.flush(120) == 0
     table = batch(cluster.bootstrap, topic, includeHeaders="true")
@@ -158,7 +159,7 @@ def test_limits_hold_and_no_partition_starves(cluster: Server, new_topic: NewTop
     for partition, count in enumerate((1000, 100, 1)):
         produce(topic, _values(count), partition)
     stream = Stream(cluster.bootstrap, topic, startingOffsets="earliest", maxOffsetsPerTrigger="110")
-    seen = []
+    seen: list[Any] = []
     while (table := stream.next()) is not None:
         assert 0 < len(table) <= 111
         assert table["partition"].to_pylist().count(1) or sum(seen) >= 1000

@@ -108,7 +108,7 @@ def _shown(value: Any) -> Any:
 def test_rows_are_those_of_from_json(spark: Any, ddl: str, texts: str | list[str]) -> None:
     listed = texts.split() if isinstance(texts, str) else texts
     values = [each.encode() for each in listed] + ODD
-    schema = types.StructType.fromDDL(ddl)
+    schema: Any = types.StructType.fromDDL(ddl)
     theirs = _by_spark(spark, ddl, values)
     # All in one batch, which is halved until the difficult ones are alone, and each in its own.
     for ours in (_by_us(schema, values), [_by_us(schema, [value])[0] for value in values]):
@@ -121,7 +121,7 @@ def test_rows_are_those_of_from_json(spark: Any, ddl: str, texts: str | list[str
 
 
 def test_where_it_differs_as_documented(spark: Any) -> None:
-    schema = types.StructType.fromDDL("s string, t timestamp, m map<string,int>, i int")
+    schema: Any = types.StructType.fromDDL("s string, t timestamp, m map<string,int>, i int")
     without_map = types.StructType([field for field in schema.fields if field.name != "m"])
     times = ['{"t":"2017-01-01T11:53Z"}', '{"t":"2017-01-01T11:53:26+19:00"}', '{"t":"11:53"}']
     texts = ['{"s":1.10}', '{"s":{"x": 1}}', *times, '{"m":{"a":"x","i":7},"i":1}']

@@ -10,9 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "bench"))
 
 import client
-import cluster
+import cluster_steps
 import run
 import wire
+import zookeeper_mode
 from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -24,6 +25,8 @@ from order_rows import ORDERS
 from scale import SCALE
 from spark_rows import SPARK
 from workloads import STEPS
+from zookeeper import ZOOKEEPER
+from zookeeper_mode import ZK_MODE_STEPS
 
 Partition = MetadataResponse.MetadataResponsePartition
 
@@ -94,5 +97,15 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     assert not {step.name for step in CLUSTER_STEPS} & {step.name for step in STEPS}
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
-        assert step.client in client.WORKLOADS or step.name in cluster.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS)) == 8
+        assert step.client in client.WORKLOADS or step.name in cluster_steps.COURSES or step.name == "cluster_start"
+    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)) == 11
+
+
+def test_every_step_of_zookeeper_mode_can_be_run_and_measures_something_of_its_own() -> None:
+    metrics = [metric.name for step in ZK_MODE_STEPS for metric in step.metrics.values()]
+    assert len(metrics) == len(set(metrics))
+    assert not {step.name for step in ZK_MODE_STEPS} & {step.name for step in (*STEPS, *CLUSTER_STEPS)}
+    for step in ZK_MODE_STEPS:
+        assert step.quick.keys() <= step.options.keys()
+        assert step.client in client.WORKLOADS or step.name in zookeeper_mode.COURSES or step.name == "zk_mode_start"
+    assert zookeeper_mode.select({"zk_mode_consume_1kb"}) == ["zk_mode_batched_1kb", "zk_mode_consume_1kb"]

@@ -17,6 +17,7 @@ import storage  # noqa: E402
 from cluster_rows import CLUSTER_STEPS  # noqa: E402
 from group_rows import GROUP_STEPS  # noqa: E402
 from workloads import EXPERIMENTS, STEPS, Goal  # noqa: E402
+from zookeeper_mode import ZK_MODE_STEPS  # noqa: E402
 
 REQUESTS = [metric for step in STEPS for metric in step.metrics.values()]
 STORAGE = [metric for experiment in EXPERIMENTS for metric in experiment.metrics]
@@ -117,6 +118,12 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
     assert run.select("scale") == ([], ["scale"], [])
     assert run.select("spark") == ([], ["spark", "orders"], [])
-    assert run.select(None) == (list(STEPS), [*all_experiments, "bystanders", "scale", "spark", "orders"], all_clusters)
+    in_mode = [step.name for step in ZK_MODE_STEPS]
+    assert run.select("zookeeper_mode") == ([], [], in_mode)
+    assert run.select(None) == (
+        list(STEPS),
+        [*all_experiments, "bystanders", "scale", "spark", "orders", "zookeeper"],
+        [*all_clusters, *in_mode],
+    )
     with pytest.raises(SystemExit, match="no such step: nonsense"):
         run.select("nonsense")

@@ -28,7 +28,7 @@ def wired() -> WiredBroker:
 
 def connect(wired: WiredBroker, offers: Mapping[int, Offer], listener: str) -> WiredClient:
     client = wired.connect()
-    client.core = wired.broker.dispatcher(offers).connect(client.link, "/127.0.0.1", listener)
+    client.core = wired.broker.dispatcher(listener).connect(client.link, "/127.0.0.1", listener)
     return client
 
 

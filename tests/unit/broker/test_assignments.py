@@ -39,15 +39,15 @@ class Desk:
 
     def __init__(self, partitions: int = 5) -> None:
         self.host = MemoryHost()
-        self.asked: list[AssignReplicasToDirsRequest] = []
+        self.requested: list[AssignReplicasToDirsRequest] = []
         self.replies: list[Callable[[Message | None], None]] = []
         self.done: list[str] = []
         self.epoch = 7
-        self.assignments = DirectoryAssignments(self.host, 1, one_topic(partitions), lambda: self.epoch, self._ask)
+        self.assignments = DirectoryAssignments(self.host, 1, one_topic(partitions), lambda: self.epoch, self._send)
         self.partitions = partitions
 
-    def _ask(self, request: AssignReplicasToDirsRequest, reply: Callable[[Message | None], None]) -> None:
-        self.asked.append(request)
+    def _send(self, request: AssignReplicasToDirsRequest, reply: Callable[[Message | None], None]) -> None:
+        self.requested.append(request)
         self.replies.append(reply)
 
     def assign(self, index: int, directory: bytes, name: str = "") -> None:
@@ -59,7 +59,7 @@ class Desk:
     def told(self, place: int = -1) -> Told:
         return {
             (topic.topic_id, row.partition_index): directory.id
-            for directory in self.asked[place].directories
+            for directory in self.requested[place].directories
             for topic in directory.topics
             for row in topic.partitions
         }
@@ -82,7 +82,7 @@ class Desk:
                     for topic in directory.topics
                 ],
             )
-            for directory in self.asked[-1].directories
+            for directory in self.requested[-1].directories
         ]
         self.replies[-1](AssignReplicasToDirsResponse(directories=directories))
 
@@ -91,9 +91,9 @@ def test_what_is_said_in_one_event_goes_in_one_request() -> None:
     desk = Desk()
     for index in range(3):
         desk.assign(index, THERE if index == 1 else HERE, str(index))
-    assert desk.asked == []
+    assert desk.requested == []
     desk.run()
-    (request,) = desk.asked
+    (request,) = desk.requested
     assert (request.broker_id, request.broker_epoch) == (1, 7)
     assert desk.told() == {(TOPIC, 0): HERE, (TOPIC, 1): THERE, (TOPIC, 2): HERE}
     assert len(desk.assignments) == 3
@@ -109,7 +109,7 @@ def test_one_request_at_a_time_and_the_newest_word() -> None:
     desk.assign(0, THERE, "second")
     desk.assign(1, THERE, "other")
     desk.run(1000)
-    assert len(desk.asked) == 1
+    assert len(desk.requested) == 1
     desk.answer()
     desk.run()
     assert desk.told() == {(TOPIC, 0): THERE, (TOPIC, 1): THERE}
@@ -137,14 +137,14 @@ def test_what_was_refused_is_said_again_after_a_while() -> None:
     desk.answer(1)
     assert desk.done == ["0"]
     desk.run(99)
-    assert len(desk.asked) == 1
+    assert len(desk.requested) == 1
     desk.run(1)
     assert desk.told() == {(TOPIC, 1): HERE}
     pauses = []
     for _ in range(12):
         desk.replies[-1](AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-        count, began = len(desk.asked), desk.host.time.now_ms()
-        while len(desk.asked) == count:
+        count, began = len(desk.requested), desk.host.time.now_ms()
+        while len(desk.requested) == count:
             desk.run(100)
         pauses.append(desk.host.time.now_ms() - began)
     assert pauses == sorted(pauses)
@@ -162,11 +162,11 @@ def test_nothing_is_said_before_the_registration_or_of_what_is_not_ours() -> Non
     desk.assign(9, HERE)
     desk.assignments.assign(b"?" * 16, 0, HERE, lambda: None)
     desk.run(5000)
-    assert desk.asked == []
+    assert desk.requested == []
     desk.epoch = 8
     desk.run(100)
     assert desk.told() == {(TOPIC, 0): HERE}
-    assert desk.asked[0].broker_epoch == 8
+    assert desk.requested[0].broker_epoch == 8
 
 
 def test_many_replicas_take_several_requests() -> None:
@@ -189,4 +189,4 @@ def test_after_the_end_nothing_is_said() -> None:
     desk.assignments.close()
     desk.assign(1, HERE)
     desk.run(1000)
-    assert desk.asked == []
+    assert desk.requested == []

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 #: Bits by the numbers of Kafka's AclOperation: read 3, write 4, create 5, delete 6, alter 7, describe 8,
 #: cluster action 9, describe configs 10, alter configs 11, idempotent write 12.
 GROUP, TOPIC, CLUSTER = 0b1101_0100_1000, 0b1101_1111_1000, 0b1_1111_1010_0000
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 
 
 @pytest.fixture(scope="module")
@@ -45,24 +45,24 @@ def call(client: WiredClient, request: Message, version: int, response: type[Mes
     return client.call(request, version, response)
 
 
-def describe_group(client: WiredClient, version: int, *names: str, asked: bool = False) -> list[Any]:
-    request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=asked)
+def describe_group(client: WiredClient, version: int, *names: str, requested: bool = False) -> list[Any]:
+    request = DescribeGroupsRequest(groups=list(names), include_authorized_operations=requested)
     return list(call(client, request, version, DescribeGroupsResponse).groups)
 
 
 @pytest.mark.parametrize("version", range(3, 7))
 def test_of_groups_when_asked_and_only_of_those_that_could_be_described(client: WiredClient, version: int) -> None:
-    found = describe_group(client, version, "g", "nobodys", asked=True)
+    found = describe_group(client, version, "g", "nobodys", requested=True)
     assert found[0].authorized_operations == GROUP
     # Before version 6 a group that is not there is a dead one, and no error.
-    assert found[1].authorized_operations == (NOT_ASKED if version == 6 else GROUP)
-    assert describe_group(client, version, "g")[0].authorized_operations == NOT_ASKED
+    assert found[1].authorized_operations == (NOT_REQUESTED if version == 6 else GROUP)
+    assert describe_group(client, version, "g")[0].authorized_operations == NOT_REQUESTED
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_of_the_cluster_when_asked(client: WiredClient, version: int) -> None:
-    for asked, expected in ((True, CLUSTER), (False, NOT_ASKED)):
-        request = DescribeClusterRequest(include_cluster_authorized_operations=asked)
+    for requested, expected in ((True, CLUSTER), (False, NOT_REQUESTED)):
+        request = DescribeClusterRequest(include_cluster_authorized_operations=requested)
         found = call(client, request, version, DescribeClusterResponse)
         assert found.cluster_authorized_operations == expected
 

@@ -30,11 +30,11 @@ def wired(situation: Situation) -> WiredBroker:
     broker = WiredBroker()
     broker.create_topic("large", situation.large)
     for bulk in situation.creations():
-        asked(broker, bulk)
+        requested(broker, bulk)
     return broker
 
 
-def asked(wired: WiredBroker, bulk: Bulk) -> Any:
+def requested(wired: WiredBroker, bulk: Bulk) -> Any:
     return wired.connect().call(bulk.request, bulk.version, Message, within_ms=60_000)
 
 
@@ -58,14 +58,14 @@ def test_pieces_are_answered_as_the_whole(
     wired: WiredBroker, situation: Situation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     questions, changes = list(situation.questions()), list(situation.changes("/data"))
-    asked(wired, next(bulk for bulk in questions if bulk.name == "coordinators"))
+    requested(wired, next(bulk for bulk in questions if bulk.name == "coordinators"))
     wired.host.time.run_for(1_000)
     for every in (questions, [bulk for bulk in changes if bulk.name != "add partitions"]):
-        found = [asked(wired, bulk) for bulk in every]
+        found = [requested(wired, bulk) for bulk in every]
         with monkeypatch.context() as patch:
             in_one_piece(patch)
             for bulk, answer in zip(every, found, strict=True):
-                assert by_name(asked(wired, bulk)) == by_name(answer), bulk.name
+                assert by_name(requested(wired, bulk)) == by_name(answer), bulk.name
 
 
 def test_no_turn_is_long(situation: Situation) -> None:
@@ -73,7 +73,7 @@ def test_no_turn_is_long(situation: Situation) -> None:
     wired = WiredBroker()
     wired.create_topic("large", situation.large)
     for bulk in _everything(situation):
-        asked(wired, bulk)
+        requested(wired, bulk)
         wired.host.time.run_for(1_000)
     image = wired.broker.metadata.image
     assert set(image.topics_by_name) - INTERNAL_TOPICS == {"large"}
@@ -133,7 +133,8 @@ def test_others_are_served_between_the_steps(wired: WiredBroker, situation: Situ
     greedy, other = wired.connect(), wired.connect()
     bulk = next(bulk for bulk in situation.questions() if bulk.name == "ends of epochs")
     greedy.send(bulk.request, bulk.version)
-    enter, served = wired.host.time.enter, []
+    enter = wired.host.time.enter
+    served: list[Any] = []
 
     def between(callback: Any) -> None:
         enter(callback)

@@ -13,16 +13,18 @@ import pytest
 
 from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from barnabas.broker.peers.controller_access import ControllerAccess
-from barnabas.broker.requests.inner_requests import OwnController
+from barnabas.broker.quorum_side import QuorumSide
+from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import Uuid
-from barnabas.controller.kraft import configs
-from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.requests import configs
+from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol import codec
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.api import CONTROLLER_APIS
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -67,10 +69,18 @@ class Node:
         self.metadata.subscribe(self._follow)
         host = MemoryHost()
         self.services: Any = SimpleNamespace(
-            config=self.config, metadata=self.metadata, controller=self, random=None, host=host
+            config=self.config,
+            metadata=self.metadata,
+            controller=self,
+            random=None,
+            host=host,
+            side=self,
+            quorum=SimpleNamespace(controller=self),
         )
-        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000)
-        self.services.access.own = OwnController(self.services)
+        own = OwnNode(self.services, "CONTROLLER", CONTROLLER_APIS)  # type: ignore[arg-type]
+        self.services.access = ControllerAccess(
+            host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000, lambda: own
+        )
         self.problems: list[str] = []
         self.commit(
             [
@@ -90,6 +100,10 @@ class Node:
                 ),
             ]
         )
+
+    def change_configs(self, context: Any, request: Any, changes: Any, reply: Any, *, replace: bool) -> None:
+        side: Any = SimpleNamespace(access=self.services.access)
+        QuorumSide.change_configs(side, context, request, changes, reply, replace=replace)
 
     def commit(self, records: Sequence[Any]) -> None:
         image = self.metadata.image
@@ -112,7 +126,7 @@ class Node:
         replace: bool = False,
         actor: str = "",
     ) -> None:
-        view = ControllerView(self.metadata.image, self.config, self.services.random, "cluster")
+        view = ControllerView(self.metadata.image, self.config, self.services.random)
         result = configs.alter_configs(view, changes, actor, replace=replace)
         if not validate_only:
             self.commit([record for record, _ in result.records])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, topic_id, values_of
 
-from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec
@@ -77,7 +78,7 @@ def correlation_ids(data: bytes) -> list[int]:
 def slow_client(wired: WiredBroker, limit: int) -> tuple[WiredClient, FullLink]:
     client = wired.connect()
     link = FullLink(limit)
-    client.core._link = link
+    client.core._link = link  # type: ignore[assignment]
     link.core = client.core
     return client, link
 
@@ -216,7 +217,7 @@ def test_of_a_partition_that_is_named_twice_the_last_batch_counts(wired: WiredBr
 def test_a_producer_that_asks_a_follower_is_told_the_leader(wired: WiredBroker, version: int) -> None:
     partition = wired.broker.replicas.leader("orders", 0)
     assert partition.image is not None
-    partition.become_follower(partition.image)
+    partition.become_follower(partition.image._replace(leader=2))
     row_of = wired.connect().call(produce_request(wired, batch_of(b"x"), version), version, ProduceResponse)
     row = row_of.responses[0].partition_responses[0]
     assert (row.error_code, row.base_offset, row.log_start_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
@@ -241,7 +242,7 @@ def test_the_shortcut_follows_config_and_leadership(wired: WiredBroker) -> None:
     assert produce(wired, client, batch_of(b"x" * 500)) == (0, 2)
     image = partition.image
     assert image is not None
-    partition.become_follower(image)
+    partition.become_follower(image._replace(leader=2))
     assert produce(wired, client, batch_of(b"x"))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition.become_leader(image)
     assert produce(wired, client, batch_of(b"x")) == (0, 3)
@@ -315,7 +316,7 @@ def test_responses_that_one_fetch_completes_leave_together(wired: WiredBroker) -
     """Each write to a socket is a system call."""
     leader = wired.broker.replicas.leader("orders", 0)
     assert leader.image is not None
-    replicas = {"replicas": (1, 3), "isr": (1, 3), "directories": (bytes(16),) * 2}
+    replicas: dict[str, Any] = {"replicas": (1, 3), "isr": (1, 3), "directories": (bytes(16),) * 2}
     leader.become_leader(leader.image._replace(leader_epoch=leader.image.leader_epoch + 1, **replicas))
     wired.broker.replicas.environment.is_alive = lambda broker_id: True  # type: ignore[method-assign]
     producer, follower = wired.connect(), wired.connect()

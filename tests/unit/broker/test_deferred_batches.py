@@ -10,7 +10,7 @@ from tests.support.batches import with_right_crc
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, values_of
 
-from barnabas.broker.peers.verification import Codes, Verification
+from barnabas.broker.peers.partition_verification import Codes, Verification
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -119,11 +119,11 @@ class Coordinator:
 
     def __init__(self, wired: WiredBroker) -> None:
         self._timers = wired.host.timers
-        self.asked: list[Verification] = []
+        self.requested: list[Verification] = []
 
     def verify(self, verification: Verification, answered: Callable[[Codes], None]) -> None:
-        self.asked.append(verification)
-        code = ErrorCode.NONE if len(self.asked) == 1 else ErrorCode.INVALID_TXN_STATE
+        self.requested.append(verification)
+        code = ErrorCode.NONE if len(self.requested) == 1 else ErrorCode.INVALID_TXN_STATE
         self._timers.call_soon(lambda: answered(dict.fromkeys(verification.partitions, code)))
 
 
@@ -136,7 +136,7 @@ def test_a_transaction_that_ends_meanwhile_is_noticed(wired: WiredBroker) -> Non
     request.transactional_id = "t"
     sent = client.send(request, VERSION)
     assert answers(wired, client, 1) == [(sent, ErrorCode.INVALID_TXN_STATE, -1)]
-    assert len(coordinator.asked) == 2
+    assert len(coordinator.requested) == 2
     assert sizes(wired) == []
 
 

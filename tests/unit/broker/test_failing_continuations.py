@@ -8,6 +8,7 @@ continues to lead, and one line names the request.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.property.test_request_fuzz import PAIRS, framed, new_broker, recorded
@@ -33,8 +34,8 @@ STEP_MS = 500
 
 def check_well(wired: WiredBroker, bystander: WiredClient) -> None:
     broker = wired.broker
-    assert broker.controller.is_active
-    assert broker.raft.is_leader
+    assert broker.quorum.controller.is_active
+    assert broker.quorum.raft.is_leader
     assert not bystander.core.is_closed
     produced = produce_request(wired, batch_of(b"mine"), 9)
     produced.topic_data[0].name = "canary"
@@ -54,7 +55,7 @@ def fail_one(send: Send, target: int, *, after: bool, wired: WiredBroker, listen
     """
     bystander, client = wired.connect(), wired.connect()
     if listener == "CONTROLLER":
-        client.core = wired.broker.dispatcher(CONTROLLER_APIS).connect(client.link, "/127.0.0.1", listener)
+        client.core = wired.broker.dispatcher("CONTROLLER").connect(client.link, "/127.0.0.1", listener)
     wired.closes.errors.clear()
     wired.closes.causes.clear()
     wired.closes.failures.clear()
@@ -201,7 +202,7 @@ WAITING: dict[str, tuple[Send, Callable[[], WiredBroker], str]] = {
 }
 
 
-def coordinating(**properties: str) -> WiredBroker:
+def coordinating(**properties: Any) -> WiredBroker:
     """Returns a broker with a group coordinator."""
     wired = WiredBroker(**properties)
     wired.create_topic("orders", 2)

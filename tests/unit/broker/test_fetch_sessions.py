@@ -98,7 +98,7 @@ def test_a_followers_session_takes_a_consumers_slot_at_once_and_is_not_taken() -
     assert begin(cache, 200_000, size=50) == 0
 
 
-class Asked:
+class RequestedPartition:
     partition, last_fetched_epoch, log_start_offset, partition_max_bytes = 0, -1, 0, 1
 
     def __init__(self, epoch: int, offset: int) -> None:
@@ -109,15 +109,15 @@ def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
     """The follower has dropped the pending answer; nothing has to have changed since."""
     session = session_of(0)
     item = session.items["orders", 0]
-    for asked, expected in [
-        (Asked(1, 10), [0]),
-        (Asked(1, 10), []),
-        (Asked(1, 12), []),
-        (Asked(2, 12), [0]),
-        (Asked(2, 12), []),
-        (Asked(2, 11), [0]),
+    for requested, expected in [
+        (RequestedPartition(1, 10), [0]),
+        (RequestedPartition(1, 10), []),
+        (RequestedPartition(1, 12), []),
+        (RequestedPartition(2, 12), [0]),
+        (RequestedPartition(2, 12), []),
+        (RequestedPartition(2, 11), [0]),
     ]:
-        update_item(item, asked)
+        update_item(item, requested)
         assert told(session, [result()]) == expected
 
 

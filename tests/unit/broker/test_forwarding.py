@@ -16,7 +16,7 @@ from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.broker.requests.steps import run_to_end
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Link, LinkEnd
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -51,7 +51,7 @@ def allow_flushes(raft: Any) -> None:
 
 def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
     """Stops flushes, so that nothing is committed, until the returned function is called."""
-    raft: Any = wired.broker.raft
+    raft: Any = wired.broker.quorum.raft
     raft._execution._flusher._is_flushing = True
 
     def release() -> None:
@@ -63,7 +63,7 @@ def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
 
 def test_a_client_whose_request_no_controller_takes_is_told_so_on_the_same_connection() -> None:
     wired = WiredBroker()
-    wired.broker.controller.resign()
+    wired.broker.quorum.controller.resign()
     client = wired.connect()
     response = client.call(creation(), 7, CreateTopicsResponse, within_ms=60_000)
     assert [each.error_code for each in response.topics] == [ErrorCode.REQUEST_TIMED_OUT]
@@ -73,7 +73,7 @@ def test_a_client_whose_request_no_controller_takes_is_told_so_on_the_same_conne
 @pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(0, 5_000), (8_000, 8_000), (60_000, 30_000)])
 def test_it_waits_as_long_as_the_client_says_within_bounds(timeout_ms: int, waits_ms: int) -> None:
     wired = WiredBroker()
-    wired.broker.controller.resign()
+    wired.broker.quorum.controller.resign()
     client = wired.connect()
     begin_ms = wired.host.clock.now_ms()
     client.call(creation(timeout_ms), 7, CreateTopicsResponse, within_ms=60_000)
@@ -108,7 +108,7 @@ def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> 
     wired = WiredBroker()
     client = wired.connect()
     hold_back_commits(wired)
-    raft = wired.broker.raft
+    raft = wired.broker.quorum.raft
     created, changed = client.send(creation(), 7), client.send(change(), 1)
     wired.host.time.run_for(100)
     raft._run(raft.quorum.become_resigned)
@@ -127,17 +127,17 @@ def test_whoever_tells_of_directories_hears_when_the_controller_leads_no_more() 
     hold_back_commits(wired)
     wired.connect().send(creation(), 7)
     answers: list[AssignReplicasToDirsResponse] = []
-    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=wired.broker.lifecycle.epoch)
-    wired.broker.controller.assign_replicas_to_dirs(request, answers.append)
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=wired.broker.quorum.lifecycle.epoch)
+    wired.broker.quorum.controller.assign_replicas_to_dirs(request, answers.append)
     assert answers == []
-    raft = wired.broker.raft
+    raft = wired.broker.quorum.raft
     raft._run(raft.quorum.become_resigned)
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]
 
 
 def test_a_mistake_in_telling_one_keeps_nothing_from_the_others() -> None:
     wired = WiredBroker()
-    raft = wired.broker.raft
+    raft = wired.broker.quorum.raft
     hold_back_commits(wired)
     told: list[str] = []
 
@@ -182,8 +182,8 @@ def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
     host: Any = MemoryHost()
     links = host.links = SilentLinks()
     leader = ("first", 9093)
-    access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: leader, 30_000)
-    access.own = SimpleNamespace(is_active=False)  # type: ignore[assignment]
+    own = SimpleNamespace(is_active=False)
+    access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: leader, 30_000, lambda: own)
     answers: list[Message | None] = []
     access.send(BrokerHeartbeatRequest(), answers.append)
     host.time.run_for(500)

@@ -26,7 +26,7 @@ def wired() -> WiredBroker:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_request_of_many_rows_holds_the_loop(wired: WiredBroker, name: str) -> None:
-    asked = ATTACKS[name](ROWS)
+    requested = ATTACKS[name](ROWS)
     client = wired.connect()
-    for message, version in asked[:20]:
+    for message, version in requested[:20]:
         assert client.call(message, version, Message, within_ms=60_000)

@@ -66,7 +66,7 @@ class Reader:
         self.partition(index).append(batch_of(b"value"), WALL_MS, Origin.CLIENT)
         self.wired.host.time.run_for(0)
 
-    def request(self, *asked: tuple[int, int], max_wait_ms: int = 0) -> FetchRequest:
+    def request(self, *requested: tuple[int, int], max_wait_ms: int = 0) -> FetchRequest:
         rows = [
             FetchRequest.FetchPartition(
                 partition=index,
@@ -74,7 +74,7 @@ class Reader:
                 partition_max_bytes=1 << 20,
                 log_start_offset=0 if self.replica_id >= 0 else -1,
             )
-            for index, offset in asked
+            for index, offset in requested
         ]
         return FetchRequest(
             replica_state=FetchRequest.ReplicaState(replica_id=self.replica_id, replica_epoch=-1),
@@ -86,8 +86,8 @@ class Reader:
             topics=[FetchRequest.FetchTopic(topic_id=topic_id(self.wired, "orders"), partitions=rows)] if rows else [],
         )
 
-    def fetch(self, *asked: tuple[int, int], max_wait_ms: int = 0) -> dict[int, FetchResponse.PartitionData]:
-        answer = self.client.call(self.request(*asked, max_wait_ms=max_wait_ms), 17, FetchResponse)
+    def fetch(self, *requested: tuple[int, int], max_wait_ms: int = 0) -> dict[int, FetchResponse.PartitionData]:
+        answer = self.client.call(self.request(*requested, max_wait_ms=max_wait_ms), 17, FetchResponse)
         assert answer.error_code == 0
         self.session_id, self.epoch = answer.session_id, self.epoch + 1
         return {row.partition_index: row for topic in answer.responses for row in topic.partitions}

@@ -9,8 +9,8 @@ from tests.support.controller_world import ControllerWorld
 from tests.support.isr_wishes import isr_wish
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft import brokers, configs, elections, partitions, reassignments, topics
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result
+from barnabas.controller.requests import brokers, configs, elections, partitions, reassignments, topics
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result
 from barnabas.journal.causes import CAUSES, cause_of_change
 from barnabas.journal.events import Event, MetadataChange, events_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
@@ -44,7 +44,7 @@ class TellingWorld(ControllerWorld):
             delta.replay(record)
         return [event for _, event in events_of(MetadataChange(delta, self.image, cause), self.view(), NODE)]
 
-    def create(self, name: str, *replicas: list[int], **configs_: str) -> list[Event]:
+    def create(self, name: str, *replicas: list[int], **configs_: str) -> list[Event]:  # type: ignore[override]
         rows = [
             CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=ids)
             for index, ids in enumerate(replicas)
@@ -55,7 +55,7 @@ class TellingWorld(ControllerWorld):
         )
         return self.tell(topics.create_topics(self.view(), CreateTopicsRequest(topics=[topic]), "User:ann"))
 
-    def fence(
+    def fence(  # type: ignore[override]
         self, broker_id: int, why: ControllerEvent = ControllerEvent.SESSION_EXPIRED, **options: bool
     ) -> list[Event]:
         records = brokers.fence_records(self.view(), self.image.brokers[broker_id])
@@ -182,8 +182,8 @@ def test_preferred_elections(world: TellingWorld) -> None:
     world.fence(1)
     world.beat(1)
     world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, [2, 3, 1]), 3))
-    asked = ElectLeadersRequest(election_type=elections.PREFERRED, topic_partitions=None)
-    event = one(world.tell(elections.elect_leaders(world.view(), asked, "User:ann")), "preferred-election")
+    requested = ElectLeadersRequest(election_type=elections.PREFERRED, topic_partitions=None)
+    event = one(world.tell(elections.elect_leaders(world.view(), requested, "User:ann")), "preferred-election")
     assert event["text"] == "User:ann requested a preferred election"
     assert (event["before"]["leader"], event["after"]["leader"]) == (2, 1)
 

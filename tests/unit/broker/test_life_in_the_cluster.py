@@ -7,6 +7,7 @@ from tests.support.crashing_disk import CrashingDisk
 from tests.support.wired import PROPERTIES, NotedCloses, WiredBroker
 
 from barnabas.broker.assembly import Broker
+from barnabas.broker.quorum_side import QuorumSide
 from barnabas.common.config import BrokerConfig
 from barnabas.metadata.image import BROKER_RESOURCE, METADATA_VERSION
 from barnabas.protocol.messages.records_metadata import ConfigRecord, FeatureLevelRecord
@@ -37,11 +38,11 @@ def test_a_broker_registers_its_directories_when_metadata_version_rises() -> Non
     assert store.image.brokers[1] == before, "nothing to amend yet"
     raised(wired, V_3_7_IV2)
     amended = store.image.brokers[1]
-    assert amended.directories == wired.broker.formatted.directory_ids
+    assert amended.directories == wired.broker.quorum.formatted.directory_ids
     assert (amended.epoch, amended.incarnation_id, amended.fenced) == (before.epoch, before.incarnation_id, False)
-    offset = wired.broker.raft.log_end_offset
+    offset = wired.broker.quorum.raft.log_end_offset
     raised(wired, V_3_7_IV2 + 1)
-    assert wired.broker.raft.log_end_offset == offset + 1, "once is enough"
+    assert wired.broker.quorum.raft.log_end_offset == offset + 1, "once is enough"
     wired.create_topic("works")
 
 
@@ -51,7 +52,7 @@ def test_a_broker_is_wired_without_a_change_on_its_disk() -> None:
     config = BrokerConfig.from_properties(PROPERTIES)
     formatted = ensure_formatted(host, config)
     changes, opened = disk.changes, set(disk.locked)
-    broker = Broker(host, config, NotedCloses(), formatted)
+    broker = Broker(host, config, NotedCloses(), lambda parts: QuorumSide(parts, formatted))
     assert (disk.changes, set(disk.locked)) == (changes, opened)
     broker.open()
     assert disk.changes > changes
@@ -70,15 +71,15 @@ def test_a_controller_that_is_no_broker_takes_on_its_dynamic_configuration() -> 
     assert node.config.bool_of(key) is False
     for resource, value in (("", "true"), ("1", "false")):
         record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=resource, name=key, value=value)
-        node.raft.propose([(record, 0)], wall_ms=host.clock.wall_ms())
+        node.quorum.raft.propose([(record, 0)], wall_ms=host.clock.wall_ms())
         host.time.run_for(100)
         assert node.config.bool_of(key) is (value == "true")
 
 
-@pytest.mark.parametrize(("enabled", "asked"), [("true", True), ("false", False)])
-def test_a_controlled_shutdown_is_asked_for_only_where_it_is_enabled(enabled: str, asked: bool) -> None:
+@pytest.mark.parametrize(("enabled", "requested"), [("true", True), ("false", False)])
+def test_a_controlled_shutdown_is_asked_for_only_where_it_is_enabled(enabled: str, requested: bool) -> None:
     wired = WiredBroker(controlled_shutdown_enable=enabled)
-    offset = wired.broker.raft.log_end_offset
+    offset = wired.broker.quorum.raft.log_end_offset
     wired.stop()
-    written = wired.broker.raft.log_end_offset - offset
-    assert bool(written) is asked, "the controller writes that the broker leaves"
+    written = wired.broker.quorum.raft.log_end_offset - offset
+    assert bool(written) is requested, "the controller writes that the broker leaves"

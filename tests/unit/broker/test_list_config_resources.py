@@ -7,8 +7,9 @@ from tests.support.bulk import create
 from tests.support.replicated import Replicated
 from tests.support.wired import WiredBroker, WiredClient
 
-from barnabas.broker.requests.inner_requests import OwnBroker
+from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.common.errors import ErrorCode
+from barnabas.protocol.api import BROKER_APIS
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -142,7 +143,7 @@ def test_nothing_is_made_for_who_is_gone(crowded: WiredBroker) -> None:
 
 def test_asked_from_within_the_process(crowded: WiredBroker) -> None:
     answers: list[Message] = []
-    OwnBroker(crowded.broker.services).handle(ListConfigResourcesRequest(), answers.append)
+    OwnNode(crowded.broker.services, "PLAINTEXT", BROKER_APIS).handle(ListConfigResourcesRequest(), answers.append)
     crowded.host.time.run_for(0)
     assert [len(rows_of(answer)) for answer in answers] == [3_002]
 

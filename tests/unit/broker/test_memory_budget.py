@@ -13,7 +13,7 @@ from barnabas.broker.requests.memory_budget import (
     STALLED_MS,
     MemoryBudget,
 )
-from barnabas.protocol.connection import SHARED_AREA_BYTES, FrameReader, ReceiveArea
+from barnabas.protocol.frame_reader import SHARED_AREA_BYTES, FrameReader, ReceiveArea
 from barnabas.simulation.host import MemoryHost, UnlimitedMemory
 
 LIMIT = 10_000_000
@@ -209,7 +209,7 @@ def test_answers_count_only_until_they_are_taken() -> None:
 
 def test_what_others_hold_counts() -> None:
     world = World()
-    world.budget.others.append(lambda: LIMIT - 100_000)
+    world.budget.count_bytes_of(lambda: LIMIT - 100_000)
     peer = world.peer()
     peer.announce(2_000_000, 200_000)
     assert world.budget.is_short

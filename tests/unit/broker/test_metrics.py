@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.metrics import Metrics
 from tests.support.replicated import Replicated
 from tests.support.wired import WiredBroker
@@ -35,7 +37,8 @@ def test_records_and_bytes_are_counted_by_topic() -> None:
 
 def test_what_is_refused_is_counted_as_failed() -> None:
     wired = WiredBroker()
-    wired.create_topic("orders", **{"max.message.bytes": "100"})
+    properties: dict[str, Any] = {"max.message.bytes": "100"}
+    wired.create_topic("orders", **properties)
     error, _ = produce(wired, wired.connect(), batch_of(b"x" * 1000))
     assert error != 0
     metrics = Metrics.of(wired.broker)

@@ -11,7 +11,7 @@ EARLIEST, LATEST = -2, -1
 CONSUMER, DEBUGGER = -1, -2
 
 
-def asked(world: Replicated, at: int, replica_id: int, timestamp: int = LATEST, epoch: int = -1) -> tuple[int, int]:
+def requested(world: Replicated, at: int, replica_id: int, timestamp: int = LATEST, epoch: int = -1) -> tuple[int, int]:
     request = list_offsets_request("orders", 0, timestamp, epoch=epoch)
     request.replica_id = replica_id
     row = world.client.call(f"broker{at}", request, ListOffsetsResponse).topics[0].partitions[0]
@@ -24,11 +24,11 @@ def test_a_follower_tells_what_it_has() -> None:
     world.await_isr((1, 2))
     world.produce(b"a", b"b", to=1)
     world.await_equal(numbers=(1, 2))
-    assert asked(world, 2, CONSUMER) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert asked(world, 2, DEBUGGER) == (0, 2)
-    assert asked(world, 2, DEBUGGER, EARLIEST) == (0, 0)
-    assert asked(world, 2, DEBUGGER, epoch=7)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert asked(world, 3, DEBUGGER)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert requested(world, 2, CONSUMER) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert requested(world, 2, DEBUGGER) == (0, 2)
+    assert requested(world, 2, DEBUGGER, EARLIEST) == (0, 0)
+    assert requested(world, 2, DEBUGGER, epoch=7)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert requested(world, 3, DEBUGGER)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_leader_tells_of_what_is_not_committed_too() -> None:
@@ -39,5 +39,5 @@ def test_a_leader_tells_of_what_is_not_committed_too() -> None:
     world.await_equal(numbers=(1, 2))
     world.node(2).kill()
     world.produce(b"b", to=1, acks=1)
-    assert asked(world, 1, CONSUMER) == (0, 1)
-    assert asked(world, 1, DEBUGGER) == (0, 2)
+    assert requested(world, 1, CONSUMER) == (0, 1)
+    assert requested(world, 1, DEBUGGER) == (0, 2)

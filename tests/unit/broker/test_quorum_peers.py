@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.broker.peers.quorum_peers import QuorumPeers
 from barnabas.common.host import Link, LinkEnd
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.vote import VoteRequest
@@ -30,7 +30,7 @@ class Dials:
             self.host.timers.call_soon(end.connected)
         return MemoryLink()
 
-    def ask(self, request: Message) -> None:
+    def send(self, request: Message) -> None:
         self.peers.send(ADDRESS, request, self.answers.append, timeout_ms=2_000)
 
 
@@ -41,8 +41,8 @@ def test_a_paused_peer_is_dialled_less_and_less_often() -> None:
     """
     dials = Dials(connects=True)
     for _ in range(60):
-        dials.ask(VoteRequest())
-        dials.ask(FetchRequest())
+        dials.send(VoteRequest())
+        dials.send(FetchRequest())
         dials.host.time.run_for(500)
     assert len(dials.ends) <= 2 * 5
     assert dials.answers
@@ -52,7 +52,7 @@ def test_a_paused_peer_is_dialled_less_and_less_often() -> None:
 def test_a_peer_that_cannot_be_reached_is_dialled_every_two_seconds() -> None:
     dials = Dials(connects=False)
     for _ in range(60):
-        dials.ask(VoteRequest())
+        dials.send(VoteRequest())
         dials.host.time.run_for(500)
     assert len(dials.ends) >= 12
 
@@ -60,10 +60,10 @@ def test_a_peer_that_cannot_be_reached_is_dialled_every_two_seconds() -> None:
 def test_the_last_attempt_on_either_channel_tells_whether_somebody_listens() -> None:
     """A refusal from before it started again says nothing of a leader that does not answer now."""
     dials = Dials(connects=False)
-    dials.ask(VoteRequest())
+    dials.send(VoteRequest())
     dials.ends[-1].closed(ConnectionRefusedError())
     assert dials.peers.is_refused(ADDRESS)
-    dials.ask(FetchRequest())
+    dials.send(FetchRequest())
     dials.host.time.run_for(3_000)
     assert dials.answers == [None, None]
     assert not dials.peers.is_refused(ADDRESS)

@@ -19,13 +19,14 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.broker.recently_fenced import RecentlyFenced
-from barnabas.broker.requests.inner_requests import OwnController
+from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.steps import run_to_end
 from barnabas.broker.topics.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from barnabas.metadata.topics import NO_LEADER
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.api import CONTROLLER_APIS
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
@@ -46,6 +47,7 @@ class World:
         self.services: Any = SimpleNamespace(
             metadata=self.node.store,
             controller=self.node.controller,
+            side=SimpleNamespace(shown_controller=lambda brokers: min(brokers, default=-1)),
             config=self.node.config,
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
@@ -53,11 +55,13 @@ class World:
             recently_fenced=RecentlyFenced(),
         )
         host = self.node.host
-        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000)
-        self.services.access.own = OwnController(self.services)
+        own = OwnNode(self.services, "CONTROLLER", CONTROLLER_APIS)  # type: ignore[arg-type]
+        self.services.access = ControllerAccess(
+            host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000, lambda: own
+        )
         self.replies: list[Message] = []
 
-    def ask(self, handler: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:
+    def call(self, handler: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:
         context = SimpleNamespace(
             api_version=version, listener=listener, principal="User:test", reply=self.replies.append
         )
@@ -73,7 +77,7 @@ class World:
 
     def metadata(self, *names: str, version: int = 13, create: bool = True) -> MetadataResponse:
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        answer = self.ask(metadata, MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
+        answer = self.call(metadata, MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
         assert isinstance(answer, MetadataResponse)
         return answer
 
@@ -163,21 +167,21 @@ def test_internal_topics_get_their_own_settings() -> None:
 
 def test_all_topics_or_none(world: World) -> None:
     world.node.create("a", "b")
-    assert [t.name for t in world.ask(metadata, MetadataRequest(topics=None), 13).topics] == ["a", "b"]
-    assert world.ask(metadata, MetadataRequest(topics=[]), 13).topics == []
-    assert [t.name for t in world.ask(metadata, MetadataRequest(topics=[]), 0).topics] == ["a", "b"]
+    assert [t.name for t in world.call(metadata, MetadataRequest(topics=None), 13).topics] == ["a", "b"]
+    assert world.call(metadata, MetadataRequest(topics=[]), 13).topics == []
+    assert [t.name for t in world.call(metadata, MetadataRequest(topics=[]), 0).topics] == ["a", "b"]
 
 
 def test_topics_by_id(world: World) -> None:
     world.node.create("a")
     topic_id, unknown = world.node.image.topics_by_name["a"].topic_id, b"\x07" * 16
     topics = [MetadataRequest.MetadataRequestTopic(name=None, topic_id=each) for each in (topic_id, unknown)]
-    answer = world.ask(metadata, MetadataRequest(topics=topics), 13)
+    answer = world.call(metadata, MetadataRequest(topics=topics), 13)
     assert [(t.error_code, t.name, t.topic_id) for t in answer.topics] == [
         (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown),
         (ErrorCode.NONE, "a", topic_id),
     ]
-    answer = world.ask(metadata, MetadataRequest(topics=topics), 11)
+    answer = world.call(metadata, MetadataRequest(topics=topics), 11)
     assert [t.error_code for t in answer.topics] == [ErrorCode.INVALID_REQUEST] * 2
 
 
@@ -197,7 +201,7 @@ def test_a_topic_without_a_leader(world: World) -> None:
 def test_a_listener_that_the_leader_does_not_have(world: World, version: int, code: ErrorCode) -> None:
     world.node.create("a")
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="a")])
-    answer = world.ask(metadata, request, version, listener="OTHER")
+    answer = world.call(metadata, request, version, listener="OTHER")
     assert answer.brokers == []
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (code, NO_LEADER)
@@ -208,7 +212,7 @@ def test_authorized_operations_only_on_request(world: World) -> None:
     request = MetadataRequest(
         topics=None, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
     )
-    answer = world.ask(metadata, request, 8)
+    answer = world.call(metadata, request, 8)
     assert (answer.cluster_authorized_operations, answer.topics[0].topic_authorized_operations) == (8096, 3576)
     assert world.metadata("a").topics[0].topic_authorized_operations == -(1 << 31)
 
@@ -226,7 +230,7 @@ def describe(
         if cursor is None
         else DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
-    answer = world.ask(describe_topic_partitions, request, 0)
+    answer = world.call(describe_topic_partitions, request, 0)
     assert isinstance(answer, DescribeTopicPartitionsResponse)
     shown = [(t.name, t.error_code, [p.partition_index for p in t.partitions]) for t in answer.topics]
     following = answer.next_cursor
@@ -249,7 +253,7 @@ def test_pages_of_named_topics(world: World) -> None:
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(world, "b", "missing", "a") == ([("a", 0, [0]), ("b", 0, [0]), ("missing", missing, [])], None)
     assert describe(world, "no good") == ([("no good", ErrorCode.INVALID_TOPIC_EXCEPTION, [])], None)
-    refused = [("a", ErrorCode.INVALID_REQUEST, [])]
+    refused: list[Any] = [("a", ErrorCode.INVALID_REQUEST, [])]
     assert describe(world, "a", cursor=("b", 0)) == (refused, None)
     assert describe(world, "a", cursor=("a", -1)) == (refused, None)
 
@@ -265,10 +269,10 @@ def test_the_brokers_own_limit_holds_too() -> None:
 
 def test_fenced_brokers_are_described_on_request(world: World) -> None:
     world.node.register(2)
-    answer = world.ask(describe_cluster, DescribeClusterRequest(), 2)
+    answer = world.call(describe_cluster, DescribeClusterRequest(), 2)
     assert [broker.broker_id for broker in answer.brokers] == [1]
     assert (answer.cluster_id, answer.controller_id) == (world.services.cluster_id, 1)
-    answer = world.ask(describe_cluster, DescribeClusterRequest(include_fenced_brokers=True), 2)
+    answer = world.call(describe_cluster, DescribeClusterRequest(include_fenced_brokers=True), 2)
     assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [(1, False), (2, True)]
 
 
@@ -280,15 +284,15 @@ def test_fenced_brokers_are_described_on_request(world: World) -> None:
     ],
 )
 def test_an_endpoint_type_that_a_broker_is_not(world: World, endpoint_type: int, version: int, code: ErrorCode) -> None:
-    answer = world.ask(describe_cluster, DescribeClusterRequest(endpoint_type=endpoint_type), version)
+    answer = world.call(describe_cluster, DescribeClusterRequest(endpoint_type=endpoint_type), version)
     assert (answer.error_code, answer.brokers, answer.cluster_id) == (code, [], "")
 
 
 def test_a_controllers_listener_describes_controllers(world: World) -> None:
-    answer = world.ask(describe_cluster, DescribeClusterRequest(endpoint_type=2), 1, listener="CONTROLLER")
+    answer = world.call(describe_cluster, DescribeClusterRequest(endpoint_type=2), 1, listener="CONTROLLER")
     assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [(1, "localhost", 9093)]
     assert (answer.controller_id, answer.endpoint_type) == (1, 2)
-    answer = world.ask(describe_cluster, DescribeClusterRequest(), 1, listener="CONTROLLER")
+    answer = world.call(describe_cluster, DescribeClusterRequest(), 1, listener="CONTROLLER")
     assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert "of type CONTROLLER, but we wanted an endpoint of type BROKER" in answer.error_message
 
@@ -305,7 +309,8 @@ def test_a_controller_waits_for_a_leader_before_it_describes_the_quorum(
     time.run_for(600)
     assert not world.replies
     time.run_for(10_000)
-    (answer,) = world.replies
+    answer: Any = world.replies[0]
+    assert len(world.replies) == 1
     assert (answer.controller_id, [node.broker_id for node in answer.brokers]) == (told, [1])
 
 
@@ -314,13 +319,13 @@ def test_a_controller_waits_for_a_leader_before_it_describes_the_quorum(
 
 def test_requests_to_the_controller_are_answered_when_committed(world: World) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1, replication_factor=1)
-    answer = world.ask(create_topics, CreateTopicsRequest(topics=[topic]), 7)
+    answer = world.call(create_topics, CreateTopicsRequest(topics=[topic]), 7)
     assert answer.topics[0].error_code == ErrorCode.NONE
     more = CreatePartitionsRequest.CreatePartitionsTopic(name="a", count=3, assignments=None)
-    answer = world.ask(create_partitions, CreatePartitionsRequest(topics=[more]), 3)
+    answer = world.call(create_partitions, CreatePartitionsRequest(topics=[more]), 3)
     assert answer.results[0].error_code == ErrorCode.NONE
     assert len(world.node.image.topics_by_name["a"].partitions) == 3
-    answer = world.ask(delete_topics, DeleteTopicsRequest(topic_names=["a"]), 5)
+    answer = world.call(delete_topics, DeleteTopicsRequest(topic_names=["a"]), 5)
     assert answer.responses[0].error_code == ErrorCode.NONE
     assert not world.node.image.topics_by_name
 
@@ -329,7 +334,7 @@ def test_requests_to_the_controller_are_answered_when_committed(world: World) ->
 def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
     world = World({"delete.topic.enable": "false"})
     world.node.create("a")
-    answer = world.ask(delete_topics, DeleteTopicsRequest(topic_names=["a"]), version)
+    answer = world.call(delete_topics, DeleteTopicsRequest(topic_names=["a"]), version)
     assert isinstance(answer, DeleteTopicsResponse)
     assert [(r.name, r.error_code) for r in answer.responses] == [("a", code)]
     assert "a" in world.node.image.topics_by_name

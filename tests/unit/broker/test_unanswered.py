@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from barnabas.broker.requests.unanswered import timed_out
@@ -20,7 +22,7 @@ FORWARDED = [
     if offer.is_forwarded
     for version in range(offer.version_min, offer.version_max + 1)
 ]
-ASKED = {
+REQUESTED = {
     CreateTopicsRequest: CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1)]),
     ElectLeadersRequest: ElectLeadersRequest(
         topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0])]
@@ -32,17 +34,17 @@ ASKED = {
 @pytest.mark.parametrize(("api_key", "version"), FORWARDED)
 def test_the_client_is_told_that_no_controller_answered(api_key: int, version: int) -> None:
     cls = request_class(api_key)
-    request = ASKED.get(cls, cls())  # type: ignore[call-overload]
+    request = REQUESTED.get(cls, cls())
     if cls is DeleteTopicsRequest:
         new = version >= 6
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name="a")] if new else [], topic_names=[] if new else ["a"]
         )
     answer = timed_out(request, version)
-    decoded, _ = codec.decode(type(answer), version, bytes(codec.encode(answer, version)))
+    decoded: Any = codec.decode(type(answer), version, bytes(codec.encode(answer, version)))[0]
     told = [decoded]
     for name in ("topics", "responses", "results"):
-        if cls in (*ASKED, DeleteTopicsRequest) and hasattr(decoded, name):
+        if cls in (*REQUESTED, DeleteTopicsRequest) and hasattr(decoded, name):
             told = getattr(decoded, name)
     if cls is ElectLeadersRequest:
         assert decoded.error_code == (ErrorCode.REQUEST_TIMED_OUT if version else 0)

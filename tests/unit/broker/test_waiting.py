@@ -186,9 +186,9 @@ def test_a_session_that_has_everything_is_told_what_changes_without_records(wire
     assert [poll(), poll()] == [[(ErrorCode.FENCED_LEADER_EPOCH, -1)]] * 2
     request.topics[0].partitions[0].current_leader_epoch = 1
     assert [poll(request.topics[0]), poll()] == [[(0, 1)], []]
-    leader.become_follower(leader.image)
+    leader.become_follower(leader.image._replace(leader=2))
     assert poll() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
-    leader.become_leader(leader.image)
+    leader.become_leader(leader.image._replace(leader=1))
     assert [poll(), poll()] == [[(0, 1)], []]
     wired.delete_topic("orders")
     assert poll() == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]

@@ -199,7 +199,7 @@ def test_offsets_by_time(wired: WiredBroker, version: int) -> None:
     client = wired.connect()
     produce(wired, client, batch_of(b"a", b"b", b"c"))
 
-    def ask(timestamp: int) -> tuple[int, int, int]:
+    def call(timestamp: int) -> tuple[int, int, int]:
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -213,11 +213,11 @@ def test_offsets_by_time(wired: WiredBroker, version: int) -> None:
         return row.error_code, row.timestamp, row.offset
 
     base = 1_735_689_600_000
-    assert ask(-1) == (0, -1, 3)
-    assert ask(-2) == (0, -1, 0)
-    assert ask(base + 1) == (0, base + 1, 1)
-    assert ask(base + 9) == (0, -1, -1)
+    assert call(-1) == (0, -1, 3)
+    assert call(-2) == (0, -1, 0)
+    assert call(base + 1) == (0, base + 1, 1)
+    assert call(base + 9) == (0, -1, -1)
     unsupported = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-    assert ask(-3) == ((0, base + 2, 2) if version >= 7 else unsupported)
-    assert ask(-4) == ((0, -1, 0) if version >= 8 else unsupported)
-    assert ask(-5) == ((0, -1, -1) if version >= 9 else unsupported)
+    assert call(-3) == ((0, base + 2, 2) if version >= 7 else unsupported)
+    assert call(-4) == ((0, -1, 0) if version >= 8 else unsupported)
+    assert call(-5) == ((0, -1, -1) if version >= 9 else unsupported)

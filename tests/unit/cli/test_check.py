@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from barnabas.cli import entry
 
-SENT = {"process": "p1", "type": "ok", "f": "send", "topic": "orders", "partition": 0}
-GOOD = [
+SENT: dict[str, Any] = {"process": "p1", "type": "ok", "f": "send", "topic": "orders", "partition": 0}
+GOOD: list[dict[str, Any]] = [
     {**SENT, "offset": 0, "value": "a"},
     {**SENT, "offset": 1, "value": "b"},
     {"process": "c1", "type": "ok", "f": "poll", "records": {"orders-0": [[0, "a"], [1, "b"]]}},
@@ -18,7 +19,7 @@ GOOD = [
 LOST = [*GOOD[:2], {**GOOD[2], "records": {"orders-0": [[1, "b"]]}}]
 
 
-def written(path: Path, lines: list[dict[str, object]]) -> str:
+def written(path: Path, lines: list[dict[str, Any]]) -> str:
     file = path / "history.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(file)

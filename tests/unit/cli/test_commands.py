@@ -14,14 +14,18 @@ import pytest
 import barnabas
 from barnabas.cli import entry, output
 from barnabas.cli.options import key_values
-from barnabas.embedded import cluster as embedded
-from barnabas.embedded.cluster import EmbeddedCluster, Node, choose_ports
+from barnabas.embedded import ports as embedded_ports
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
+from barnabas.embedded.nodes import Node
+from barnabas.embedded.ports import choose_ports
 
 
 def unused_port() -> int:
     """Returns a port that is not in use, and neither are the next two."""
-    free = (each for each in embedded.FREE_PORTS if all(embedded._is_free(each + more) for more in range(3)))
+    free = (
+        each for each in embedded_ports.FREE_PORTS if all(embedded_ports._is_free(each + more) for more in range(3))
+    )
     return next(free)
 
 
@@ -101,10 +105,10 @@ def test_ports_of_several_brokers_follow_each_other_and_stay(tmp_path: Path) -> 
 
 
 def test_no_port_is_given_twice_however_few_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "FREE_PORTS", range(32_000, 32_040))
+    monkeypatch.setattr(embedded_ports, "FREE_PORTS", range(32_000, 32_040))
     for _ in range(50):
         ports = choose_ports(3, 0, {})
-        metrics = embedded.choose_metrics_ports(ports, {})
+        metrics = embedded_ports.choose_metrics_ports(ports, {})
         every = [*metrics.values(), *(port for pair in ports.values() for port in pair)]
         assert len(set(every)) == 9
         assert 0 not in every

@@ -9,7 +9,7 @@ import pytest
 from barnabas.cli.groups_reset import (
     Goal,
     Offsets,
-    Way,
+    ResetMethod,
     new_offsets,
     parse_duration_ms,
     parse_rows,
@@ -45,16 +45,16 @@ LOGS = LogsOf({A: (10, 100), B: (0, 40)})
 @pytest.mark.parametrize(
     "goal, expected",
     [
-        (Goal(Way.EARLIEST), (10, 0)),
-        (Goal(Way.LATEST), (100, 40)),
-        (Goal(Way.TIME, 50), (50, 40)),
-        (Goal(Way.TIME, 5), (10, 5)),
-        (Goal(Way.OFFSET, 70), (70, 40)),
-        (Goal(Way.OFFSET, 3), (10, 3)),
-        (Goal(Way.SHIFT, 7), (37, 27)),
-        (Goal(Way.SHIFT, -25), (10, 0)),
-        (Goal(Way.SHIFT, 1_000), (100, 40)),
-        (Goal(Way.FILE, rows={"g": {A: 99, B: 99}}), (99, 40)),
+        (Goal(ResetMethod.EARLIEST), (10, 0)),
+        (Goal(ResetMethod.LATEST), (100, 40)),
+        (Goal(ResetMethod.TIME, 50), (50, 40)),
+        (Goal(ResetMethod.TIME, 5), (10, 5)),
+        (Goal(ResetMethod.OFFSET, 70), (70, 40)),
+        (Goal(ResetMethod.OFFSET, 3), (10, 3)),
+        (Goal(ResetMethod.SHIFT, 7), (37, 27)),
+        (Goal(ResetMethod.SHIFT, -25), (10, 0)),
+        (Goal(ResetMethod.SHIFT, 1_000), (100, 40)),
+        (Goal(ResetMethod.FILE, rows={"g": {A: 99, B: 99}}), (99, 40)),
     ],
 )
 def test_every_way_ends_within_the_log(goal: Goal, expected: tuple[int, int]) -> None:
@@ -63,9 +63,9 @@ def test_every_way_ends_within_the_log(goal: Goal, expected: tuple[int, int]) ->
 
 
 def test_where_nothing_is_committed_current_is_the_end_and_nothing_can_be_shifted() -> None:
-    assert new_offsets(Goal(Way.CURRENT), "g", [A, B], {A: 3}, LOGS) == {A: 3, B: 40}
+    assert new_offsets(Goal(ResetMethod.CURRENT), "g", [A, B], {A: 3}, LOGS) == {A: 3, B: 40}
     with pytest.raises(Failure, match="orders-1"):
-        new_offsets(Goal(Way.SHIFT, 1), "g", [A, B], {A: 30}, LOGS)
+        new_offsets(Goal(ResetMethod.SHIFT, 1), "g", [A, B], {A: 30}, LOGS)
 
 
 @pytest.mark.parametrize(

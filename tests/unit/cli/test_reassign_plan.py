@@ -63,11 +63,13 @@ def test_topics_and_partitions_are_read(tmp_path: Path) -> None:
     assert read_topics(written(tmp_path, {"topics": [{"topic": "a"}, {"topic": "b"}]})) == ["a", "b"]
     found = read_partitions(written(tmp_path, {"partitions": [{"topic": "a", "partition": 2}]}))
     assert found == [TopicPartition("a", 2)]
-    for document in ({}, {"topics": []}, {"topics": [{"topic": "a"}, {"topic": "a"}]}):
+    documents: list[dict[str, Any]] = [{}, {"topics": []}, {"topics": [{"topic": "a"}, {"topic": "a"}]}]
+    for document in documents:
         with pytest.raises(Failure):
             read_topics(written(tmp_path, document))
     twice = [{"topic": "a", "partition": 2}] * 2
-    for wrong in ({}, {"partitions": []}, {"partitions": twice}):
+    incomplete: list[dict[str, Any]] = [{}, {"partitions": []}, {"partitions": twice}]
+    for wrong in incomplete:
         with pytest.raises(Failure):
             read_partitions(written(tmp_path, wrong))
 

@@ -83,11 +83,11 @@ def test_a_start_that_is_broken_off_leaves_no_broker(tmp_path: Path, monkeypatch
     spawned: list[int] = []
     spawn = EmbeddedCluster._spawn
 
-    def interrupted(self: EmbeddedCluster, file: Path, cluster_id: str) -> dict[str, object]:
+    def interrupted(self: EmbeddedCluster, file: Path, cluster_id: str | None) -> tuple[int, int | None]:
         if spawned:
             raise KeyboardInterrupt
         started = spawn(self, file, cluster_id)
-        spawned.append(started["pid"])
+        spawned.append(started[0])
         return started
 
     monkeypatch.setattr(EmbeddedCluster, "_spawn", interrupted)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from barnabas.cli.wire import Wire
+from barnabas.cli.raw_requests import Wire
 from barnabas.embedded.failures import Failure
 
 

@@ -6,7 +6,8 @@ import pytest
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned, all_or_nothing
+from barnabas.controller.kraft.metadata_transactions import all_or_nothing
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import (

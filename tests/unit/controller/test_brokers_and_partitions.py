@@ -7,8 +7,10 @@ from tests.support.controller_world import ControllerWorld, directory_of, regist
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import uuid_to_text
-from barnabas.controller.kraft import brokers, partitions, producer_ids
-from barnabas.metadata.image import ELR_VERSION, METADATA_VERSION, TOPIC_RESOURCE
+from barnabas.controller.kraft import broker_registrations
+from barnabas.controller.requests import brokers, partitions, producer_ids
+from barnabas.controller.requests.configs import ConfigChange, alter_resource
+from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -45,7 +47,7 @@ def state(world: ControllerWorld) -> tuple[int, tuple[int, ...], tuple[int, ...]
 
 def test_a_new_broker_is_registered_fenced_under_the_offset_of_its_record(world: ControllerWorld) -> None:
     expected = world.image.offset + 1
-    result = brokers.register(world.view(), registration(4, rack="r"), session_alive=False)
+    result = world.register(registration(4, rack="r"), session_alive=False)
     assert [(type(record), version) for record, version in result.records] == [(RegisterBrokerRecord, 3)]
     assert world.apply(result).broker_epoch == expected
     broker = world.image.brokers[4]
@@ -93,19 +95,19 @@ def test_a_refused_registration(
     world: ControllerWorld, request_: BrokerRegistrationRequest, code: ErrorCode, text: str
 ) -> None:
     with pytest.raises(RequestFailed) as refusal:
-        brokers.register(world.view(), request_, session_alive=False)
+        world.register(request_, session_alive=False)
     assert (refusal.value.code, refusal.value.message) == (code, text)
 
 
 def test_another_incarnation_is_refused_while_the_first_lives(world: ControllerWorld) -> None:
     with pytest.raises(RequestFailed) as refusal:
-        brokers.register(world.view(), registration(1, incarnation=b"X" * 16), session_alive=True)
+        world.register(registration(1, incarnation=b"X" * 16), session_alive=True)
     assert refusal.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_the_same_incarnation_amends_what_it_said(world: ControllerWorld) -> None:
     before = world.image.brokers[1]
-    world.apply(brokers.register(world.view(), registration(1, rack="moved"), session_alive=True))
+    world.apply(world.register(registration(1, rack="moved"), session_alive=True))
     after = world.image.brokers[1]
     assert (after.epoch, after.fenced, after.rack) == (before.epoch, False, "moved")
 
@@ -121,7 +123,7 @@ def test_an_incarnation_after_a_clean_stop_keeps_its_claim_to_lead() -> None:
     assert world.partition("t").last_known_elr == (1,)
     epoch = world.image.brokers[1].epoch
     request = registration(1, incarnation=b"N" * 16, previous_epoch=epoch)
-    result = brokers.register(world.view(), request, session_alive=False)
+    result = world.register(request, session_alive=False)
     assert len(result.records) == 1
     world.apply(result)
     world.beat(1)
@@ -136,9 +138,9 @@ def test_an_incarnation_after_a_crash_leads_again_only_uncleanly() -> None:
     world = ControllerWorld()
     world.add_broker(1)
     world.create_assigned("t", [1])
-    result = brokers.register(world.view(), registration(1, incarnation=b"N" * 16), session_alive=False)
+    result = world.register(registration(1, incarnation=b"N" * 16), session_alive=False)
     assert [type(record) for record, _ in result.records] == [PartitionChangeRecord, RegisterBrokerRecord]
-    assert result.response.broker_epoch == world.view().next_offset
+    assert result.response.broker_epoch == world.next_offset
     world.apply(result)
     assert state(world) == (NO_LEADER, (), ())
     assert world.partition("t").last_known_elr == (1,)
@@ -156,10 +158,10 @@ def test_a_fenced_broker_is_unfenced_when_it_has_caught_up(world: ControllerWorl
     world.add_broker(4, unfenced=False)
     broker = world.image.brokers[4]
     request = BrokerHeartbeatRequest(broker_id=4, broker_epoch=broker.epoch, current_metadata_offset=broker.epoch - 1)
-    result = brokers.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
+    result = broker_registrations.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
     assert (result.records, result.response.is_caught_up, result.response.is_fenced) == ([], False, True)
     request.current_metadata_offset = broker.epoch
-    result = brokers.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
+    result = broker_registrations.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
     assert (result.response.is_caught_up, result.response.is_fenced) == (True, False)
     assert [version for _, version in result.records] == [0]
     world.apply(result)
@@ -170,7 +172,7 @@ def test_a_heartbeat_with_a_stale_epoch_is_refused(world: ControllerWorld) -> No
     for broker_id, epoch in ((1, 0), (9, 1)):
         request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
         with pytest.raises(RequestFailed) as refusal:
-            brokers.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
+            broker_registrations.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
         assert refusal.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -185,9 +187,9 @@ def test_a_broker_that_stops_hands_over_its_leaderships_first(world: ControllerW
         current_metadata_offset=world.image.offset,
         want_shut_down=True,
     )
-    waiting = brokers.heartbeat(world.view(), request, lowest_offset=5, shutdown_offset=6)
+    waiting = broker_registrations.heartbeat(world.view(), request, lowest_offset=5, shutdown_offset=6)
     assert (waiting.records, waiting.response.should_shut_down) == ([], False)
-    allowed = brokers.heartbeat(world.view(), request, lowest_offset=6, shutdown_offset=6)
+    allowed = broker_registrations.heartbeat(world.view(), request, lowest_offset=6, shutdown_offset=6)
     assert allowed.response.should_shut_down
     world.apply(allowed)
     assert world.image.brokers[1].fenced
@@ -208,9 +210,7 @@ def test_a_broker_may_ask_to_be_fenced(world: ControllerWorld) -> None:
 def test_an_offline_directory_costs_its_replicas(world: ControllerWorld) -> None:
     world.add_broker(4)
     second = directory_of(99)
-    world.apply(
-        brokers.register(world.view(), registration(4, directories=[directory_of(4), second]), session_alive=True)
-    )
+    world.apply(world.register(registration(4, directories=[directory_of(4), second]), session_alive=True))
     world.create_assigned("u", [4, 1])
     partition = world.partition("u")
     assert partition.directories[0] == bytes(15) + b"\x01"
@@ -224,7 +224,7 @@ def test_an_offline_directory_costs_its_replicas(world: ControllerWorld) -> None
         current_metadata_offset=world.image.offset,
         offline_log_dirs=[second],
     )
-    result = brokers.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
+    result = broker_registrations.heartbeat(world.view(), request, lowest_offset=0, shutdown_offset=-1)
     assert [(type(record), version) for record, version in result.records] == [
         (PartitionChangeRecord, 2),
         (BrokerRegistrationChangeRecord, 2),
@@ -256,6 +256,39 @@ def test_with_min_isr_two_the_last_safe_replicas_are_kept_as_elr(world: Controll
     assert world.partition("t").last_known_elr == ()
     assert world.partition("t").leader_epoch == epoch + 1
     assert world.partition("t").leader_recovery_state == RECOVERED
+
+
+def change_min_isr(world: ControllerWorld, resource_type: int, name: str, value: str) -> None:
+    change = ConfigChange("min.insync.replicas", ConfigChange.SET, value)
+    world.replay(alter_resource(world.view(), resource_type, name, [change]))
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, "")])
+def test_another_min_isr_leaves_the_elr_where_nothing_can_be_committed(
+    world: ControllerWorld, resource_type: int, name: str
+) -> None:
+    """A partition without an in-sync replica would stay offline, although a complete replica returns."""
+    world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
+    for broker_id in (1, 2, 3):
+        world.fence(broker_id)
+    change_min_isr(world, resource_type, name, "1")
+    assert state(world) == (NO_LEADER, (), (2, 3))
+    assert world.partition("t").last_known_elr == (3,)
+    world.unfence(2)
+    assert state(world)[0] == 2
+    assert world.partition("t").leader_recovery_state == RECOVERED
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(TOPIC_RESOURCE, "t"), (BROKER_RESOURCE, "")])
+def test_another_min_isr_clears_the_elr_where_a_leader_can_commit_without_it(
+    world: ControllerWorld, resource_type: int, name: str
+) -> None:
+    world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
+    for broker_id in (1, 2):
+        world.fence(broker_id)
+    assert state(world) == (3, (3,), (2,))
+    change_min_isr(world, resource_type, name, "1")
+    assert state(world) == (3, (3,), ())
 
 
 def test_without_elr_the_last_isr_member_stays_in_it() -> None:
@@ -296,7 +329,7 @@ def test_an_unclean_shutdown_leaves_isr_and_elr(world: ControllerWorld) -> None:
     world.fence(2)
     assert state(world) == (3, (3,), (2,))
     request = registration(2, incarnation=b"N" * 16, previous_epoch=-1)
-    world.apply(brokers.register(world.view(), request, session_alive=False))
+    world.apply(world.register(request, session_alive=False))
     assert state(world) == (3, (3,), ())
 
 
@@ -403,7 +436,7 @@ def test_recovery_ends_when_the_leader_says_so() -> None:
     world = ControllerWorld()
     world.add_broker(1)
     world.create_assigned("t", [1])
-    world.apply(brokers.register(world.view(), registration(1, incarnation=b"N" * 16), session_alive=False))
+    world.apply(world.register(registration(1, incarnation=b"N" * 16), session_alive=False))
     world.beat(1)
     assert world.partition("t").leader_recovery_state == RECOVERING
     answer = alter(world, [1], leader_epoch=world.partition("t").leader_epoch)

@@ -6,9 +6,9 @@ import pytest
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.configs import ConfigChange
-from barnabas.controller.kraft.controller import ControllerListener
-from barnabas.controller.kraft.result import Cause, ControllerEvent
+from barnabas.controller.listener import ControllerListener
+from barnabas.controller.requests.configs import ConfigChange
+from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -362,17 +362,17 @@ def test_refused_settings(
     assert world.image.configs == before
 
 
-def test_min_isr_of_the_cluster_and_of_topics_moves_the_elr_anew(world: NodeWorld) -> None:
+def test_the_min_isr_of_the_cluster_leaves_the_elr_of_a_partition_without_a_leader(world: NodeWorld) -> None:
     world.create("t")
     world.host.time.run_for(9_000)
-    partition = world.image.partition("t", 0)
-    assert partition is not None
-    assert partition.elr == (1,)
+    before = world.image.partition("t", 0)
+    assert before is not None
+    assert (before.elr, before.last_known_elr) == ((1,), (1,))
     assert alter(world, BROKER_RESOURCE, "", ("min.insync.replicas", SET, "2")) == (ErrorCode.NONE, None)
     assert dict(world.image.config_of(BROKER_RESOURCE, "")) == {"min.insync.replicas": "2"}
-    partition = world.image.partition("t", 0)
-    assert partition is not None
-    assert partition.elr == ()
+    after = world.image.partition("t", 0)
+    assert after is not None
+    assert (after.leader, after.elr, after.last_known_elr) == (-1, before.elr, before.last_known_elr)
 
 
 def test_a_group_and_metrics_may_be_configured_before_they_are_there(world: NodeWorld) -> None:

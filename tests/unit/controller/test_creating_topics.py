@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.support.controller_world import ControllerWorld, directory_of
-from tests.support.kafka_json import to_kafka_json
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
-from barnabas.controller.kraft import topics
-from barnabas.controller.kraft.result import ControllerEvent
+from barnabas.controller.requests import topics
+from barnabas.controller.requests.result import ControllerEvent
+from barnabas.protocol.kafka_json import to_json_object
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -273,7 +273,7 @@ def test_the_effective_configs_are_those_that_kafka_answers(world: ControllerWor
     frame = next(frame for frame in recorded(19) if frame["version"] == 7 and "orders" in str(frame["request"]))
     kafkas = {config["name"]: config for config in frame["response"]["body"]["topics"][0]["configs"]}
     answer = world.create_topic(spec(configs=[Config(name="min.insync.replicas", value="2")]))
-    shown = to_kafka_json(CreateTopicsResponse(topics=[answer]), 7)["topics"][0]["configs"]
+    shown = to_json_object(CreateTopicsResponse(topics=[answer]), 7)["topics"][0]["configs"]
     assert [config["name"] for config in shown] == sorted(kafkas)
     ours = {config["name"]: config for config in shown}
     static = {name for name, config in kafkas.items() if config["configSource"] in (2, 3, 4)}
@@ -287,8 +287,10 @@ def test_the_effective_configs_are_those_that_kafka_answers(world: ControllerWor
 # CreatePartitions
 
 
-def grow(world: ControllerWorld, *asked: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool = False):  # type: ignore[no-untyped-def]
-    request = CreatePartitionsRequest(topics=list(asked), validate_only=validate_only)
+def grow(
+    world: ControllerWorld, *requested: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool = False
+) -> list[tuple[str, int, str | None]]:
+    request = CreatePartitionsRequest(topics=list(requested), validate_only=validate_only)
     response = world.apply(topics.create_partitions(world.view(), request, "User:test"))
     return [(result.name, result.error_code, result.error_message) for result in response.results]
 
@@ -315,7 +317,7 @@ def test_added_partitions_can_be_assigned_by_hand(world: ControllerWorld) -> Non
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "text"),
+    ("requested", "code", "text"),
     [
         (more("orders", 3), ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         (
@@ -347,10 +349,10 @@ def test_added_partitions_can_be_assigned_by_hand(world: ControllerWorld) -> Non
     ],
 )
 def test_refused_growth(
-    world: ControllerWorld, asked: CreatePartitionsRequest.CreatePartitionsTopic, code: ErrorCode, text: str | None
+    world: ControllerWorld, requested: CreatePartitionsRequest.CreatePartitionsTopic, code: ErrorCode, text: str | None
 ) -> None:
     world.create("orders", partitions=3)
-    assert grow(world, asked) == [(asked.name, code, text)]
+    assert grow(world, requested) == [(requested.name, code, text)]
     assert len(world.image.topics_by_name["orders"].partitions) == 3
 
 
@@ -366,10 +368,12 @@ def test_growth_is_validated_only_and_named_once(world: ControllerWorld) -> None
 # DeleteTopics
 
 
-def delete(world: ControllerWorld, *asked: tuple[str | None, bytes], names: tuple[str, ...] = ()):  # type: ignore[no-untyped-def]
+def delete(
+    world: ControllerWorld, *requested: tuple[str | None, bytes], names: tuple[str, ...] = ()
+) -> list[tuple[str | None, bytes, int, str | None]]:
     request = DeleteTopicsRequest(
         topic_names=list(names),
-        topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked],
+        topics=[DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in requested],
     )
     response = world.apply(topics.delete_topics(world.view(), request, "User:test"))
     return [(r.name, r.topic_id, r.error_code, r.error_message) for r in response.responses]

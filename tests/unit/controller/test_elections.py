@@ -12,10 +12,10 @@ from tests.support.node_world import NodeWorld
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.decisions import Candidates, Election
 from barnabas.controller.decisions import elect as elect_of
-from barnabas.controller.kraft import brokers, elections
-from barnabas.controller.kraft.configs import ConfigChange
-from barnabas.controller.kraft.controller import ControllerListener
-from barnabas.controller.kraft.result import Cause, ControllerEvent
+from barnabas.controller.listener import ControllerListener
+from barnabas.controller.requests import brokers, elections
+from barnabas.controller.requests.configs import ConfigChange
+from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -41,8 +41,8 @@ def make_world(*, elr: bool = False) -> ControllerWorld:
 
 
 def elect(world: ControllerWorld, kind: int, *partitions: tuple[str, list[int]], everything: bool = False) -> Rows:
-    asked = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=ids) for topic, ids in partitions]
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=None if everything else asked)
+    requested = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=ids) for topic, ids in partitions]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=None if everything else requested)
     response = world.apply(elections.elect_leaders(world.view(), request, "User:test"))
     return rows(response)
 

@@ -6,10 +6,9 @@ import pytest
 from tests.support.controller_world import ControllerWorld, registration
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft import brokers
 from barnabas.controller.kraft.bootstrap import own_registration
 from barnabas.controller.kraft.features import UpgradeType, update_features
-from barnabas.controller.kraft.view import MIN_ISR
+from barnabas.controller.requests.view import MIN_ISR
 from barnabas.metadata.features import DEFAULT_FEATURES, default_features
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, GROUP_VERSION, METADATA_VERSION
 from barnabas.metadata.versions import METADATA_VERSIONS, metadata_changes_between, metadata_version_named
@@ -21,7 +20,7 @@ FAILED = "The update failed for all features since the following feature had an 
 UPGRADE, SAFE, UNSAFE = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 
 
-def ask(
+def call(
     world: ControllerWorld,
     *updates: tuple[str, int, int],
     version: int = 2,
@@ -46,7 +45,7 @@ def refusal(
     kraft_refusal: str | None = None,
 ) -> str:
     before = world.image.features
-    response = ask(world, *updates, kraft_version=kraft_version, kraft_refusal=kraft_refusal)
+    response = call(world, *updates, kraft_version=kraft_version, kraft_refusal=kraft_refusal)
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert world.image.features == before
     text = response.error_message or ""
@@ -60,11 +59,11 @@ def world() -> ControllerWorld:
 
 
 def test_a_level_goes_down_and_up_again(world: ControllerWorld) -> None:
-    assert ask(world, (GROUP_VERSION, 0, SAFE)).error_code == 0
+    assert call(world, (GROUP_VERSION, 0, SAFE)).error_code == 0
     assert GROUP_VERSION not in world.image.features
-    assert ask(world, (GROUP_VERSION, 1, UPGRADE)).error_code == 0
+    assert call(world, (GROUP_VERSION, 1, UPGRADE)).error_code == 0
     assert world.image.features[GROUP_VERSION] == 1
-    assert ask(world, (GROUP_VERSION, 1, UPGRADE)).error_code == 0, "the level that it has already"
+    assert call(world, (GROUP_VERSION, 1, UPGRADE)).error_code == 0, "the level that it has already"
 
 
 def test_a_downgrade_that_would_go_up_is_refused() -> None:
@@ -79,7 +78,7 @@ def test_share_groups_cannot_be_turned_on_and_a_level_that_is_there_can_be_taken
     world.add_broker(1)
     assert world.image.features["share.version"] == 1
     assert all(feature.name != "share.version" for feature in world.image.brokers[1].features)
-    assert ask(world, ("share.version", 0, SAFE)).error_code == 0
+    assert call(world, ("share.version", 0, SAFE)).error_code == 0
     assert "share.version" not in world.image.features
     text = refusal(world, ("share.version", 1, UPGRADE))
     assert text == (
@@ -88,7 +87,7 @@ def test_share_groups_cannot_be_turned_on_and_a_level_that_is_there_can_be_taken
 
 
 def test_validating_changes_nothing(world: ControllerWorld) -> None:
-    assert ask(world, (GROUP_VERSION, 0, UNSAFE), validate_only=True).error_code == 0
+    assert call(world, (GROUP_VERSION, 0, UNSAFE), validate_only=True).error_code == 0
     assert world.image.features[GROUP_VERSION] == 1
 
 
@@ -118,7 +117,7 @@ def test_refusals(world: ControllerWorld, update: tuple[str, int, int], reason: 
 
 
 def test_metadata_version_goes_back_only_where_nothing_is_lost(world: ControllerWorld) -> None:
-    assert ask(world, (METADATA_VERSION, 24, SAFE)).error_code == 0
+    assert call(world, (METADATA_VERSION, 24, SAFE)).error_code == 0
     assert world.image.metadata_version == 24
     assert refusal(world, (METADATA_VERSION, 22, SAFE)) == (
         "Invalid metadata.version 22. Refusing to perform the requested downgrade because it might delete metadata "
@@ -127,13 +126,13 @@ def test_metadata_version_goes_back_only_where_nothing_is_lost(world: Controller
     assert refusal(world, (METADATA_VERSION, 22, UNSAFE)) == (
         "Invalid metadata.version 22. Unsafe metadata downgrade is not supported in this version."
     )
-    assert ask(world, (METADATA_VERSION, 27, UPGRADE)).error_code == 0
+    assert call(world, (METADATA_VERSION, 27, UPGRADE)).error_code == 0
     assert world.image.metadata_version == 27
 
 
 def test_every_broker_must_support_the_level(world: ControllerWorld) -> None:
     world.add_broker(1)
-    assert ask(world, ("transaction.version", 0, SAFE)).error_code == 0
+    assert call(world, ("transaction.version", 0, SAFE)).error_code == 0
     request = registration(7)
     request.features = [
         feature
@@ -142,7 +141,7 @@ def test_every_broker_must_support_the_level(world: ControllerWorld) -> None:
         for feature in request.features
         if feature.name != "transaction.version"
     ]
-    world.apply(brokers.register(world.view(), request, session_alive=False))
+    world.apply(world.register(request, session_alive=False))
     text = refusal(world, (GROUP_VERSION, 0, SAFE))
     assert text == f"Invalid update version 0 for feature {GROUP_VERSION}. Broker 7 only supports versions 1"
     text = refusal(world, ("transaction.version", 1, UPGRADE))
@@ -156,7 +155,7 @@ def test_every_voter_must_have_registered() -> None:
     text = refusal(world, (GROUP_VERSION, 0, SAFE))
     assert text.endswith("controller 2 has not registered, and may not support this feature")
     world.replay(own_registration(2, bytes(16), ())[0])
-    assert ask(world, (GROUP_VERSION, 0, SAFE)).error_code == 0
+    assert call(world, (GROUP_VERSION, 0, SAFE)).error_code == 0
 
 
 def test_eligible_leader_replicas_depend_on_metadata_version() -> None:
@@ -165,27 +164,27 @@ def test_eligible_leader_replicas_depend_on_metadata_version() -> None:
         f"Invalid update version 1 for feature {ELR_VERSION}. {ELR_VERSION} could not be set to 1 because it depends "
         "on metadata.version level 23"
     )
-    assert ask(world, (ELR_VERSION, 1, UPGRADE), (METADATA_VERSION, 23, UPGRADE)).error_code == 0
+    assert call(world, (ELR_VERSION, 1, UPGRADE), (METADATA_VERSION, 23, UPGRADE)).error_code == 0
     assert (world.image.elr_enabled, world.image.metadata_version) == (True, 23)
 
 
 def test_turning_elr_on_brings_min_isr_into_the_log() -> None:
     world = ControllerWorld({"min.insync.replicas": "2"})
-    assert ask(world, (ELR_VERSION, 0, SAFE)).error_code == 0
+    assert call(world, (ELR_VERSION, 0, SAFE)).error_code == 0
     world.add_broker(3)
     world.replay([(ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=None), 0)])
     world.configure(BROKER_RESOURCE, "3", MIN_ISR, "1")
-    assert ask(world, (ELR_VERSION, 1, UPGRADE), validate_only=True).error_code == 0
+    assert call(world, (ELR_VERSION, 1, UPGRADE), validate_only=True).error_code == 0
     assert MIN_ISR not in world.image.config_of(BROKER_RESOURCE, "")
-    assert ask(world, (ELR_VERSION, 1, UPGRADE)).error_code == 0
+    assert call(world, (ELR_VERSION, 1, UPGRADE)).error_code == 0
     assert world.image.config_of(BROKER_RESOURCE, "")[MIN_ISR] == "2"
     assert MIN_ISR not in world.image.config_of(BROKER_RESOURCE, "3")
 
 
 def test_the_level_of_the_quorum_itself(world: ControllerWorld) -> None:
-    assert ask(world, ("kraft.version", 1, UPGRADE), kraft_version=1).error_code == 0
+    assert call(world, ("kraft.version", 1, UPGRADE), kraft_version=1).error_code == 0
     assert "kraft.version" not in world.image.features
-    assert ask(world, ("kraft.version", 1, UPGRADE), kraft_version=0).error_code == 0
+    assert call(world, ("kraft.version", 1, UPGRADE), kraft_version=0).error_code == 0
     text = refusal(world, ("kraft.version", 1, UPGRADE), kraft_version=0, kraft_refusal="Not yet.")
     assert text == "Invalid update version 1 for feature kraft.version. Not yet."
     text = refusal(world, ("kraft.version", 0, SAFE), kraft_version=1)
@@ -196,9 +195,9 @@ def test_the_level_of_the_quorum_itself(world: ControllerWorld) -> None:
 
 
 def test_answers_of_older_versions_name_each_feature(world: ControllerWorld) -> None:
-    response = ask(world, (GROUP_VERSION, 1, UPGRADE), version=1)
+    response = call(world, (GROUP_VERSION, 1, UPGRADE), version=1)
     assert [(r.feature, r.error_code, r.error_message) for r in response.results] == [(GROUP_VERSION, 0, "NONE")]
-    assert ask(world, (GROUP_VERSION, 1, UPGRADE), version=2).results == []
+    assert call(world, (GROUP_VERSION, 1, UPGRADE), version=2).results == []
     downgrade = UpdateFeaturesRequest.FeatureUpdateKey(feature=GROUP_VERSION, allow_downgrade=True)
     request = UpdateFeaturesRequest(feature_updates=[downgrade])
     assert world.apply(update_features(world.view(), request, 0, 1, "User:test")).error_code == 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tests.support.controller_world import ControllerWorld, directory_of, registration
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft import brokers, partitions
+from barnabas.controller.kraft import broker_registrations
+from barnabas.controller.requests import partitions
 from barnabas.journal.causes import cause_of_change
 from barnabas.metadata.image import MetadataDelta
-from barnabas.metadata.refusing import REFUSING_TAG, read_refusing, refusing_tags
+from barnabas.metadata.unwritable import UNWRITABLE_TAG, read_unwritable, unwritable_tags
 from barnabas.protocol import codec
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -23,7 +24,7 @@ def world(*, min_isr: str = "2", replicas: tuple[list[int], ...] = ([1, 2, 3], [
 
 
 def full(made: ControllerWorld, broker_id: int) -> None:
-    made.beat(broker_id, refusing=[directory_of(broker_id)])
+    made.beat(broker_id, unwritable=[directory_of(broker_id)])
 
 
 def isr_wish(made: ControllerWorld, leader: int, isr: list[int]) -> int:
@@ -49,7 +50,7 @@ def isr_wish(made: ControllerWorld, leader: int, isr: list[int]) -> int:
 def test_its_replicas_leave_isr_and_leadership() -> None:
     made = world()
     full(made, 1)
-    assert made.image.brokers[1].refusing == (directory_of(1),)
+    assert made.image.brokers[1].unwritable == (directory_of(1),)
     assert not made.image.brokers[1].fenced
     assert (made.partition("orders", 0).leader, made.partition("orders", 0).isr) == (2, (2, 3))
     assert (made.partition("orders", 1).leader, made.partition("orders", 1).isr) == (2, (2, 3))
@@ -57,20 +58,20 @@ def test_its_replicas_leave_isr_and_leadership() -> None:
 
 def test_the_answer_says_that_it_was_understood_and_nothing_is_written_twice() -> None:
     made = world()
-    response = made.beat(1, refusing=[directory_of(1)])
-    assert read_refusing(response.unknown_tags) == ()
+    response = made.beat(1, unwritable=[directory_of(1)])
+    assert read_unwritable(response.unknown_tags) == ()
     offset = made.image.offset
-    made.beat(1, refusing=[directory_of(1)])
+    made.beat(1, unwritable=[directory_of(1)])
     assert made.image.offset == offset
     assert made.beat(2).unknown_tags == (), "others are answered as Kafka answers"
 
 
 def test_the_field_is_one_that_kafka_skips() -> None:
-    request = BrokerHeartbeatRequest(broker_id=1, unknown_tags=refusing_tags([directory_of(1)]))
+    request = BrokerHeartbeatRequest(broker_id=1, unknown_tags=unwritable_tags([directory_of(1)]))
     data = bytes(codec.encode(request, 1))
     read, _ = codec.decode(BrokerHeartbeatRequest, 1, data, 0)
-    assert read.unknown_tags == ((REFUSING_TAG, directory_of(1)),)
-    assert read_refusing([(REFUSING_TAG, b"12345")]) is None, "no list of ids"
+    assert read.unknown_tags == ((UNWRITABLE_TAG, directory_of(1)),)
+    assert read_unwritable([(UNWRITABLE_TAG, b"12345")]) is None, "no list of ids"
 
 
 def test_a_full_replica_does_not_join_and_comes_back_when_it_takes_writes() -> None:
@@ -78,7 +79,7 @@ def test_a_full_replica_does_not_join_and_comes_back_when_it_takes_writes() -> N
     full(made, 3)
     assert isr_wish(made, 1, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
     made.beat(3)
-    assert made.image.brokers[3].refusing == ()
+    assert made.image.brokers[3].unwritable == ()
     assert isr_wish(made, 1, [1, 2, 3]) == ErrorCode.NONE
     assert made.partition("orders").isr == (1, 2, 3)
 
@@ -120,9 +121,9 @@ def test_who_has_room_again_takes_over_from_full_replicas() -> None:
 
 def test_only_the_directory_that_is_full_counts() -> None:
     made = ControllerWorld()
-    made.apply(brokers.register(made.view(), registration(1, directories=[b"A" * 16, b"B" * 16]), session_alive=False))
+    made.apply(made.register(registration(1, directories=[b"A" * 16, b"B" * 16]), session_alive=False))
     made.beat(1)
-    made.beat(1, refusing=[b"A" * 16])
+    made.beat(1, unwritable=[b"A" * 16])
     broker = made.image.brokers[1]
     assert not broker.takes_writes(b"A" * 16)
     assert broker.takes_writes(b"B" * 16)
@@ -150,17 +151,17 @@ def test_a_snapshot_keeps_it_and_a_new_incarnation_begins_anew() -> None:
     delta = MetadataDelta(made.image)
     delta.replay(record)
     assert delta.changed_brokers[1] == made.image.brokers[1]
-    made.apply(brokers.register(made.view(), registration(1, incarnation=b"J" * 16), session_alive=False))
-    assert made.image.brokers[1].refusing == ()
+    made.apply(made.register(registration(1, incarnation=b"J" * 16), session_alive=False))
+    assert made.image.brokers[1].unwritable == ()
 
 
 def test_the_journal_says_why() -> None:
     made = world()
     broker = made.image.brokers[1]
     request = BrokerHeartbeatRequest(
-        broker_id=1, broker_epoch=broker.epoch, unknown_tags=refusing_tags([directory_of(1)])
+        broker_id=1, broker_epoch=broker.epoch, unknown_tags=unwritable_tags([directory_of(1)])
     )
-    result = brokers.heartbeat(made.view(), request, lowest_offset=0, shutdown_offset=-1)
+    result = broker_registrations.heartbeat(made.view(), request, lowest_offset=0, shutdown_offset=-1)
     told = cause_of_change(result.cause, MetadataDelta(made.image))
     assert told.code == "broker-full"
     assert told.text.startswith("broker 1 cannot write to log directory ")

@@ -9,7 +9,7 @@ from tests.support.controller_world import ControllerWorld
 from tests.support.isr_wishes import set_isr
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft import reassignments
+from barnabas.controller.requests import reassignments
 from barnabas.metadata.image import ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING, UNASSIGNED_DIRECTORY
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -262,10 +262,12 @@ def test_what_is_under_way_is_listed(world: ControllerWorld) -> None:
 
 
 def listed(
-    world: ControllerWorld, asked: dict[str, list[int]] | None
+    world: ControllerWorld, requested: dict[str, list[int]] | None
 ) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
     topic_of = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-    topics = None if asked is None else [topic_of(name=name, partition_indexes=ids) for name, ids in asked.items()]
+    topics = (
+        None if requested is None else [topic_of(name=name, partition_indexes=ids) for name, ids in requested.items()]
+    )
     response = reassignments.list_reassignments(world.image, ListPartitionReassignmentsRequest(topics=topics))
     assert (response.error_code, response.error_message) == (0, None)
     return {

@@ -9,8 +9,8 @@ from tests.support.consumer_members import Consumer, consumer_group, describe, s
 from tests.support.group_world import GroupWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest as Request
 
 

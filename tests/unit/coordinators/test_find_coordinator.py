@@ -23,7 +23,7 @@ PARTITIONS = 5
 
 
 @dataclass
-class Asked:
+class FakeContext:
     api_version: int
     listener: str = "PLAINTEXT"
 
@@ -59,7 +59,7 @@ def services(
     return FakeServices(Store(image), GroupWorld(partitions=PARTITIONS).coordinator)
 
 
-def ask(
+def call(
     where: FakeServices, version: int, *keys: str, key_type: int = 0, listener: str = "PLAINTEXT"
 ) -> FindCoordinatorResponse:
     request = FindCoordinatorRequest(key_type=key_type)
@@ -67,14 +67,14 @@ def ask(
         request.coordinator_keys = list(keys)
     else:
         request.key = keys[0]
-    response = find_coordinator.handle(cast(Any, Asked(version, listener)), request, cast(Services, where))
+    response = find_coordinator.handle(cast(Any, FakeContext(version, listener)), request, cast(Services, where))
     codec.encode(response, version)
     return response
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_one_key_is_asked_for_before_version_4(version: int) -> None:
-    found = ask(services(), version, "g")
+    found = call(services(), version, "g")
     assert (found.error_code, found.error_message, found.node_id, found.host, found.port) == (
         0,
         "NONE",
@@ -86,7 +86,7 @@ def test_one_key_is_asked_for_before_version_4(version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_several_keys_are_asked_for_since_version_4(version: int) -> None:
-    found = ask(services(), version, "a", "b", listener="INTERNAL").coordinators
+    found = call(services(), version, "a", "b", listener="INTERNAL").coordinators
     assert [(one.key, one.node_id, one.host, one.port, one.error_code, one.error_message) for one in found] == [
         ("a", 2, "in2", 9094, 0, ""),
         ("b", 2, "in2", 9094, 0, ""),
@@ -96,31 +96,31 @@ def test_several_keys_are_asked_for_since_version_4(version: int) -> None:
 def test_the_topic_is_created_when_it_is_first_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     where = services(exists=False)
     monkeypatch.setattr(find_coordinator, "ensure_internal_topic", lambda _, name: where.created.append(name))
-    found = ask(where, 6, "g").coordinators[0]
+    found = call(where, 6, "g").coordinators[0]
     assert (found.error_code, found.node_id, found.host, found.port) == (15, -1, "", -1)
     assert where.created == ["__consumer_offsets"]
 
 
 @pytest.mark.parametrize("where", [services(fenced=True), services(leader=-1), services(leader=9)])
 def test_without_a_living_leader_there_is_no_coordinator_yet(where: FakeServices) -> None:
-    assert ask(where, 6, "g").coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    found = ask(where, 3, "g")
+    assert call(where, 6, "g").coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = call(where, 3, "g")
     assert (found.error_code, found.error_message) == (15, "The coordinator is not available.")
 
 
 def test_a_listener_that_the_leader_does_not_have_finds_nobody() -> None:
-    assert ask(services(), 6, "g", listener="OTHER").coordinators[0].error_code == 15
+    assert call(services(), 6, "g", listener="OTHER").coordinators[0].error_code == 15
 
 
 def test_there_is_no_coordinator_of_share_groups() -> None:
-    assert ask(services(), 6, "t", key_type=2).coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+    assert call(services(), 6, "t", key_type=2).coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", [0, 3, 6])
 def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(version: int) -> None:
     where = services(topic="__transaction_state")
     where.transactions = TransactionWorld(partitions=PARTITIONS).coordinator
-    found = ask(where, version, "t", key_type=1)
+    found = call(where, version, "t", key_type=1)
     node_id = found.coordinators[0].node_id if version >= 4 else found.node_id
     assert node_id == 2
-    assert ask(services(), 6, "t", key_type=0).coordinators[0].error_code == ErrorCode.NONE
+    assert call(services(), 6, "t", key_type=0).coordinators[0].error_code == ErrorCode.NONE

@@ -16,7 +16,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, StorageFault
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.groups.classic.group import GroupState
-from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.loading import LOAD_SLICE_RECORDS
 from barnabas.coordinators.partitioning import java_string_hash, partition_for
 from barnabas.coordinators.runtime import ShardState

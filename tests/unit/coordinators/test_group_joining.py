@@ -7,7 +7,7 @@ from tests.support.group_world import RANGE, GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.classic.group import GroupState
-from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.group_config import GroupConfig
 
 DELAY_MS = 3_000
 BOTH = {"range": subscription("orders"), "sticky": subscription("orders")}

@@ -7,7 +7,7 @@ from tests.support.group_world import RANGE, GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.classic.group import GroupState
-from barnabas.coordinators.groups.records import parse_group
+from barnabas.coordinators.groups.group_records import parse_group
 
 DELAY_MS = 3_000
 

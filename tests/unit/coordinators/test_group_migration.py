@@ -9,9 +9,9 @@ from tests.support.consumer_members import Consumer, consumer_group, describe, s
 from tests.support.group_world import GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.embedded import parse_assignment
+from barnabas.coordinators.groups.group_config import GroupConfig
 
 NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": subscription("orders")}

@@ -8,8 +8,8 @@ from tests.support.group_world import RANGE, GroupWorld, MemoryPartitions, commi
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.groups.classic.group import GroupState
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.records import offset_record
+from barnabas.coordinators.groups.group_config import GroupConfig
+from barnabas.coordinators.groups.group_records import offset_record
 from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
 

@@ -78,7 +78,7 @@ def test_what_runs_in_several_turns_is_still_one_batch() -> None:
         batches.append(len(batches))
         append(*args)  # type: ignore[arg-type]
 
-    world.log.append = counted  # type: ignore[method-assign]
+    world.log.append = counted  # type: ignore[assignment, method-assign]
     world.log.commit()
     assert answers[1].is_parked, "it takes several turns"
     world.pass_ms(0)

@@ -11,7 +11,7 @@ from tests.support.turns import MeasuredTimers, longest_turn_ms
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
-from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -19,7 +19,7 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 from barnabas.simulation.host import MemoryHost
 
 MINUTE_MS = 60_000
-ROWS = 50_000
+ROWS = 25_000
 #: As many as one commit may have.
 COMMIT_ROWS = 10_000
 #: A limit of bytes that is too small for the tombstones of this many offsets.

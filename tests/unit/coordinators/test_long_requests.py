@@ -28,10 +28,10 @@ from barnabas.simulation.host import MemoryHost
 
 #: The bar for the worst turn. A machine that is busy makes the best of three.
 WORST_MS: Final = 50
-ROWS: Final = 60_000
+ROWS: Final = 30_000
 
 
-class Asked:
+class Requests:
     """A request of a case, and its answer."""
 
     def __init__(self, world: GroupWorld) -> None:
@@ -43,10 +43,10 @@ class Asked:
         self.answer = response
 
 
-Case = Callable[[Asked], Callable[[], None]]
+Case = Callable[[Requests], Callable[[], None]]
 
 
-def commit_rows(asked: Asked, rows: int = ROWS, topic: str = "orders") -> Callable[[], None]:
+def commit_rows(requests: Requests, rows: int = ROWS, topic: str = "orders") -> Callable[[], None]:
     request = OffsetCommitRequest(
         group_id="g",
         generation_id_or_member_epoch=-1,
@@ -60,10 +60,10 @@ def commit_rows(asked: Asked, rows: int = ROWS, topic: str = "orders") -> Callab
             )
         ],
     )
-    return lambda: asked.world.coordinator.commit_offsets(Context(9), request, asked.reply)
+    return lambda: requests.world.coordinator.commit_offsets(Context(9), request, requests.reply)
 
 
-def commit_in_transaction(asked: Asked, rows: int = ROWS) -> Callable[[], None]:
+def commit_in_transaction(requests: Requests, rows: int = ROWS) -> Callable[[], None]:
     request = TxnOffsetCommitRequest(
         transactional_id="t",
         group_id="g",
@@ -79,27 +79,27 @@ def commit_in_transaction(asked: Asked, rows: int = ROWS) -> Callable[[], None]:
             )
         ],
     )
-    return lambda: asked.world.coordinator.commit_offsets_in_transaction(Context(5), request, asked.reply)
+    return lambda: requests.world.coordinator.commit_offsets_in_transaction(Context(5), request, requests.reply)
 
 
-def fetch_rows(asked: Asked) -> Callable[[], None]:
-    asked.world.commit("g", {("orders", n): n for n in range(6)})
+def fetch_rows(requests: Requests) -> Callable[[], None]:
+    requests.world.commit("g", {("orders", n): n for n in range(6)})
     topics = [
         OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[n % 6 for n in range(ROWS)])
     ]
     group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)
     request = OffsetFetchRequest(groups=[group], require_stable=True)
-    return lambda: asked.world.coordinator.fetch_offsets(Context(9), request, asked.reply)
+    return lambda: requests.world.coordinator.fetch_offsets(Context(9), request, requests.reply)
 
 
-def fetch_groups(asked: Asked) -> Callable[[], None]:
+def fetch_groups(requests: Requests) -> Callable[[], None]:
     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=f"g{n}", topics=None) for n in range(10_000)]
     request = OffsetFetchRequest(groups=groups, require_stable=True)
-    return lambda: asked.world.coordinator.fetch_offsets(Context(9), request, asked.reply)
+    return lambda: requests.world.coordinator.fetch_offsets(Context(9), request, requests.reply)
 
 
-def delete_rows(asked: Asked) -> Callable[[], None]:
-    asked.world.commit("g", {("orders", n): n for n in range(6)})
+def delete_rows(requests: Requests) -> Callable[[], None]:
+    requests.world.commit("g", {("orders", n): n for n in range(6)})
     request = OffsetDeleteRequest(
         group_id="g",
         topics=[
@@ -111,59 +111,59 @@ def delete_rows(asked: Asked) -> Callable[[], None]:
             )
         ],
     )
-    return lambda: asked.world.coordinator.delete_offsets(Context(0), request, asked.reply)
+    return lambda: requests.world.coordinator.delete_offsets(Context(0), request, requests.reply)
 
 
-def delete_groups(asked: Asked) -> Callable[[], None]:
+def delete_groups(requests: Requests) -> Callable[[], None]:
     request = DeleteGroupsRequest(groups_names=[f"group-{n}" for n in range(20_000)])
-    return lambda: asked.world.coordinator.delete_groups(Context(2), request, asked.reply)
+    return lambda: requests.world.coordinator.delete_groups(Context(2), request, requests.reply)
 
 
-def delete_groups_that_are_there(asked: Asked) -> Callable[[], None]:
+def delete_groups_that_are_there(requests: Requests) -> Callable[[], None]:
     names = [f"group-{n}" for n in range(2_000)]
     for name in names:
-        asked.world.commit(name, {("orders", 0): 1})
+        requests.world.commit(name, {("orders", 0): 1})
     request = DeleteGroupsRequest(groups_names=names)
-    return lambda: asked.world.coordinator.delete_groups(Context(2), request, asked.reply)
+    return lambda: requests.world.coordinator.delete_groups(Context(2), request, requests.reply)
 
 
-def describe_groups(asked: Asked) -> Callable[[], None]:
+def describe_groups(requests: Requests) -> Callable[[], None]:
     request = DescribeGroupsRequest(groups=[f"group-{n}" for n in range(20_000)])
-    return lambda: asked.world.coordinator.describe_groups(Context(6), request, asked.reply)
+    return lambda: requests.world.coordinator.describe_groups(Context(6), request, requests.reply)
 
 
-def describe_long_names(asked: Asked) -> Callable[[], None]:
+def describe_long_names(requests: Requests) -> Callable[[], None]:
     request = DescribeGroupsRequest(groups=[f"{n}" + 30_000 * "x" for n in range(20)])
-    return lambda: asked.world.coordinator.describe_groups(Context(6), request, asked.reply)
+    return lambda: requests.world.coordinator.describe_groups(Context(6), request, requests.reply)
 
 
-def describe_one_again_and_again(asked: Asked) -> Callable[[], None]:
-    asked.world.stable("g", 500)
+def describe_one_again_and_again(requests: Requests) -> Callable[[], None]:
+    requests.world.stable("g", 500)
     request = DescribeGroupsRequest(groups=["g"] * 10_000)
-    return lambda: asked.world.coordinator.describe_groups(Context(6), request, asked.reply)
+    return lambda: requests.world.coordinator.describe_groups(Context(6), request, requests.reply)
 
 
-def describe_consumer_groups(asked: Asked) -> Callable[[], None]:
+def describe_consumer_groups(requests: Requests) -> Callable[[], None]:
     request = ConsumerGroupDescribeRequest(group_ids=[f"group-{n}" for n in range(20_000)])
-    return lambda: asked.world.coordinator.consumer_group_describe(request, asked.reply)
+    return lambda: requests.world.coordinator.consumer_group_describe(request, requests.reply)
 
 
-def list_groups(asked: Asked) -> Callable[[], None]:
+def list_groups(requests: Requests) -> Callable[[], None]:
     for n in range(5_000):
-        asked.world.commit(f"group-{n}", {("orders", 0): 1})
-    return lambda: asked.world.coordinator.list_groups(Context(5), ListGroupsRequest(), asked.reply)
+        requests.world.commit(f"group-{n}", {("orders", 0): 1})
+    return lambda: requests.world.coordinator.list_groups(Context(5), ListGroupsRequest(), requests.reply)
 
 
-def leave(asked: Asked) -> Callable[[], None]:
-    members = asked.world.stable("g", 600)
+def leave(requests: Requests) -> Callable[[], None]:
+    members = requests.world.stable("g", 600)
     leaving = members[1:] + [f"nobody-{n}" for n in range(20_000)]
     request = LeaveGroupRequest(
         group_id="g", members=[LeaveGroupRequest.MemberIdentity(member_id=one) for one in leaving]
     )
-    return lambda: asked.world.coordinator.leave_group(Context(5), request, asked.reply)
+    return lambda: requests.world.coordinator.leave_group(Context(5), request, requests.reply)
 
 
-def heartbeat(asked: Asked, names: int = 50_000) -> Callable[[], None]:
+def heartbeat(requests: Requests, names: int = 50_000) -> Callable[[], None]:
     request = ConsumerGroupHeartbeatRequest(
         group_id="c",
         member_id="m",
@@ -172,11 +172,11 @@ def heartbeat(asked: Asked, names: int = 50_000) -> Callable[[], None]:
         subscribed_topic_names=[f"topic-{n}" for n in range(names)],
         topic_partitions=[],
     )
-    return lambda: asked.world.coordinator.consumer_group_heartbeat(Context(1), request, asked.reply)
+    return lambda: requests.world.coordinator.consumer_group_heartbeat(Context(1), request, requests.reply)
 
 
-def heartbeat_with_a_long_regex(asked: Asked, letters: int = 4_000) -> Callable[[], None]:
-    asked.world.topics.update({f"aabbab{n}": 1 for n in range(60)})
+def heartbeat_with_a_long_regex(requests: Requests, letters: int = 4_000) -> Callable[[], None]:
+    requests.world.topics.update({f"aabbab{n}": 1 for n in range(60)})
     request = ConsumerGroupHeartbeatRequest(
         group_id="c",
         member_id="m",
@@ -185,15 +185,15 @@ def heartbeat_with_a_long_regex(asked: Asked, letters: int = 4_000) -> Callable[
         subscribed_topic_regex="(a?b?.?)" * (letters // 8),
         topic_partitions=[],
     )
-    return lambda: asked.world.coordinator.consumer_group_heartbeat(Context(1), request, asked.reply)
+    return lambda: requests.world.coordinator.consumer_group_heartbeat(Context(1), request, requests.reply)
 
 
 CASES: list[Case] = [
     commit_rows,
-    lambda asked: commit_rows(asked, 15_000),
-    lambda asked: commit_rows(asked, ROWS, "no-such-topic"),
+    lambda requests: commit_rows(requests, 15_000),
+    lambda requests: commit_rows(requests, ROWS, "no-such-topic"),
     commit_in_transaction,
-    lambda asked: commit_in_transaction(asked, 15_000),
+    lambda requests: commit_in_transaction(requests, 15_000),
     fetch_rows,
     fetch_groups,
     delete_rows,
@@ -205,10 +205,10 @@ CASES: list[Case] = [
     describe_consumer_groups,
     list_groups,
     leave,
-    lambda asked: heartbeat(asked, 5_000),
+    lambda requests: heartbeat(requests, 5_000),
     heartbeat,
     heartbeat_with_a_long_regex,
-    lambda asked: heartbeat_with_a_long_regex(asked, 30_000),
+    lambda requests: heartbeat_with_a_long_regex(requests, 30_000),
 ]
 
 
@@ -225,38 +225,40 @@ def test_no_request_holds_the_loop(case: Case) -> None:
 def measured(case: Case) -> float:
     host = MemoryHost(seed=7)
     host.timers = timers = MeasuredTimers(host.time)  # type: ignore[assignment]
-    asked = Asked(GroupWorld(host=host))
-    longest_ms = longest_turn_ms(timers, case(asked))
-    assert asked.answer is not None
+    requests = Requests(GroupWorld(host=host))
+    longest_ms = longest_turn_ms(timers, case(requests))
+    assert requests.answer is not None
     return longest_ms
 
 
 def test_a_commit_that_is_too_large_is_refused_for_each_row() -> None:
-    asked = Asked(GroupWorld(host=MemoryHost(seed=7)))
-    commit_rows(asked, 60_000)()
-    asked.world.pass_ms(0)
-    (topic,) = asked.answer.topics
+    requests = Requests(GroupWorld(host=MemoryHost(seed=7)))
+    commit_rows(requests, 60_000)()
+    requests.world.pass_ms(0)
+    (topic,) = requests.answer.topics
     assert {row.error_code for row in topic.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert len(topic.partitions) == 60_000
-    assert asked.world.log.log_end_offset(asked.world.partition()) == 0
-    assert asked.world.find("g") is None
+    assert requests.world.log.log_end_offset(requests.world.partition()) == 0
+    assert requests.world.find("g") is None
 
 
 def test_a_large_commit_is_one_batch() -> None:
-    asked = Asked(GroupWorld(host=MemoryHost(seed=7)))
-    commit_rows(asked, 12_000)()
-    assert asked.answer is None, "it takes several turns"
-    asked.world.pass_ms(0)
-    assert {row.error_code for topic in asked.answer.topics for row in topic.partitions} == {0}
-    assert asked.world.log.log_end_offset(asked.world.partition()) == 12_000
-    assert [asked.world.offsets("g")["orders", n].offset for n in range(6)] == list(range(11_994, 12_000))
-    assert asked.world.offsets("g") == asked.world.restart().offsets("g")
+    requests = Requests(GroupWorld(host=MemoryHost(seed=7)))
+    commit_rows(requests, 12_000)()
+    assert requests.answer is None, "it takes several turns"
+    requests.world.pass_ms(0)
+    assert {row.error_code for topic in requests.answer.topics for row in topic.partitions} == {0}  # type: ignore[attr-defined]
+    assert requests.world.log.log_end_offset(requests.world.partition()) == 12_000
+    assert [requests.world.offsets("g")["orders", n].offset for n in range(6)] == list(range(11_994, 12_000))
+    assert requests.world.offsets("g") == requests.world.restart().offsets("g")
 
 
 def test_a_large_commit_of_a_coordinator_that_resigns_meanwhile() -> None:
-    asked = Asked(GroupWorld(host=MemoryHost(seed=7)))
-    commit_rows(asked, 12_000)()
-    asked.world.coordinator.on_partition_resigned(0)
-    asked.world.pass_ms(0)
-    assert {row.error_code for topic in asked.answer.topics for row in topic.partitions} == {ErrorCode.NOT_COORDINATOR}
-    assert asked.world.log.log_end_offset(asked.world.partition()) == 0
+    requests = Requests(GroupWorld(host=MemoryHost(seed=7)))
+    commit_rows(requests, 12_000)()
+    requests.world.coordinator.on_partition_resigned(0)
+    requests.world.pass_ms(0)
+    assert {row.error_code for topic in requests.answer.topics for row in topic.partitions} == {
+        ErrorCode.NOT_COORDINATOR
+    }
+    assert requests.world.log.log_end_offset(requests.world.partition()) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.wired import WiredBroker, WiredClient
 
@@ -41,7 +43,7 @@ def test_no_pattern_stops_the_broker() -> None:
     assert not matcher("((a*)*)*b")("a" * 5_000)
 
 
-def ask(client: WiredClient, version: int = 2, **filters: object) -> ListTransactionsResponse:
+def call(client: WiredClient, version: int = 2, **filters: Any) -> ListTransactionsResponse:
     return client.call(ListTransactionsRequest(**filters), version, ListTransactionsResponse)
 
 
@@ -76,8 +78,8 @@ def test_transactions_are_listed_by_pattern_state_producer_and_age() -> None:
     client.call(opened, 3, AddPartitionsToTxnResponse)
     wired.host.time.run_for(5_000)
 
-    def names(version: int = 2, **filters: object) -> list[str]:
-        answer = ask(client, version, **filters)
+    def names(version: int = 2, **filters: Any) -> list[str]:
+        answer = call(client, version, **filters)
         assert answer.error_code == ErrorCode.NONE
         return sorted(one.transactional_id for one in answer.transaction_states)
 
@@ -88,6 +90,6 @@ def test_transactions_are_listed_by_pattern_state_producer_and_age() -> None:
     assert names(1, state_filters=["Ongoing"], duration_filter=4_000) == ["pay-2"]
     assert names(1, state_filters=["Ongoing"], duration_filter=60_000) == []
     assert names(producer_id_filters=[producers["ship-1"]], transactional_id_pattern=".*-1") == ["ship-1"]
-    unknown = ask(client, state_filters=["Unheard"])
+    unknown = call(client, state_filters=["Unheard"])
     assert (unknown.unknown_state_filters, unknown.transaction_states) == (["Unheard"], [])
-    assert ask(client, transactional_id_pattern="pay-(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert call(client, transactional_id_pattern="pay-(").error_code == ErrorCode.INVALID_REGULAR_EXPRESSION

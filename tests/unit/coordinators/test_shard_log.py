@@ -11,7 +11,7 @@ from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.committers import Committers
-from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset
+from barnabas.coordinators.groups.group_records import NO_EXPIRY, CommittedOffset
 from barnabas.coordinators.runtime import KeyValue, ShardLog
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.host import MemoryHost
@@ -122,10 +122,10 @@ def test_a_stable_fetch_behind_a_commit_that_is_lost_is_refused(ends: ErrorCode,
     world.commit("g", {("orders", 0): 45})
     world.log.holding = True
     world.commit("g", {("orders", 0): 245})
-    asked = fetch(world)
-    assert asked.is_parked
+    requested = fetch(world)
+    assert requested.is_parked
     world.log.fail_held(ends) if ends is not N else world.log.commit()
-    (group,) = asked.response.groups
+    (group,) = requested.response.groups
     assert group.error_code == told
     assert [row.committed_offset for topic in group.topics for row in topic.partitions] == ([] if told else [245])
 

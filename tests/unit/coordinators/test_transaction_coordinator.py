@@ -10,9 +10,9 @@ from barnabas.common.types import TopicPartition
 from barnabas.coordinators.loading import LOAD_SLICE_RECORDS
 from barnabas.coordinators.patterns import matcher
 from barnabas.coordinators.runtime import ShardState
-from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import Filters
 from barnabas.coordinators.transactions.state import EPOCH_MAX, TxnState
+from barnabas.coordinators.transactions.transaction_config import TransactionConfig
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 
 S = TxnState

@@ -153,7 +153,7 @@ def lead_into(world: TransactionWorld, situation: Situation) -> Transaction:
     return transaction
 
 
-def ask(world: TransactionWorld, request: str, producer: ProducerIdentity) -> ErrorCode | None:
+def call(world: TransactionWorld, request: str, producer: ProducerIdentity) -> ErrorCode | None:
     verb, _, version = request.partition(" ")
     asks: dict[str, Callable[[], Answered]] = {
         "commit": lambda: world.end(producer, True, version=0 if version == "1" else 2),
@@ -171,7 +171,7 @@ def test_every_request_in_every_state(request_: str, situation: Situation, who: 
     world = TransactionWorld()
     transaction = lead_into(world, situation)
     before = transaction.image
-    assert ask(world, request_, PRODUCERS[who]) is CODES[word]
+    assert call(world, request_, PRODUCERS[who]) is CODES[word]
     if situation in DECIDED or situation in WRITING:
         assert transaction.image == before, "nothing changes while a record or a marker is on its way"
 

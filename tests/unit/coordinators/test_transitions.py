@@ -86,8 +86,8 @@ V2 = {
 
 @pytest.mark.parametrize("state", V2)
 def test_version_2_ends_a_transaction(state: TxnState) -> None:
-    asked = [(True, EPOCH), (False, EPOCH), (True, EPOCH - 1), (False, EPOCH - 1)]
-    assert tuple(outcome(end(image(state), commit, 2, epoch=epoch)) for commit, epoch in asked) == V2[state]
+    requested = [(True, EPOCH), (False, EPOCH), (True, EPOCH - 1), (False, EPOCH - 1)]
+    assert tuple(outcome(end(image(state), commit, 2, epoch=epoch)) for commit, epoch in requested) == V2[state]
 
 
 @pytest.mark.parametrize("state", [state for state in V2 if not image(state).is_prepared])

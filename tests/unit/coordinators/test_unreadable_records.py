@@ -15,7 +15,7 @@ from tests.support.txn_world import A, TransactionWorld
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
-from barnabas.coordinators.groups.records import CommittedOffset, group_record, offset_record
+from barnabas.coordinators.groups.group_records import CommittedOffset, group_record, offset_record
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.runtime import ShardState

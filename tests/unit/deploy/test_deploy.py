@@ -61,7 +61,7 @@ def metrics_in(expression: str) -> set[str]:
 
     def note(node: Any) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
-            found.add(node.name)
+            found.add(str(node.name))
         return True
 
     promql_parser.walk(promql_parser.parse(expression), note)

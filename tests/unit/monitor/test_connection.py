@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, Doorkeeper, metadata, reply
 
-from barnabas.monitor.connection import BrokerConnection, NoAnswer, Security
+from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer, Security
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -61,11 +61,13 @@ def test_asks_in_the_highest_version_that_both_know() -> None:
     async def main() -> None:
         seen: list[str] = []
         async with broker(metadata, seen) as address:
-            asked = connection(address)
-            assert (await asked.ask(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
-            assert (await asked.ask(MetadataRequest(), MetadataResponse, version_max=9)).cluster_id == "by version 9"
+            requested = connection(address)
+            assert (await requested.call(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
+            assert (
+                await requested.call(MetadataRequest(), MetadataResponse, version_max=9)
+            ).cluster_id == "by version 9"
             assert seen == ["18v3", "3v13", "3v9"]
-            asked.close()
+            requested.close()
 
     run(main())
 
@@ -80,11 +82,11 @@ def test_a_broker_that_hung_up_is_dialled_again_within_the_same_question() -> No
             return None if calls == 2 else metadata(request, version)
 
         async with broker(hangs_up_on_the_second) as address:
-            asked = connection(address)
-            await asked.ask(MetadataRequest(), MetadataResponse)
-            await asked.ask(MetadataRequest(), MetadataResponse)
+            requested = connection(address)
+            await requested.call(MetadataRequest(), MetadataResponse)
+            await requested.call(MetadataRequest(), MetadataResponse)
             assert calls == 3
-            asked.close()
+            requested.close()
 
     run(main())
 
@@ -94,7 +96,7 @@ def test_a_broker_that_hung_up_is_dialled_again_within_the_same_question() -> No
     [
         (None, "it closed the connection"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is this a Kafka listener"),
-        (b"\0\0\0\x08\x7f\xff\xff\xff\0\0\0\0", "another question"),
+        (b"\0\0\0\x08\x7f\xff\xff\xff\0\0\0\0", "another request"),
         (b"", "no response in time"),
     ],
 )
@@ -102,7 +104,7 @@ def test_why_there_is_no_answer(answer: Answer, why: str) -> None:
     async def main() -> None:
         async with broker(lambda request, version: answer) as address:
             with pytest.raises(NoAnswer, match=why):
-                await connection(address, timeout_s=0.5).ask(MetadataRequest(), MetadataResponse)
+                await connection(address, timeout_s=0.5).call(MetadataRequest(), MetadataResponse)
 
     run(main())
 
@@ -112,7 +114,7 @@ def test_nobody_there() -> None:
         async with broker(metadata) as address:
             pass
         with pytest.raises(NoAnswer, match="connection refused"):
-            await connection(address).ask(MetadataRequest(), MetadataResponse)
+            await connection(address).call(MetadataRequest(), MetadataResponse)
 
     run(main())
 
@@ -122,11 +124,11 @@ def test_an_api_that_the_broker_does_not_know(monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with broker(metadata) as address:
-            asked = connection(address)
-            with pytest.raises(NoAnswer, match="does not know Metadata"):
-                await asked.ask(MetadataRequest(), MetadataResponse)
-            assert not asked.knows(MetadataRequest)
-            asked.close()
+            requested = connection(address)
+            with pytest.raises(NoAnswer, match="does not support Metadata"):
+                await requested.call(MetadataRequest(), MetadataResponse)
+            assert not requested.knows(MetadataRequest)
+            requested.close()
 
     run(main())
 
@@ -143,11 +145,11 @@ def test_tls_with_a_certificate_that_is_trusted_and_without() -> None:
     async def main() -> None:
         async with broker(metadata, tls=context) as address:
             for properties in (with_trust, unverified):
-                asked = connection(address, properties)
-                assert (await asked.ask(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
-                asked.close()
+                requested = connection(address, properties)
+                assert (await requested.call(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
+                requested.close()
             with pytest.raises(NoAnswer, match="certificate"):
-                await connection(address, {"security.protocol": "ssl"}).ask(MetadataRequest(), MetadataResponse)
+                await connection(address, {"security.protocol": "ssl"}).call(MetadataRequest(), MetadataResponse)
 
     run(main())
 
@@ -156,8 +158,8 @@ def test_no_tls_where_there_should_be() -> None:
     async def main() -> None:
         async with broker(metadata) as address:
             with pytest.raises(NoAnswer):
-                asked = connection(address, {"security.protocol": "ssl"}, timeout_s=1.0)
-                await asked.ask(MetadataRequest(), MetadataResponse)
+                requested = connection(address, {"security.protocol": "ssl"}, timeout_s=1.0)
+                await requested.call(MetadataRequest(), MetadataResponse)
 
     run(main())
 
@@ -177,12 +179,12 @@ def sasl(mechanism: str, password: str) -> dict[str, str]:
 def test_authentication(mechanism: str, hash_name: str) -> None:
     async def main() -> None:
         async with broker(Doorkeeper(mechanism, hash_name)) as address:
-            asked = connection(address, sasl(mechanism, "secret"))
-            assert (await asked.ask(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
-            asked.close()
+            requested = connection(address, sasl(mechanism, "secret"))
+            assert (await requested.call(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
+            requested.close()
         async with broker(Doorkeeper(mechanism, hash_name)) as address:
             with pytest.raises(NoAnswer, match=r"it refuses the login of alice with .*: wrong password"):
-                await connection(address, sasl(mechanism, "guess")).ask(MetadataRequest(), MetadataResponse)
+                await connection(address, sasl(mechanism, "guess")).call(MetadataRequest(), MetadataResponse)
 
     run(main())
 
@@ -191,7 +193,7 @@ def test_a_mechanism_that_the_broker_does_not_take() -> None:
     async def main() -> None:
         async with broker(Doorkeeper("SCRAM-SHA-256")) as address:
             with pytest.raises(NoAnswer, match="it does not offer SASL PLAIN, but SCRAM-SHA-256"):
-                await connection(address, sasl("PLAIN", "secret")).ask(MetadataRequest(), MetadataResponse)
+                await connection(address, sasl("PLAIN", "secret")).call(MetadataRequest(), MetadataResponse)
 
     run(main())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.watched import T0, partition, snapshot, told, told_of_broker
+from tests.support.watched import T0, explained, partition, snapshot, told_of_broker
 
 from barnabas.monitor.changes import Change, diff
 from barnabas.monitor.course import Course
@@ -74,7 +74,7 @@ def test_a_change_waits_for_its_cause_and_takes_the_journals_time() -> None:
     assert course.seen(snapshot(SOUND, has_journal=True)) == []
     assert course.seen(snapshot(FAILED_OVER, at_ms=T0 + 1000, has_journal=True)) == []
     assert course.waits
-    (change,) = course.told([told(7, SOUND, FAILED_OVER, "broker 1 was fenced", at_ms=T0 + 300)], T0 + 1500)
+    (change,) = course.explained([explained(7, SOUND, FAILED_OVER, "broker 1 was fenced", at_ms=T0 + 300)], T0 + 1500)
     assert (change.time_ms, change.cause) == (T0 + 300, "broker 1 was fenced")
     assert change_line(change).endswith("now at min ISR, because broker 1 was fenced")
     assert not course.waits
@@ -84,8 +84,8 @@ def test_without_a_cause_the_line_comes_in_the_end() -> None:
     course = Course(wait_ms=WAIT_MS)
     course.seen(snapshot(SOUND, has_journal=True))
     course.seen(snapshot(FAILED_OVER, at_ms=T0 + 1000, has_journal=True))
-    assert course.told([], T0 + 1000 + WAIT_MS - 1) == []
-    (change,) = course.told([], T0 + 1000 + WAIT_MS)
+    assert course.explained([], T0 + 1000 + WAIT_MS - 1) == []
+    (change,) = course.explained([], T0 + 1000 + WAIT_MS)
     assert (change.time_ms, change.cause) == (T0 + 1000, None)
 
 
@@ -95,7 +95,7 @@ def test_a_cluster_that_has_no_journal_is_waited_for_once() -> None:
     # Nothing that would bring a journal into being: no reason to wait.
     assert len(course.seen(snapshot(SOUND, partition("new-0"), at_ms=T0 + 100))) == 1
     assert course.seen(snapshot(FAILED_OVER, partition("new-0"), at_ms=T0 + 200)) == []
-    assert len(course.told([], T0 + 200 + WAIT_MS)) == 1
+    assert len(course.explained([], T0 + 200 + WAIT_MS)) == 1
     assert len(course.seen(snapshot(SOUND, partition("new-0"), at_ms=T0 + 9000))) == 0, "an older epoch is passed over"
     assert len(course.seen(snapshot(partition(epoch=2), partition("new-0"), at_ms=T0 + 9000))) == 1
 
@@ -104,7 +104,7 @@ def test_a_journal_that_comes_into_being_is_waited_for_again() -> None:
     course = Course(wait_ms=WAIT_MS)
     course.seen(snapshot(SOUND))
     course.seen(snapshot(FAILED_OVER, at_ms=T0 + 200))
-    course.told([], T0 + 200 + WAIT_MS)
+    course.explained([], T0 + 200 + WAIT_MS)
     assert course.seen(snapshot(partition(epoch=2), at_ms=T0 + 9000, has_journal=True)) == []
 
 
@@ -113,7 +113,7 @@ def test_several_events_between_two_looks_are_all_told() -> None:
     course.seen(snapshot(SOUND, has_journal=True))
     between = partition(leader=2, epoch=1, isr=(2, 3))
     after = partition(leader=1, epoch=2, isr=(2, 3, 1))
-    events = [told(3, SOUND, between, "broker 1 left"), told(5, between, after, "broker 1 is back")]
+    events = [explained(3, SOUND, between, "broker 1 left"), explained(5, between, after, "broker 1 is back")]
     (change,) = course.seen(snapshot(after, at_ms=T0 + 50, has_journal=True), events)
     assert change.cause == "broker 1 left; then broker 1 is back"
     assert [event["id"] for event in change.events] == ["3:orders-0", "5:orders-0"]
@@ -125,12 +125,14 @@ def test_an_event_explains_one_change_only() -> None:
     smaller = partition(isr=(1, 2))
     course.seen(snapshot(SOUND, has_journal=True))
     (first,) = course.seen(
-        snapshot(smaller, at_ms=T0 + 10, has_journal=True), [told(1, SOUND, smaller, "3 fell behind")]
+        snapshot(smaller, at_ms=T0 + 10, has_journal=True), [explained(1, SOUND, smaller, "3 fell behind")]
     )
-    (back,) = course.seen(snapshot(SOUND, at_ms=T0 + 20, has_journal=True), [told(2, smaller, SOUND, "3 caught up")])
+    (back,) = course.seen(
+        snapshot(SOUND, at_ms=T0 + 20, has_journal=True), [explained(2, smaller, SOUND, "3 caught up")]
+    )
     assert (first.cause, back.cause) == ("3 fell behind", "3 caught up")
     assert course.seen(snapshot(smaller, at_ms=T0 + 30, has_journal=True)) == []
-    (again,) = course.told([told(3, SOUND, smaller, "3 fell behind anew")], T0 + 40)
+    (again,) = course.explained([explained(3, SOUND, smaller, "3 fell behind anew")], T0 + 40)
     assert again.cause == "3 fell behind anew"
 
 

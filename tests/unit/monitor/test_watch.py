@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from tests.support.watched import T0, partition, snapshot, told
+from tests.support.watched import T0, explained, partition, snapshot
 
 from barnabas.monitor.changes import Event
 from barnabas.monitor.cluster_reader import Unreachable
@@ -24,7 +24,7 @@ class Scripted:
         self.looks = 0
         self.closed = False
 
-    async def look(self) -> Snapshot:
+    async def read_snapshot(self) -> Snapshot:
         self.looks += 1
         found = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
         if isinstance(found, str):
@@ -52,8 +52,8 @@ def steps_of(reader: Scripted, count: int, *, interval_s: float = 0.01) -> list[
 
 
 def test_it_goes_on_when_nobody_answers_and_when_somebody_does_again() -> None:
-    look = snapshot(partition())
-    reader = Scripted("refused", look, "refused", "refused", look)
+    read_snapshot = snapshot(partition())
+    reader = Scripted("refused", read_snapshot, "refused", "refused", read_snapshot)
     steps = steps_of(reader, 5)
     assert [step.problem for step in steps] == ["refused", None, "refused", "refused", None]
     assert [[change.kind for change in step.changes] for step in steps] == [
@@ -70,10 +70,10 @@ def test_it_goes_on_when_nobody_answers_and_when_somebody_does_again() -> None:
 
 def test_a_late_cause_comes_between_two_looks() -> None:
     before, after = snapshot(partition(), has_journal=True), snapshot(FAILED_OVER, at_ms=T0 + 50, has_journal=True)
-    event = told(1, partition(), FAILED_OVER, "broker 1 was fenced")
+    event = explained(1, partition(), FAILED_OVER, "broker 1 was fenced")
     reader = Scripted(before, after, events=[[], [], [], [event]])
     steps = steps_of(reader, 3, interval_s=2.0)
-    assert [step.is_look for step in steps] == [True, True, False]
+    assert [step.is_snapshot for step in steps] == [True, True, False]
     assert reader.looks == 2
     (change,) = steps[2].changes
     assert change.cause == "broker 1 was fenced"

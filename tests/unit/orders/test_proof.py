@@ -20,7 +20,8 @@ BEGIN: dict[str, Any] = {"topic": "orders", "topic_id": "x", "start_offsets": {"
 @pytest.fixture(scope="module")
 def arrived() -> tuple[Contents, list[Record]]:
     """A replay of 200 orders into one partition, as it should go."""
-    contents, records = Contents(begin=BEGIN, end={"longest_pause_ms": 12}), []
+    contents = Contents(begin=BEGIN, end={"longest_pause_ms": 12})
+    records: list[Any] = []
     for send in sends(OrderData(1, orders=200).orders(), FAULTS, 30_000):
         if send.kind == "oversized":
             contents.entries.append(Entry(send.order_id, send.kind, refused="MSG_SIZE_TOO_LARGE"))

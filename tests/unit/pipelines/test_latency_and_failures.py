@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_without_samples_there_is_no_latency(tmp_path: Path) -> None:
 
 def test_the_ends_of_the_log_are_sampled_while_they_move(tmp_path: Path) -> None:
     seen = threading.Semaphore(0)
-    ends = iter([{0: 1}, {0: 1}, OSError("no leader"), {0: 3, 1: 2}])
+    ends: Iterator[dict[int, int] | OSError] = iter([{0: 1}, {0: 1}, OSError("no leader"), {0: 3, 1: 2}])
 
     def end_offsets() -> dict[int, int]:
         found = next(ends, {0: 3, 1: 2})

@@ -36,7 +36,7 @@ def test_a_batch_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     found: list[dict[str, Any]] = []
     tried = threading.Event()
     asker = threading.Thread(target=lambda: found.extend(query.run(made.tables, SQL).to_pylist()))
-    sleep = SimpleNamespace(sleep=lambda _: tried.wait(0.01) or tried.set())
+    sleep = SimpleNamespace(sleep=lambda _: tried.wait(0.01) or tried.set())  # type: ignore[func-returns-value]
     monkeypatch.setattr(query, "time", sleep)
 
     def reached(step: str) -> None:

@@ -59,8 +59,8 @@ def test_marks_are_lines_with_texts_at_their_times() -> None:
     marks = [Mark(1_700_000_000_000, "killed"), Mark(1_700_000_005_000, "back")]
     style.draw_marks(axes, marks)
     assert [text.get_text().strip() for text in axes.texts] == ["killed", "back"]
-    days = [mdates.date2num(mark.time) for mark in marks]
-    assert [float(mdates.date2num(line.get_xdata()[0])) for line in axes.lines] == pytest.approx(days)
+    days = [mdates.date2num(mark.time) for mark in marks]  # type: ignore[no-untyped-call]
+    assert [float(mdates.date2num(line.get_xdata()[0])) for line in axes.lines] == pytest.approx(days)  # type: ignore[index, no-untyped-call]
     assert len(axes.patches) == 1
     plt.close(figure)
     figure, axes = plt.subplots()

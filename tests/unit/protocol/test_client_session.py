@@ -37,7 +37,7 @@ def opened(
             return session, seen
 
 
-def ask(session: ClientSession, request: Message, version_max: int | None = None) -> Message:
+def call(session: ClientSession, request: Message, version_max: int | None = None) -> Message:
     frame = session.request(request, version_max)
     return session.answer(body_of(reply(bytes(frame[4:]), metadata, ALL_VERSIONS)))
 
@@ -45,7 +45,7 @@ def ask(session: ClientSession, request: Message, version_max: int | None = None
 def test_asks_in_the_highest_version_that_both_know() -> None:
     session, seen = opened(metadata)
     assert seen == ["18v3"]
-    found = ask(session, MetadataRequest())
+    found = call(session, MetadataRequest())
     assert isinstance(found, MetadataResponse)
     assert found.cluster_id == "by version 13"
     assert session.knows(MetadataRequest)
@@ -61,17 +61,17 @@ def test_an_old_broker_names_its_versions_in_version_0() -> None:
 
 def test_what_the_broker_does_not_know_is_told_and_nothing_is_in_flight() -> None:
     session, _ = opened(metadata)
-    with pytest.raises(UnknownRequest, match="does not know FetchRequest"):
+    with pytest.raises(UnknownRequest, match="does not support FetchRequest"):
         session.request(FetchRequest())
     assert session.waiting == 0
-    assert ask(session, MetadataRequest())
+    assert call(session, MetadataRequest())
 
 
 def test_answers_come_in_the_order_of_the_requests() -> None:
     session, _ = opened(metadata)
     first, second = session.request(MetadataRequest()), session.request(MetadataRequest())
     assert session.waiting == 2
-    with pytest.raises(DecodeError, match="another question"):
+    with pytest.raises(DecodeError, match="another request"):
         session.answer(body_of(reply(bytes(second[4:]), metadata, ALL_VERSIONS)))
     assert first != second
 
@@ -90,7 +90,7 @@ def test_what_hanging_up_may_mean() -> None:
     assert "TLS" in fresh.close_hint
     session, _ = opened(metadata)
     assert "SASL" in session.close_hint
-    ask(session, MetadataRequest())
+    call(session, MetadataRequest())
     assert session.close_hint == ""
 
 
@@ -101,7 +101,7 @@ def test_what_hanging_up_may_mean() -> None:
 def test_a_log_in(mechanism: str, hash_name: str, frames: int) -> None:
     session, seen = opened(Doorkeeper(mechanism, hash_name), Login(mechanism, "alice", "secret"))
     assert seen == ["18v3", "17v1"] + ["36v2"] * frames
-    assert ask(session, MetadataRequest())
+    assert call(session, MetadataRequest())
     with pytest.raises(LoginRefused, match=f"refuses the login of alice with {mechanism}: wrong password") as refused:
         opened(Doorkeeper(mechanism, hash_name), Login(mechanism, "alice", "guess"))
     assert "guess" not in str(refused.value)

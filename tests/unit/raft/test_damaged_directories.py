@@ -2,7 +2,7 @@
 with the name of the file. Nothing is ever missing without a message.
 
 A directory has several segments, with snapshots or without, and three epochs; it is left by a clean stop, by a kill,
-and by a power failure after which the mark is some seconds old.
+and by a power failure after which the checkpoint is some seconds old.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.node_world import LOG_DIR, METADATA_DIR, NodeWorld, content
 
 from barnabas.common.errors import ConfigError, FatalFault
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
-from barnabas.raft.mark import mark_path
+from barnabas.raft.log_checkpoint import log_checkpoint_path
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.storage.checkpoints import META_PROPERTIES
 
@@ -29,7 +29,7 @@ PROPERTIES = {
 }
 #: A log without snapshots, from its beginning.
 PLAIN = {"internal.metadata.log.segment.bytes": "1500", "metadata.log.max.snapshot.interval.ms": "0"}
-MARK = mark_path(LOG_DIR)
+CHECKPOINT = log_checkpoint_path(LOG_DIR)
 KINDS = ("flip", "cut", "zero")
 Base = tuple[Files, MetadataImage, dict[str, str]]
 
@@ -48,13 +48,13 @@ def base(name: str) -> Base:
         for number in range(3):
             assert world.create(f"topic-{life}-{number}").topics[0].error_code == 0
             world.host.time.run_for(5)
-    old_mark = world.host.disk.read(MARK)
+    old_checkpoint = world.host.disk.read(CHECKPOINT)
     assert world.create("the-last").topics[0].error_code == 0
     if name.endswith("clean"):
         world.raft.stop()
     files = files_in(world.host.disk, LOG_DIR)
     if name.endswith("power"):
-        files[MARK] = old_mark
+        files[CHECKPOINT] = old_checkpoint
     return files, held(world.image), properties
 
 
@@ -63,6 +63,8 @@ def held(image: MetadataImage) -> MetadataImage:
     return replace(content(image), controllers=EMPTY_IMAGE.controllers)
 
 
+#: What a refusal tells the operator to do.
+ADVICE = ("restore the", "`barnabas log repair", "correct", "use the directory of this node")
 BASES = ("clean", "kill", "plain-clean", "plain-kill")
 
 
@@ -104,9 +106,7 @@ def check(files: Files, whole: MetadataImage, properties: dict[str, str], path: 
     if world is None:
         assert path in refusal or path.rpartition("/")[0] in refusal, f"{where}: {refusal}"
         assert "\n" not in refusal, f"{where}: {refusal}"
-        assert "restore the" in refusal or "`barnabas log repair" in refusal or "correct" in refusal, (
-            f"{where}: {refusal}"
-        )
+        assert any(advice in refusal for advice in ADVICE), f"{where}: {refusal}"
         return "refused"
     assert world.raft.is_leader, f"{where}: it started and leads nobody"
     assert held(world.image) == whole, f"{where}: something is missing, and all that was said is {world.said}"
@@ -153,7 +153,7 @@ def test_a_torn_tail_that_nobody_was_told_of_is_cut_and_told(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["power", "plain-power"])
-def test_after_a_power_failure_the_old_mark_still_proves_what_was_before(name: str) -> None:
+def test_after_a_power_failure_the_old_checkpoint_still_proves_what_was_before(name: str) -> None:
     files, whole, properties = base(name)
     last = max(path for path in files if path.endswith(".log"))
     data = files[last]
@@ -175,10 +175,10 @@ def test_after_a_power_failure_the_old_mark_still_proves_what_was_before(name: s
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_a_log_without_the_mark_is_cut_at_its_very_end_only(name: str) -> None:
+def test_a_log_without_the_checkpoint_is_cut_at_its_very_end_only(name: str) -> None:
     """The directory is as Apache Kafka leaves it: an intact batch after the damage proves that it is no torn end."""
     files, whole, properties = base(name)
-    without = {path: data for path, data in files.items() if path != MARK}
+    without = {path: data for path, data in files.items() if path != CHECKPOINT}
     assert held(NodeWorld(properties, disk=disk_of(without), seed=9).start().image) == whole
     for path in sorted(path for path in files if path.endswith(".log")):
         data = files[path]
@@ -191,9 +191,9 @@ def test_a_log_without_the_mark_is_cut_at_its_very_end_only(name: str) -> None:
                 assert "are cut off the metadata log" in world.host.faults.warned[0]
 
 
-def test_a_log_that_is_gone_beside_topics_is_refused_without_any_mark() -> None:
+def test_a_log_that_is_gone_beside_topics_is_refused_without_any_checkpoint() -> None:
     files, _, properties = base("clean")
-    kept = {path: data for path, data in files.items() if not path.startswith(METADATA_DIR) and path != MARK}
+    kept = {path: data for path, data in files.items() if not path.startswith(METADATA_DIR) and path != CHECKPOINT}
     kept[f"{LOG_DIR}/orders-0/partition.metadata"] = b""
     with pytest.raises(
         FatalFault, match=r"missing or empty, but there are 1 partition directories, such as /data/orders-0"
@@ -201,7 +201,7 @@ def test_a_log_that_is_gone_beside_topics_is_refused_without_any_mark() -> None:
         NodeWorld(properties, disk=disk_of(kept), seed=9).start()
 
 
-def test_an_empty_log_beside_a_quorum_state_is_refused_without_any_mark() -> None:
+def test_an_empty_log_beside_a_quorum_state_is_refused_without_any_checkpoint() -> None:
     files, _, properties = base("plain-clean")
     kept = {path: data for path, data in files.items() if path.endswith((META_PROPERTIES, FILE_NAME))}
     with pytest.raises(FatalFault, match=r"missing or empty, but its quorum-state has epoch 3: restore the"):

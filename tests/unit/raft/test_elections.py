@@ -25,18 +25,18 @@ def vote(
 
 def test_votes_that_are_refused(calm: Calm) -> None:
     voter = calm.followers()[0]
-    old = partition_of(calm.asked(voter, vote(calm, voter, epoch=0, pre_vote=True)))
+    old = partition_of(calm.requested(voter, vote(calm, voter, epoch=0, pre_vote=True)))
     assert (old.error_code, old.leader_id, old.leader_epoch) == (74, calm.leader.node_id, calm.epoch)
-    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(5, 1)))).error_code == 42
-    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(0, -1)))).error_code == 42
+    assert partition_of(calm.requested(voter, vote(calm, voter, epoch=5, last=(5, 1)))).error_code == 42
+    assert partition_of(calm.requested(voter, vote(calm, voter, epoch=5, last=(0, -1)))).error_code == 42
     other = vote(calm, voter, epoch=1)
     other.cluster_id = "another"
-    assert calm.asked(voter, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert calm.requested(voter, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     wrong_topic = vote(calm, voter, epoch=1)
     wrong_topic.topics[0].topic_name = "orders"
-    assert calm.asked(voter, wrong_topic).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(voter, wrong_topic).error_code == ErrorCode.INVALID_REQUEST
     not_meant = vote(calm, calm.leader, epoch=calm.epoch + 1)
-    answer = partition_of(calm.asked(voter, not_meant))
+    answer = partition_of(calm.requested(voter, not_meant))
     assert (answer.error_code, answer.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
 
 
@@ -44,7 +44,9 @@ def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
     """Guard G19."""
     epoch = calm.epoch
     for place in calm.world._up():
-        answer = partition_of(calm.asked(place, vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40))))
+        answer = partition_of(
+            calm.requested(place, vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40)))
+        )
         assert (answer.error_code, answer.vote_granted, answer.leader_id) == (0, False, calm.leader.node_id)
     calm.pass_time(1000)
     assert calm.epoch == epoch
@@ -53,7 +55,7 @@ def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
 def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> None:
     voter = calm.followers()[0]
     epoch = calm.epoch
-    answer = partition_of(calm.asked(voter, vote(calm, voter, epoch=epoch + 1)))
+    answer = partition_of(calm.requested(voter, vote(calm, voter, epoch=epoch + 1)))
     assert (answer.error_code, answer.vote_granted, answer.leader_epoch, answer.leader_id) == (0, False, epoch + 1, -1)
     calm.pass_time(2000)
     assert len(calm.world._leaders()) == 1
@@ -62,16 +64,16 @@ def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> N
 def test_begin_and_end_of_an_epoch(calm: Calm) -> None:
     follower, other = calm.followers()
     assert follower.node is not None
-    answer = calm.asked(follower, begin_request(CLUSTER_ID, 9, calm.epoch - 1, follower.key, ()))
+    answer = calm.requested(follower, begin_request(CLUSTER_ID, 9, calm.epoch - 1, follower.key, ()))
     assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
     (endpoint,) = answer.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (calm.leader.node_id, *calm.leader.address)
-    answer = calm.asked(follower, begin_request(CLUSTER_ID, calm.leader.node_id, calm.epoch, other.key, ()))
+    answer = calm.requested(follower, begin_request(CLUSTER_ID, calm.leader.node_id, calm.epoch, other.key, ()))
     assert partition_of(answer).error_code == ErrorCode.INVALID_VOTER_KEY
     epoch, leader_id = calm.epoch, calm.leader.node_id
-    answer = calm.asked(follower, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    answer = calm.requested(follower, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
     assert (partition_of(answer).error_code, partition_of(answer).leader_id) == (0, leader_id)
-    calm.asked(other, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    calm.requested(other, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
     calm.pass_time(60)
     assert other.node is not None
     assert other.node.is_leader, "the first successor stands at once"

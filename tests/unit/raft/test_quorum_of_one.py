@@ -12,7 +12,7 @@ from barnabas.metadata.frame import decode_record
 from barnabas.metadata.image import EMPTY_IMAGE
 from barnabas.protocol.messages.records_metadata import NoOpRecord, TopicRecord
 from barnabas.raft.control import decode_control
-from barnabas.raft.mark import mark_path
+from barnabas.raft.log_checkpoint import log_checkpoint_path
 from barnabas.raft.quorum_state import ElectionState, decode_state, encode_state
 from barnabas.raft.snapshots import SnapshotId, decode_snapshot
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
@@ -258,7 +258,7 @@ def test_a_log_that_was_lost_begins_after_the_snapshot() -> None:
     ):
         NodeWorld(SMALL, disk=disk, seed=1).start()
     # Nothing shows that there was more.
-    disk.remove(mark_path(LOG_DIR))
+    disk.remove(log_checkpoint_path(LOG_DIR))
     again = NodeWorld(SMALL, disk=disk, seed=1).start()
     assert again.raft.log.start_offset == end_offset
     assert again.raft.epoch == 2

@@ -40,7 +40,7 @@ def calm() -> Calm:
 
 def test_fetches_that_are_refused(calm: Calm) -> None:
     follower = calm.followers()[0]
-    answer = calm.asked(follower, calm.fetch(offset=0))
+    answer = calm.requested(follower, calm.fetch(offset=0))
     partition = partition_of(answer)
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (
@@ -55,17 +55,17 @@ def test_fetches_that_are_refused(calm: Calm) -> None:
         (calm.fetch(offset=-1), ErrorCode.INVALID_REQUEST),
         (calm.fetch(offset=0, last_epoch=calm.epoch + 1), ErrorCode.INVALID_REQUEST),
     ):
-        assert partition_of(calm.asked(leader, request)).error_code == code
+        assert partition_of(calm.requested(leader, request)).error_code == code
     other = calm.fetch(offset=0)
     other.cluster_id = "another"
-    assert calm.asked(leader, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert calm.requested(leader, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     unknown = calm.fetch(offset=0)
     unknown.topics[0].topic, unknown.topics[0].topic_id = "orders", b"o" * 16
-    assert calm.asked(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_fetch_at_the_end_waits_for_records(calm: Calm) -> None:
-    answers = calm.ask(calm.leader, calm.fetch(offset=calm.end_offset))
+    answers = calm.call(calm.leader, calm.fetch(offset=calm.end_offset))
     calm.pass_time(50)
     assert answers == []
     end_offset = calm.end_offset
@@ -78,25 +78,25 @@ def test_a_fetch_at_the_end_waits_for_records(calm: Calm) -> None:
 def test_a_fetch_waits_no_longer_than_it_asked_for(calm: Calm) -> None:
     request = calm.fetch(offset=calm.end_offset)
     request.max_wait_ms = 80
-    answers = calm.ask(calm.leader, request)
+    answers = calm.call(calm.leader, request)
     calm.pass_time(79)
     assert answers == []
     calm.pass_time(2)
     (answer,) = answers
     assert len(partition_of(answer).records) == 0
     request.max_wait_ms = 0
-    assert len(calm.ask(calm.leader, request)) == 1
+    assert len(calm.call(calm.leader, request)) == 1
 
 
 def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm: Calm) -> None:
     end_offset = calm.end_offset
-    partition = partition_of(calm.asked(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset - 1)))
+    partition = partition_of(calm.requested(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset - 1)))
     assert partition.high_watermark == end_offset
-    assert calm.ask(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset)) == []
+    assert calm.call(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset)) == []
 
 
 def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: Calm) -> None:
-    answers = calm.ask(calm.leader, calm.fetch(offset=calm.end_offset))
+    answers = calm.call(calm.leader, calm.fetch(offset=calm.end_offset))
     node, epoch = calm.leader.node, calm.epoch
     assert node is not None
     node._run(lambda: node.quorum.become_unattached(epoch + 1))
@@ -113,7 +113,7 @@ def test_a_log_that_diverges_is_told_where(calm: Calm) -> None:
     calm.leader.node = None
     calm.pass_time(300)
     (calm.leader,) = calm.world._leaders()
-    partition = partition_of(calm.asked(calm.leader, calm.fetch(offset=first_end + 5, last_epoch=first_epoch)))
+    partition = partition_of(calm.requested(calm.leader, calm.fetch(offset=first_end + 5, last_epoch=first_epoch)))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (first_epoch, first_end)
     assert len(partition.records) == 0
 
@@ -128,16 +128,20 @@ def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
         calm.propose()
         calm.pass_time(20)
     assert calm.leader.node is not None
-    snapshot_id = max(known for known in calm.leader.node._core.files.list())
-    shown = partition_of(calm.asked(calm.leader, calm.fetch(offset=0, last_epoch=0))).snapshot_id
-    assert (shown.end_offset, shown.epoch) == snapshot_id
+    snapshot_id = SnapshotId(*max(calm.leader.node._core.files.list()))
+    shown = partition_of(calm.requested(calm.leader, calm.fetch(offset=0, last_epoch=0))).snapshot_id
+    assert SnapshotId(shown.end_offset, shown.epoch) == snapshot_id
     whole = b""
     while True:
         request = fetch_snapshot_request(
-            CLUSTER_ID, STRANGER, epoch=calm.epoch, snapshot_id=snapshot_id, position=len(whole)
+            CLUSTER_ID,
+            STRANGER,
+            epoch=calm.epoch,
+            snapshot_id=snapshot_id,
+            position=len(whole),
         )
         request.max_bytes = 100
-        piece = partition_of(calm.asked(calm.leader, request))
+        piece = partition_of(calm.requested(calm.leader, request))
         assert (piece.error_code, piece.position) == (0, len(whole))
         whole += bytes(piece.unaligned_records)
         if len(whole) == piece.size:
@@ -146,7 +150,7 @@ def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
 
 
 def test_snapshots_that_are_not_given(calm: Calm) -> None:
-    def asked(
+    def requested(
         snapshot_id: SnapshotId, position: int = 0, *, place: Place | None = None, epoch: int | None = None
     ) -> int:
         request: FetchSnapshotRequest = fetch_snapshot_request(
@@ -156,18 +160,18 @@ def test_snapshots_that_are_not_given(calm: Calm) -> None:
             snapshot_id=snapshot_id,
             position=position,
         )
-        code: int = partition_of(calm.asked(place or calm.leader, request)).error_code
+        code: int = partition_of(calm.requested(place or calm.leader, request)).error_code
         return code
 
-    assert asked(SnapshotId(0, 0)) == ErrorCode.SNAPSHOT_NOT_FOUND, "the first voters are in the log"
-    assert asked(SnapshotId(5, 1)) == ErrorCode.SNAPSHOT_NOT_FOUND
-    assert asked(SnapshotId(5, 1), place=calm.followers()[0]) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert asked(SnapshotId(5, 1), epoch=calm.epoch + 3) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert requested(SnapshotId(0, 0)) == ErrorCode.SNAPSHOT_NOT_FOUND, "the first voters are in the log"
+    assert requested(SnapshotId(5, 1)) == ErrorCode.SNAPSHOT_NOT_FOUND
+    assert requested(SnapshotId(5, 1), place=calm.followers()[0]) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert requested(SnapshotId(5, 1), epoch=calm.epoch + 3) == ErrorCode.UNKNOWN_LEADER_EPOCH
     unknown = fetch_snapshot_request(CLUSTER_ID, STRANGER, epoch=1, snapshot_id=SnapshotId(5, 1), position=0)
     unknown.topics[0].name = "orders"
-    assert partition_of(calm.asked(calm.leader, unknown)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_of(calm.requested(calm.leader, unknown)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     unknown.cluster_id = "another"
-    assert calm.asked(calm.leader, unknown).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert calm.requested(calm.leader, unknown).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def test_a_snapshot_is_not_given_beyond_its_end() -> None:
@@ -182,7 +186,7 @@ def test_a_snapshot_is_not_given_beyond_its_end() -> None:
         request = fetch_snapshot_request(
             CLUSTER_ID, STRANGER, epoch=calm.epoch, snapshot_id=snapshot_id, position=position
         )
-        assert partition_of(calm.asked(calm.leader, request)).error_code == code
+        assert partition_of(calm.requested(calm.leader, request)).error_code == code
 
 
 # -- the leader's description of all
@@ -196,7 +200,7 @@ def describe(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:
 def test_the_leader_describes_the_quorum() -> None:
     calm = Calm(observers=1)
     calm.pass_time(600)
-    response = calm.asked(calm.leader, describe())
+    response = calm.requested(calm.leader, describe())
     partition = partition_of(response)
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, calm.leader.node_id, calm.epoch)
     assert partition.high_watermark == calm.end_offset
@@ -218,7 +222,7 @@ def test_the_leader_describes_the_quorum() -> None:
 def test_the_directories_of_static_voters_are_told_too() -> None:
     calm = Calm(dynamic=False)
     calm.pass_time(600)
-    voters = partition_of(calm.asked(calm.leader, describe())).current_voters
+    voters = partition_of(calm.requested(calm.leader, describe())).current_voters
     assert [state.replica_directory_id for state in voters] == [
         calm.world.places[n].key.directory_id for n in (1, 2, 3)
     ]
@@ -238,9 +242,9 @@ def test_older_versions_describe_it_without_directories_and_addresses(version: i
 
 
 def test_nobody_else_describes_it(calm: Calm) -> None:
-    assert partition_of(calm.asked(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert partition_of(calm.asked(calm.leader, describe("orders"))).error_code == 3
-    assert calm.asked(calm.leader, DescribeQuorumRequest()).topics == []
+    assert partition_of(calm.requested(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition_of(calm.requested(calm.leader, describe("orders"))).error_code == 3
+    assert calm.requested(calm.leader, DescribeQuorumRequest()).topics == []
 
 
 def test_a_voter_that_is_gone_is_seen_to_lag(calm: Calm) -> None:
@@ -248,7 +252,7 @@ def test_a_voter_that_is_gone_is_seen_to_lag(calm: Calm) -> None:
     gone.host.is_over, gone.node = True, None  # type: ignore[union-attr]
     calm.propose()
     calm.pass_time(500)
-    voters = {state.replica_id: state for state in partition_of(calm.asked(calm.leader, describe())).current_voters}
+    voters = {state.replica_id: state for state in partition_of(calm.requested(calm.leader, describe())).current_voters}
     assert voters[gone.node_id].log_end_offset < calm.end_offset
     assert voters[calm.leader.node_id].log_end_offset == calm.end_offset
 
@@ -290,13 +294,13 @@ def ids(places: Iterable[Place]) -> set[tuple[int, ...]]:
 
 def test_a_node_that_has_caught_up_becomes_a_voter() -> None:
     calm, spare = with_spare()
-    answer = calm.asked(calm.leader, adding(spare), wait_ms=200)
+    answer = calm.requested(calm.leader, adding(spare), wait_ms=200)
     assert (answer.error_code, answer.error_message) == (0, "NONE")
     calm.pass_time(600)
     assert ids(calm.world._up()) == {(1, 2, 3, 4)}
     assert spare.node is not None
     assert spare.node.quorum.is_voter
-    again = calm.asked(calm.leader, adding(spare))
+    again = calm.requested(calm.leader, adding(spare))
     assert again.error_code == ErrorCode.DUPLICATE_VOTER
     assert "is already part of the set of voters" in again.error_message
 
@@ -304,7 +308,7 @@ def test_a_node_that_has_caught_up_becomes_a_voter() -> None:
 def test_a_voter_is_removed_and_votes_no_more() -> None:
     calm = Calm()
     gone = calm.followers()[0]
-    answer = calm.asked(calm.leader, removing(gone.key), wait_ms=100)
+    answer = calm.requested(calm.leader, removing(gone.key), wait_ms=100)
     assert (answer.error_code, answer.error_message) == (0, "NONE")
     calm.pass_time(600)
     assert gone.node is not None
@@ -316,7 +320,7 @@ def test_a_voter_is_removed_and_votes_no_more() -> None:
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     calm = Calm()
     gone = calm.leader
-    answer = calm.asked(gone, removing(gone.key), wait_ms=100)
+    answer = calm.requested(gone, removing(gone.key), wait_ms=100)
     assert answer.error_code == 0
     calm.pass_time(800)
     (leader,) = calm.world._leaders()
@@ -330,7 +334,7 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
 def test_a_leader_that_was_removed_finds_the_next_one_before_an_election_timeout(seed: int) -> None:
     calm = Calm(seed=seed)
     gone = calm.leader
-    calm.asked(gone, removing(gone.key), wait_ms=190)
+    calm.requested(gone, removing(gone.key), wait_ms=190)
     assert gone.node is not None
     (leader,) = calm.world._leaders()
     assert gone.node.leader_id == leader.node_id != gone.node_id
@@ -339,22 +343,22 @@ def test_a_leader_that_was_removed_finds_the_next_one_before_an_election_timeout
 def test_changes_that_are_refused() -> None:
     calm, spare = with_spare()
     leader = calm.leader
-    mismatch = calm.asked(leader, adding(spare, cluster_id=""))
+    mismatch = calm.requested(leader, adding(spare, cluster_id=""))
     assert mismatch.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert mismatch.error_message == f'The given id "" doesn\'t match the cluster id "{CLUSTER_ID}"'
-    assert calm.asked(calm.followers()[0], adding(spare)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert calm.asked(leader, adding(spare, voter_directory_id=bytes(16))).error_code == ErrorCode.INVALID_REQUEST
-    assert calm.asked(leader, adding(spare, listeners=[])).error_code == ErrorCode.INVALID_REQUEST
-    missing = calm.asked(leader, removing(VoterKey(2, DIRECTORY)))
+    assert calm.requested(calm.followers()[0], adding(spare)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert calm.requested(leader, adding(spare, voter_directory_id=bytes(16))).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(leader, adding(spare, listeners=[])).error_code == ErrorCode.INVALID_REQUEST
+    missing = calm.requested(leader, removing(VoterKey(2, DIRECTORY)))
     assert missing.error_code == ErrorCode.VOTER_NOT_FOUND
-    assert calm.asked(leader, removing(VoterKey(2))).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(leader, removing(VoterKey(2))).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_one_change_at_a_time() -> None:
     """Guard G18."""
     calm, spare = with_spare()
-    first = calm.ask(calm.leader, adding(spare))
-    second = calm.asked(calm.leader, removing(calm.followers()[0].key))
+    first = calm.call(calm.leader, adding(spare))
+    second = calm.requested(calm.leader, removing(calm.followers()[0].key))
     assert second.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert second.error_message == ("Request timed out waiting for leader to handle previous voter change request")
     calm.pass_time(200)
@@ -364,22 +368,22 @@ def test_one_change_at_a_time() -> None:
 def test_who_has_not_caught_up_is_not_added() -> None:
     calm, spare = with_spare()
     unknown = adding(spare, voter_directory_id=DIRECTORY)
-    answer = calm.asked(calm.leader, unknown, wait_ms=200)
+    answer = calm.requested(calm.leader, unknown, wait_ms=200)
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "since it is lagging behind" in answer.error_message
     spare.host.is_over, spare.node = True, None  # type: ignore[union-attr]
-    answer = calm.asked(calm.leader, adding(spare), wait_ms=800)
+    answer = calm.requested(calm.leader, adding(spare), wait_ms=800)
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_the_last_voter_stays() -> None:
     calm = Calm(voters=1)
-    assert calm.asked(calm.leader, removing(calm.leader.key)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert calm.requested(calm.leader, removing(calm.leader.key)).error_code == ErrorCode.VOTER_NOT_FOUND
 
 
 def test_a_static_quorum_does_not_change() -> None:
     calm = Calm(dynamic=False)
-    answer = calm.asked(calm.leader, removing(VoterKey(2, bytes([2] * 16))))
+    answer = calm.requested(calm.leader, removing(VoterKey(2, bytes([2] * 16))))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.error_message == "Cluster doesn't support removing voter because the kraft.version feature is 0"
 
@@ -402,9 +406,9 @@ def test_a_static_quorum_becomes_a_dynamic_one() -> None:
         assert place.node.quorum.is_voter
         assert [voter.key for voter in place.node.voters] == [voter.key for voter in leader.voters]
     gone = calm.followers()[0]
-    assert calm.asked(calm.leader, removing(gone.key), wait_ms=100).error_code == 0
+    assert calm.requested(calm.leader, removing(gone.key), wait_ms=100).error_code == 0
     assert gone.node_id not in leader.voters.ids
-    assert calm.asked(calm.leader, adding(gone), wait_ms=300).error_code == 0
+    assert calm.requested(calm.leader, adding(gone), wait_ms=300).error_code == 0
     for place in calm.world._up():
         calm.world.crash(place, Fate.KEPT)
         calm.world.start(place)
@@ -449,13 +453,13 @@ def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None
     leader, (one, other) = calm.leader.node, calm.followers()
     assert leader is not None
     end = calm.end_offset
-    answer = calm.asked(calm.leader, told(one, calm))
+    answer = calm.requested(calm.leader, told(one, calm))
     assert (answer.error_code, answer.current_leader.leader_id) == (0, calm.leader.node_id)
-    assert calm.asked(calm.leader, told(other, calm, high=0)).error_code == 0
+    assert calm.requested(calm.leader, told(other, calm, high=0)).error_code == 0
     assert calm.end_offset == end, "no record of voters before kraft.version 1"
     refusal = leader.changes.upgrade_refusal()
     assert refusal == f"The voters {other.node_id} do not support it."
-    assert calm.asked(calm.leader, told(other, calm)).error_code == 0
+    assert calm.requested(calm.leader, told(other, calm)).error_code == 0
     leader.changes.upgrade()
     assert leader.voters.address_of(one.node_id, "OTHER") == ("elsewhere", 1)
 
@@ -472,7 +476,7 @@ def test_a_leader_warns_of_two_voters_with_one_node_id() -> None:
             last_epoch=calm.epoch,
             high_watermark=-1,
         )
-        calm.asked(calm.leader, request)
+        calm.requested(calm.leader, request)
     warnings = [line for line in calm.world.timeline if "two processes" in line]
     assert len(warnings) == 1
     assert f"have node.id {place.node_id}, in different directories" in warnings[0]
@@ -483,14 +487,14 @@ def test_what_no_static_voter_can_say() -> None:
     place = calm.followers()[0]
     wrong = told(place, calm)
     wrong.listeners = wrong.listeners[1:]
-    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
     wrong = told(place, calm)
     wrong.kraft_version_feature.min_supported_version = 1
-    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
     wrong = told(place, calm)
     wrong.voter_id = 9
-    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.VOTER_NOT_FOUND
-    assert calm.asked(place, told(place, calm)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert calm.requested(calm.leader, wrong).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert calm.requested(place, told(place, calm)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_who_does_not_lead_upgrades_nothing() -> None:
@@ -504,7 +508,7 @@ def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:
     mover = calm.followers()[0]
     request: UpdateRaftVoterRequest = update_voter_request(CLUSTER_ID, mover.key, calm.epoch, ())
     request.listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="elsewhere", port=1)]
-    answer = calm.asked(calm.leader, request)
+    answer = calm.requested(calm.leader, request)
     assert answer.error_code == 0
     assert (answer.current_leader.leader_id, answer.current_leader.port) == (
         calm.leader.node_id,
@@ -515,12 +519,12 @@ def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:
     calm.pass_time(2000)
     assert calm.leader.node.voters.address_of(mover.node_id, "CONTROLLER") == mover.address, "it was not so: it says so"
     request.kraft_version_feature.max_supported_version = 0
-    assert calm.asked(calm.leader, request).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.requested(calm.leader, request).error_code == ErrorCode.INVALID_REQUEST
     request.voter_directory_id = DIRECTORY
     request.kraft_version_feature.max_supported_version = 1
-    assert calm.asked(calm.leader, request).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert calm.requested(calm.leader, request).error_code == ErrorCode.VOTER_NOT_FOUND
     request.current_leader_epoch += 1
-    assert calm.asked(calm.leader, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert calm.requested(calm.leader, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("version", range(4, 19))

@@ -62,7 +62,7 @@ def test_a_vote_and_its_answer_are_one_value_with_the_promise_first() -> None:
     calm = Calm()
     voter = calm.followers()[0]
     readies = readies_of(voter)
-    calm.ask(voter, vote_for_stranger(calm, voter))
+    calm.call(voter, vote_for_stranger(calm, voter))
     (ready,) = readies
     assert ready.promise == Promise(voted(calm.epoch + 1), is_binding=True)
     (answer,) = ready.messages
@@ -95,11 +95,11 @@ def test_a_vote_that_finds_no_room_is_not_given_and_not_told(monkeypatch: pytest
         raise StorageExhausted("/data", "no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(node._execution.promises, "save", full)
-        assert calm.asked(voter, request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        patched.setattr(node._execution._promises, "save", full)
+        assert calm.requested(voter, request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert node.quorum.role == Unattached(epoch), "it follows the epoch, and may still vote in it"
     assert not node.quorum.is_saved
-    assert partition_of(calm.asked(voter, request)).vote_granted
+    assert partition_of(calm.requested(voter, request)).vote_granted
     assert node.quorum.role == Unattached(epoch, STRANGER)
     assert node.quorum.is_saved
 
@@ -115,8 +115,8 @@ def test_a_candidate_asks_for_votes_only_after_its_own_is_promised() -> None:
     for place in followers:
         promised: set[int] = set()
         for ready in readies[place.node_id]:
-            asked = [m.message for m in ready.messages if isinstance(m, Request)]
-            for message in asked:
+            requested = [m.message for m in ready.messages if isinstance(m, Request)]
+            for message in requested:
                 if isinstance(message, VoteRequest) and not partition_of(message).pre_vote:
                     candidacies += 1
                     assert partition_of(message).replica_epoch in promised
@@ -165,7 +165,7 @@ def test_a_claim_that_is_not_durable_is_flushed_before_it_leaves(monkeypatch: py
     end_offset = log.end_offset
     log.flushed_offset = end_offset - 1
     sent: list[int] = []
-    monkeypatch.setattr(peers, "send", lambda *asked, timeout_ms: sent.append(log.flushed_offset))
+    monkeypatch.setattr(peers, "send", lambda *requested, timeout_ms: sent.append(log.flushed_offset))
     request = Request(("h", 1), FetchRequest(), lambda response: None, 10, durable_end=end_offset)
     node._run(lambda: node._core.draft.send(request))
     assert sent == [end_offset]
@@ -192,12 +192,12 @@ def test_a_voter_that_is_alone_commits_what_it_has_flushed() -> None:
 def test_a_leader_commits_what_a_majority_has_flushed() -> None:
     calm = Calm()
     leader, nodes = node_of(calm.leader), [node_of(place) for place in calm.world._up()]
-    marks: list[int] = []
+    checkpoints: list[int] = []
 
     def note(ready: Ready) -> None:
         if isinstance(ready.committed, Committed):
             high_watermark = ready.committed.high_watermark
-            marks.append(high_watermark)
+            checkpoints.append(high_watermark)
             assert sum(node.log.flushed_offset >= high_watermark for node in nodes) >= 2
 
     watch(leader, note)
@@ -205,8 +205,8 @@ def test_a_leader_commits_what_a_majority_has_flushed() -> None:
         calm.propose()
         calm.pass_time(20)
     calm.pass_time(100)
-    assert marks == sorted(set(marks))
-    assert marks[-1] == calm.end_offset
+    assert checkpoints == sorted(set(checkpoints))
+    assert checkpoints[-1] == calm.end_offset
 
 
 def test_a_leader_sends_its_records_beside_its_own_flush() -> None:

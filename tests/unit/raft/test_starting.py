@@ -31,10 +31,10 @@ class DeadPeers:
 
     def __init__(self, host: MemoryHost, response: Message | None) -> None:
         self._host, self._response = host, response
-        self.asked: list[tuple[str, int]] = []
+        self.requested: list[tuple[str, int]] = []
 
     def send(self, address: tuple[str, int], request: Message, reply: Any, *, timeout_ms: int) -> None:
-        self.asked.append(address)
+        self.requested.append(address)
         self._host.timers.call_later(1, lambda: reply(self._response))
 
     def is_refused(self, address: tuple[str, int]) -> bool:
@@ -123,8 +123,8 @@ def test_peers_of_another_cluster_end_a_node_that_has_never_joined() -> None:
 def test_a_voter_alone_among_the_dead_asks_on_and_leads_nobody() -> None:
     node, host, peers = started(THREE)
     host.time.run_for(30_000)
-    assert set(peers.asked) == {("b", 9093), ("c", 9093)}
-    assert len(peers.asked) < 2_000
+    assert set(peers.requested) == {("b", 9093), ("c", 9093)}
+    assert len(peers.requested) < 2_000
     assert node.epoch == 0, "questions alone do not raise the epoch"
     assert node.leader_id == -1
     assert not host.disk.exists(f"{METADATA_DIR}/quorum-state")
@@ -138,7 +138,7 @@ def test_an_observer_asks_the_bootstrap_servers() -> None:
     }
     node, host, peers = started(properties)
     host.time.run_for(2_000)
-    assert set(peers.asked) == {("a", 1), ("b", 2)}
+    assert set(peers.requested) == {("a", 1), ("b", 2)}
     assert not node.quorum.is_voter
     assert node.voters == VoterSet()
 

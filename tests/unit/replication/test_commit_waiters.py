@@ -32,5 +32,5 @@ def test_who_gave_up_is_not_told_and_does_not_stay() -> None:
     all_[0].cancel()
     all_[999].cancel()
     assert len(waiters) == 0
-    waiters.add(5, told.append)  # type: ignore[arg-type]
+    waiters.add(5, told.append)
     assert len(waiters.take(5)) == 1

@@ -13,6 +13,8 @@ class Woken:
     def on_progress(self, size_bytes: int) -> None:
         self.sizes.append(size_bytes)
 
+    def on_note(self) -> None: ...
+
 
 def test_as_long_as_they_like_when_nothing_is_expected() -> None:
     time = VirtualTime()

@@ -120,9 +120,9 @@ def test_may_join_is_asked_with_the_incarnation_that_fetched() -> None:
     """KIP-903: the controller compares broker epochs, and so does the leader before it asks."""
     lead = leading((1, 2))
     fetch(lead, 3, 130, leo=130, broker_epoch=41)
-    asked: list[tuple[int, int, bytes]] = []
-    lead.enlarged(3, 100, lambda *incarnation: bool(asked.append(incarnation)))  # type: ignore[func-returns-value]
-    assert [incarnation[:2] for incarnation in asked] == [(3, 41)]
+    requested: list[tuple[int, int, bytes]] = []
+    lead.enlarged(3, 100, lambda *incarnation: bool(requested.append(incarnation)))  # type: ignore[func-returns-value]
+    assert [incarnation[:2] for incarnation in requested] == [(3, 41)]
 
 
 def test_a_fetch_of_an_earlier_incarnation_counts_no_more() -> None:

@@ -361,12 +361,12 @@ def test_a_checkpoint_of_an_earlier_stay_is_not_believed() -> None:
 
 def test_with_one_directory_the_controller_knows_where_a_replica_will_be() -> None:
     made = MoveWorld(dirs="/d1")
-    asked: list[object] = []
-    made.broker.assignments.assign = lambda *asked_for: asked.append(asked_for)  # type: ignore[method-assign]
+    requested: list[object] = []
+    made.broker.quorum.assignments.assign = lambda *asked_for: requested.append(asked_for)  # type: ignore[method-assign]
     made.create_topic("orders")
     made.run()
     assert made.assigned_root() == "/d1"
-    assert asked == []
+    assert requested == []
 
 
 def test_settings_changed_during_a_move_hold_after_it() -> None:

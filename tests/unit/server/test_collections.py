@@ -1,4 +1,6 @@
-"""Garbage collection of a serving process: no collection but a full one visits many objects, however many there are."""
+"""Garbage collection of a serving process: no collection visits many objects, however many there are, until their
+number has doubled.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +39,45 @@ def test_rows_of_a_large_request_are_collected_a_few_at_a_time() -> None:
     assert 0 < youngest <= VISITED_MAX
     assert 0 < middle <= VISITED_MAX
     assert whole == 0, "a full collection visits all objects since the start"
+
+
+DOUBLING = """
+import gc
+from barnabas.server import memory
+
+memory.prepare()
+memory.settle()
+full = []
+gc.callbacks.append(lambda phase, details: details["generation"] == 2 and full.append(phase))
+collections = memory.FullCollections(grown_blocks_min=200_000)
+
+class Pair:
+    pass
+
+def cycles(count):
+    for _ in range(count):
+        one, other = Pair(), Pair()
+        one.other, other.other = other, one
+
+# Cycles that survive the young collections: only a full one finds them.
+held = []
+for _ in range(20_000):
+    pair = Pair()
+    pair.itself = pair
+    held.append(pair)
+assert not collections.check(), "few objects are there"
+for _ in range(200_000):
+    pair = Pair()
+    pair.itself = pair
+    held.append(pair)
+cycles(100_000)
+assert not full, "no full collection comes by itself"
+held.clear()
+assert collections.check(), "their number has doubled"
+assert len([found for found in gc.get_objects() if isinstance(found, Pair)]) <= 1
+assert not collections.check()
+"""
+
+
+def test_a_full_collection_comes_when_the_number_of_objects_has_doubled() -> None:
+    subprocess.run([sys.executable, "-c", DOUBLING], check=True, timeout=60)

@@ -39,7 +39,7 @@ async def exporting() -> AsyncIterator[Exporter]:
         exporter.close()
 
 
-async def ask(exporter: Exporter, request: bytes) -> tuple[str, str]:
+async def call(exporter: Exporter, request: bytes) -> tuple[str, str]:
     """Returns (status line, body)."""
     reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
     writer.write(request)
@@ -56,13 +56,15 @@ def get(path: str) -> bytes:
 def test_a_scrape(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         async with exporting() as exporter:
-            status, body = await ask(exporter, get("/metrics?x=1"))
+            status, body = await call(exporter, get("/metrics?x=1"))
             metrics = Metrics(body)
             assert status == "HTTP/1.1 200 OK"
             assert metrics("kafka_server_socket_server_metrics_connection_count", listener="PLAINTEXT") == 7
             assert metrics("barnabas_exporter_scrapes_total") == 1
             assert metrics("kafka_controller_kafkacontroller_activecontrollercount") == 1
-            assert all(metrics("barnabas_exporter_collector_up", collector=name) for name in catalogue.COLLECTORS)
+            assert all(
+                metrics("barnabas_exporter_collector_up", collector=name) for name in (*catalogue.COLLECTORS, "quorum")
+            )
 
     run(make_loop, main())
 
@@ -70,12 +72,12 @@ def test_a_scrape(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
 def test_other_requests(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def main() -> None:
         async with exporting() as exporter:
-            assert (await ask(exporter, get("/")))[0] == "HTTP/1.1 200 OK"
-            assert (await ask(exporter, get("/secrets")))[0].startswith("HTTP/1.1 404")
-            assert (await ask(exporter, b"POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
-            assert (await ask(exporter, b"\r\n\r\n"))[0].startswith("HTTP/1.1 405")
-            assert await ask(exporter, b"HEAD /metrics HTTP/1.1\r\n\r\n") == ("HTTP/1.1 200 OK", "")
-            assert (await ask(exporter, b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 9000))[0].startswith("HTTP/1.1 431")
+            assert (await call(exporter, get("/")))[0] == "HTTP/1.1 200 OK"
+            assert (await call(exporter, get("/secrets")))[0].startswith("HTTP/1.1 404")
+            assert (await call(exporter, b"POST /metrics HTTP/1.1\r\n\r\n"))[0].startswith("HTTP/1.1 405")
+            assert (await call(exporter, b"\r\n\r\n"))[0].startswith("HTTP/1.1 405")
+            assert await call(exporter, b"HEAD /metrics HTTP/1.1\r\n\r\n") == ("HTTP/1.1 200 OK", "")
+            assert (await call(exporter, b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 9000))[0].startswith("HTTP/1.1 431")
 
     run(make_loop, main())
 
@@ -93,13 +95,13 @@ def test_a_large_answer_is_whole_and_others_are_served_meanwhile(
         async with exporting() as exporter:
             reader, writer = await asyncio.open_connection("127.0.0.1", exporter.port)
             writer.write(get("/metrics"))
-            assert (await ask(exporter, get("/")))[0] == "HTTP/1.1 200 OK"
+            assert (await call(exporter, get("/")))[0] == "HTTP/1.1 200 OK"
             body = (await reader.read()).decode()
             writer.close()
             assert body.count("\nmany{") == many
             assert 'collector_up{collector="large"} 1' in body
 
-    monkeypatch.setattr(catalogue, "COLLECTORS", {"large": large})
+    monkeypatch.setattr(catalogue, "collectors_of", lambda broker: {"large": large})
     run(make_loop, main())
 
 
@@ -120,13 +122,13 @@ def test_a_collector_that_fails_is_told_of_and_fails_alone(
     async def main() -> None:
         async with exporting() as exporter:
             for scrape in (1, 2):
-                metrics = Metrics((await ask(exporter, get("/metrics")))[1])
+                metrics = Metrics((await call(exporter, get("/metrics")))[1])
                 assert metrics("sound") == 1
                 assert metrics("barnabas_exporter_collector_up", collector="broken") == 0
                 assert metrics("barnabas_exporter_collector_up", collector="sound") == 1
                 assert metrics("barnabas_exporter_failures_total") == scrape
 
-    monkeypatch.setattr(catalogue, "COLLECTORS", {"broken": broken, "sound": sound})
+    monkeypatch.setattr(catalogue, "collectors_of", lambda broker: {"broken": broken, "sound": sound})
     with caplog.at_level(logging.WARNING, "barnabas.metrics"):
         run(make_loop, main())
     assert len([record for record in caplog.records if "no luck" in record.getMessage()]) == 1
@@ -164,7 +166,7 @@ def test_a_scrape_loads_the_collectors_and_a_start_does_not(
             monkeypatch.delitem(sys.modules, name)
         async with exporting() as exporter:
             assert "barnabas.broker.metrics.catalogue" not in sys.modules
-            await ask(exporter, get("/metrics"))
+            await call(exporter, get("/metrics"))
             assert "barnabas.broker.metrics.catalogue" in sys.modules
 
     run(make_loop, main())

@@ -15,21 +15,21 @@ def resident_mb():
 
 prepare()
 free = FreeMemory()
-free.look()
+free.check()
 before = resident_mb()
 held = [b"x" * 100_000 for _ in range(2_000)]
 pin = bytes(100_000)
-assert not free.look(), "all of it is in use"
+assert not free.check(), "all of it is in use"
 del held
 kept = resident_mb() - before
 assert kept > 100, f"without it {kept} MB stay, because of the block above them"
-assert free.look()
+assert free.check()
 assert resident_mb() - before < 20
-assert not free.look(), "it has gone back already"
+assert not free.check(), "it has gone back already"
 held = [b"x" * 100_000 for _ in range(2_000)]
-assert not free.look()
+assert not free.check()
 del held
-assert free.look(), "it was taken again and freed again"
+assert free.check(), "it was taken again and freed again"
 """
 
 

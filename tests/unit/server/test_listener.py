@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 import pytest
 import uvloop
 from tests.support.wired import PROPERTIES, WiredBroker
-from tests.support.wired_requests import batch_of, fetch_request, produce
+from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request
 
+from barnabas.broker.producing.produce_shortcut import ProduceShortcut
+from barnabas.broker.requests.client_connection import Connection
 from barnabas.common.config import BrokerConfig
 from barnabas.protocol import codec
-from barnabas.protocol.api import BROKER_APIS
 from barnabas.protocol.messages.header import RequestHeader
+from barnabas.server.links import DialledLink, LoopLinks
 from barnabas.server.listener import ConnectionProtocol, ListeningSocket, SocketOptions
+from barnabas.server.turns import Turns
 
 MIB = 1 << 20
 _DEFAULTS = SocketOptions()
@@ -38,7 +43,7 @@ async def serving(wired: WiredBroker, options: SocketOptions = _DEFAULTS) -> Asy
             wired.host.time.run_for(1)
             await asyncio.sleep(0.001)
 
-    dispatcher = wired.broker.dispatcher(BROKER_APIS)
+    dispatcher = wired.broker.dispatcher("PLAINTEXT")
     listening = await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", 0, options)
     await listening.serve()
     pumping = asyncio.get_running_loop().create_task(pump())
@@ -188,7 +193,7 @@ def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.
     """The behaviour is Kafka's: a broker that does not know the metadata yet refuses clients, which then try another
     one.
     """
-    dispatcher = WiredBroker().broker.dispatcher(BROKER_APIS)
+    dispatcher = WiredBroker().broker.dispatcher("PLAINTEXT")
 
     async def bind(port: int) -> ListeningSocket:
         return await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", port, SocketOptions(backlog=10))
@@ -235,13 +240,13 @@ def test_socket_options_reach_the_sockets(make_loop: Callable[[], asyncio.Abstra
 def test_options_come_from_the_configuration() -> None:
     plain = SocketOptions.from_config(BrokerConfig.from_properties(PROPERTIES))
     assert plain == SocketOptions(1024, 600_000, -1, -1)
-    asked = {
+    requested = {
         "socket.listen.backlog.size": "9",
         "socket.receive.buffer.bytes": "-1",
         "socket.send.buffer.bytes": "4096",
         "connections.max.idle.ms": "1000",
     }
-    assert SocketOptions.from_config(BrokerConfig.from_properties({**PROPERTIES, **asked})) == (9, 1000, -1, 4096)
+    assert SocketOptions.from_config(BrokerConfig.from_properties({**PROPERTIES, **requested})) == (9, 1000, -1, 4096)
 
 
 def _backlog_of(port: int) -> int | None:
@@ -251,3 +256,86 @@ def _backlog_of(port: int) -> int | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return int(shown.split()[2])
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
+def test_a_closed_connection_leaves_nothing_to_the_collector(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """No full collection comes by itself, so a connection in a cycle would never be freed."""
+    wired = filled()
+    header = RequestHeader(request_api_key=0, request_api_version=7, correlation_id=1, client_id="c")
+    frame = codec.encode(header, 1)
+    codec.encode_into(produce_request(wired, batch_of(b"x"), 7), 7, frame)
+
+    async def come_and_go(port: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(len(frame).to_bytes(4, "big") + frame)
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        async with serving(wired) as listening:
+            await come_and_go(listening.port)
+            gc.collect()
+            gc.disable()
+            try:
+                for _ in range(3):
+                    await come_and_go(listening.port)
+                while listening.connection_count:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)
+                kinds = ConnectionProtocol, Connection, ProduceShortcut
+                found = Counter(type(one) for one in gc.get_objects() if isinstance(one, kinds))
+                # The dispatcher knows the connection of the latest request.
+                assert found == {ConnectionProtocol: 1, Connection: 1}
+            finally:
+                gc.enable()
+
+    run(make_loop, main())
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
+def test_dials_leave_nothing_to_the_collector(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """One is refused, one is closed while it dials, one connects and is closed."""
+
+    class End:
+        over = False
+
+        def get_buffer(self) -> memoryview:
+            return memoryview(bytearray(100))
+
+        def received(self, count: int) -> None:
+            raise AssertionError(f"{count} bytes of nobody")
+
+        def connected(self) -> None:
+            self.over = True
+
+        def closed(self, error: OSError | None) -> None:
+            self.over = True
+
+    async def main() -> None:
+        async with serving(filled()) as listening:
+            links = LoopLinks(asyncio.get_running_loop(), Turns())
+            with socket.socket() as nobody:
+                nobody.bind(("127.0.0.1", 0))
+                gc.collect()
+                gc.disable()
+                try:
+                    for port in (nobody.getsockname()[1], listening.port):
+                        end = End()
+                        link = links.dial("127.0.0.1", port, end)
+                        while not end.over:
+                            await asyncio.sleep(0.01)
+                        link.close()
+                    link = links.dial("127.0.0.1", listening.port, End())
+                    await asyncio.sleep(0)
+                    link.close()
+                    await asyncio.sleep(0.1)
+                    del link
+                    assert [found for found in gc.get_objects() if isinstance(found, DialledLink)] == []
+                finally:
+                    gc.enable()
+
+    run(make_loop, main())

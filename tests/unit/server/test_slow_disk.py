@@ -59,7 +59,7 @@ class SlowDisk(OsDisk):
         return SlowFile(file, self) if self.is_slow and "/orders-0/" in path and path.endswith(".log") else file
 
 
-class Asker:
+class RequestClient:
     """A client of a broker that runs on this loop."""
 
     def __init__(self, broker: Broker) -> None:
@@ -74,20 +74,20 @@ class Asker:
                 await asyncio.sleep(0.001)
             return answers[0][1]
 
-    async def ask(self, request: Message, version: int) -> Any:
+    async def call(self, request: Message, version: int) -> Any:
         self.send(request, version)
         return await self.answer()
 
 
 def fetch() -> FetchRequest:
-    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = FetchRequest.FetchTopic(topic="orders", partitions=[asked])
+    requested = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchRequest.FetchTopic(topic="orders", partitions=[requested])
     return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[topic])
 
 
 def list_offsets() -> ListOffsetsRequest:
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[asked])
+    requested = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[requested])
     return ListOffsetsRequest(replica_id=-1, topics=[topic])
 
 
@@ -107,10 +107,10 @@ async def scene(directory: Path) -> None:
     broker.start()
     try:
         await asyncio.sleep(0.1)
-        reader, searcher, other = Asker(broker), Asker(broker), Asker(broker)
+        reader, searcher, other = RequestClient(broker), RequestClient(broker), RequestClient(broker)
         new = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-        await other.ask(CreateTopicsRequest(topics=[new], timeout_ms=1000), 7)
-        written: ProduceResponse = await other.ask(produce(), 11)
+        await other.call(CreateTopicsRequest(topics=[new], timeout_ms=1000), 7)
+        written: ProduceResponse = await other.call(produce(), 11)
         assert written.responses[0].partition_responses[0].error_code == 0
         broker.replicas.leader("orders", 0).log.segments.release()
         disk.is_slow = True
@@ -121,7 +121,7 @@ async def scene(directory: Path) -> None:
             while len(disk.readers) < 2:
                 await asyncio.sleep(0.001)
         for _ in range(20):
-            await other.ask(MetadataRequest(topics=None), 9)
+            await other.call(MetadataRequest(topics=None), 9)
         assert not disk.is_allowed.is_set()
         disk.is_allowed.set()
         fetched: FetchResponse = await reader.answer()

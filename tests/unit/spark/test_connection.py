@@ -18,9 +18,9 @@ from barnabas.protocol.client_security import ClientSecurity, client_security
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.spark.blocking_connection import Connection
 from barnabas.spark.client_settings import ClientSettings
 from barnabas.spark.cluster_client import ClusterClient
-from barnabas.spark.connection import Connection
 from barnabas.spark.errors import RequestRefused
 
 TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
@@ -81,7 +81,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
     with server(broker) as settings:
         connection = _connected(settings)
         assert connection.version_of(MetadataRequest) == 1
-        found = connection.ask(MetadataRequest(topics=None), MetadataResponse)
+        found = connection.call(MetadataRequest(topics=None), MetadataResponse)
         assert [each.node_id for each in found.brokers] == [7]
         connection.close()
 
@@ -89,7 +89,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
 def test_what_it_does_not_know_is_told() -> None:
     with server(broker) as settings:
         connection = _connected(settings)
-        with pytest.raises(RequestRefused, match="does not know FetchRequest"):
+        with pytest.raises(RequestRefused, match="does not support FetchRequest"):
             connection.send(FetchRequest())
         connection.close()
 
@@ -98,7 +98,7 @@ def test_what_it_does_not_know_is_told() -> None:
     "reply, said",
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol: a frame of"),
-        (b"\x00\x00\x00\x08\x00\x00\x00\x00abcd", "does not speak Kafka's protocol|another question|"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x00abcd", "does not speak Kafka's protocol|another request|"),
         (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
     ],
 )
@@ -116,8 +116,8 @@ def test_an_answer_to_another_question_ends_it() -> None:
 
     with server(confused) as settings:
         connection = _connected(settings)
-        with pytest.raises(ConnectionError, match="an answer to another question"):
-            connection.ask(MetadataRequest(topics=None), MetadataResponse)
+        with pytest.raises(ConnectionError, match="a response to another request"):
+            connection.call(MetadataRequest(topics=None), MetadataResponse)
         connection.close()
 
 
@@ -127,7 +127,7 @@ def test_tls() -> None:
     with server(broker, context) as plain:
         security = client_security({"security.protocol": "SSL", "ssl.ca.location": str(TLS / "certificate.pem")})
         connection = _connected(replace(plain, security=security))
-        assert connection.ask(MetadataRequest(topics=None), MetadataResponse).brokers[0].port == 9
+        assert connection.call(MetadataRequest(topics=None), MetadataResponse).brokers[0].port == 9
         connection.close()
 
 
@@ -174,7 +174,7 @@ def credentials(mechanism: str, password: str) -> ClientSecurity:
 def test_a_log_in(mechanism: str, hash_name: str) -> None:
     with server(doorkeeper(mechanism, hash_name)) as plain:
         connection = _connected(replace(plain, security=credentials(mechanism, "secret")))
-        assert connection.ask(MetadataRequest(), MetadataResponse).cluster_id == "by version 13"
+        assert connection.call(MetadataRequest(), MetadataResponse).cluster_id == "by version 13"
         connection.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pyspark.sql import types
 
@@ -74,10 +76,10 @@ def test_keys_of_other_sources_do_no_harm() -> None:
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "at most maxOffsetsPerTrigger \\(8\\)"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay='soon': a time such as"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': allowed are true and false"),
-        ({"columns": "value,size"}, "size is none of key, value"),
+        ({"columns": "value,size"}, "size is not one of key, value"),
         ({"kafka.isolation.level": "none"}, "allowed are read_uncommitted, read_committed"),
         ({"kafka.auto.offset.reset": "earliest"}, "not allowed: set the first offsets with startingOffsets"),
-        ({"kafka.fetch.min.byte": "1"}, "no configuration of a consumer; did you mean kafka.fetch.min.bytes"),
+        ({"kafka.fetch.min.byte": "1"}, "not a consumer configuration; did you mean kafka.fetch.min.bytes"),
         ({"kafka.security.protocol": "SASL_SSL"}, r"kafka\.sasl\.mechanism: it is needed"),
         ({"kafka.sasl.mechanism": "PLAIN"}, r"kafka\.sasl\.jaas\.config: username and password are needed"),
         (
@@ -139,9 +141,9 @@ def test_the_sink_takes_the_columns_of_a_record_and_leaves_others_out() -> None:
         ("value string", {"topc": "t"}, "option topc is not known"),
     ],
 )
-def test_what_the_sink_refuses(columns: str, given: dict[str, str], said: str) -> None:
+def test_what_the_sink_refuses(columns: str, given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        _sink(columns, **({} if "topc" not in given else {"topic": "t"}), **given)
+        _sink(columns, **({} if "topc" not in given else {"topic": "t"}), **given)  # type: ignore[arg-type]
 
 
 def test_the_sink_only_appends() -> None:
@@ -151,8 +153,8 @@ def test_the_sink_only_appends() -> None:
 
 def test_the_sink_takes_the_security_of_javas_names() -> None:
     jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
-    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
-    found = dict(_sink("value string", topic="t", **given, **{"kafka.sasl.jaas.config": jaas}).producer)
+    given: dict[str, Any] = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+    found = dict(_sink("value string", topic="t", **given, **{"kafka.sasl.jaas.config": jaas}).producer)  # type: ignore[arg-type]
     told = {key: value for key, value in found.items() if key.startswith(("sasl", "security"))}
     assert told == {
         "security.protocol": "sasl_plaintext",
@@ -160,6 +162,6 @@ def test_the_sink_takes_the_security_of_javas_names() -> None:
         "sasl.username": "u",
         "sasl.password": "p",
     }
-    other = {"kafka.security.protocol": "sasl_ssl", "kafka.sasl.mechanism": "OAUTHBEARER"}
-    handed = dict(_sink("value string", topic="t", **other, **{"kafka.sasl.oauthbearer.scope": "s"}).producer)
+    other: dict[str, Any] = {"kafka.security.protocol": "sasl_ssl", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    handed = dict(_sink("value string", topic="t", **other, **{"kafka.sasl.oauthbearer.scope": "s"}).producer)  # type: ignore[arg-type]
     assert (handed["sasl.mechanism"], handed["sasl.oauthbearer.scope"]) == ("OAUTHBEARER", "s")

@@ -27,7 +27,7 @@ def _run(python: str, path: str | None) -> list[list[str]]:
 def test_the_zip_is_left_out_and_all_else_stays(tmp_path: Path) -> None:
     python = worker_python(tmp_path / "a place")
     executable, arguments, path = _run(python, "/first one:/spark/python/lib/pyspark.zip:/py4j-0.1-src.zip:/last")
-    assert executable == sys.executable
+    assert str(executable) == sys.executable
     assert arguments == ["an argument", "*"]
     assert [each for each in path if each in ("/first one", "/py4j-0.1-src.zip", "/last")] == [
         "/first one",

@@ -15,7 +15,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 POINTS = "/data/recovery-point-offset-checkpoint"
 

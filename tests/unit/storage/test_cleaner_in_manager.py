@@ -11,7 +11,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost
 from barnabas.storage.checkpoints import CLEANER_CHECKPOINT, read_offsets
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 CHECKPOINT = f"/logs/{CLEANER_CHECKPOINT}"

@@ -35,12 +35,12 @@ def disk_of(world: LogWorld) -> MemoryDisk:
     return world.disk
 
 
-def ask(log: Log, offset: int, max_bytes: int = 300, **options: bool) -> LogRead | ColdRead:
+def call(log: Log, offset: int, max_bytes: int = 300, **options: bool) -> LogRead | ColdRead:
     return log.read_cached(offset, max_bytes, up_to=log.log_end_offset, **options)
 
 
 def cold(log: Log, offset: int) -> ColdRead:
-    read = ask(log, offset)
+    read = call(log, offset)
     assert isinstance(read, ColdRead)
     return read
 
@@ -85,7 +85,7 @@ def test_truncated_meanwhile_it_is_read_again(world: LogWorld, loaded_first: boo
     if not loaded_first:
         read.load()
     assert log.take(read) is None
-    assert b"another" in bytes(complete(log, ask(log, offset)).data)
+    assert b"another" in bytes(complete(log, call(log, offset)).data)
 
 
 @pytest.mark.parametrize("loaded_first", [False, True])
@@ -99,7 +99,7 @@ def test_emptied_meanwhile_it_is_out_of_range(world: LogWorld, loaded_first: boo
         read.load()
     assert log.take(read) is None
     with pytest.raises(RequestFailed) as failure:
-        ask(log, 10)
+        call(log, 10)
     assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -142,7 +142,7 @@ def test_compacted_meanwhile_it_is_read_again(world: LogWorld, loaded_first: boo
     if not loaded_first:
         read.load()
     assert log.take(read) is None
-    assert bytes(complete(log, ask(log, old.base_offset)).data) == bytes(compacted)
+    assert bytes(complete(log, call(log, old.base_offset)).data) == bytes(compacted)
 
 
 def test_behind_the_last_batch_of_a_compacted_segment_the_next_one_is_read(world: LogWorld) -> None:
@@ -180,7 +180,7 @@ def test_a_renamed_directory_is_no_failed_disk(world: LogWorld) -> None:
     log.renamed("/logs/elsewhere")
     read.load()
     assert log.take(read) is None
-    assert complete(log, ask(log, 0)).data
+    assert complete(log, call(log, 0)).data
 
 
 def test_a_disk_that_fails_is_a_storage_fault(world: LogWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_the_readers_see_the_same_whatever_the_cache_has() -> None:
         while offset < log.log_end_offset:
             if chance.randrange(4) == 0:
                 log.segments.release()
-            data = complete(log, ask(log, offset, chance.randrange(1, 900))).data
+            data = complete(log, call(log, offset, chance.randrange(1, 900))).data
             for position, header in iter_headers(memoryview(data)):
                 records = decode_batch(memoryview(data)[position : position + header.size_bytes])
                 values += [(record.offset, record.value) for record in records if record.offset >= offset]
@@ -240,12 +240,12 @@ def test_aborted_transactions_are_loaded_with_the_records() -> None:
     log = world.log
     for offset in range(log.log_end_offset):
         disk_of(world).is_cold = None
-        hot = ask(log, offset, with_aborted=True)
+        hot = call(log, offset, with_aborted=True)
         assert isinstance(hot, LogRead)
         assert hot.aborted == log.aborted_transactions(offset, hot)
         log.segments.release()
         disk_of(world).is_cold = always
-        loaded = complete(log, ask(log, offset, with_aborted=True))
+        loaded = complete(log, call(log, offset, with_aborted=True))
         assert (loaded.data, loaded.aborted) == (hot.data, hot.aborted)
         log.segments.release()
     assert any(s.txn_index.entries() for s in log.segments)

@@ -378,7 +378,7 @@ def test_the_map_counts_its_memory() -> None:
 
 class TestInterruptions:
     def _dirty(self, **properties: str) -> CleanWorld:
-        world = CleanWorld(log_cleaner_io_max_bytes_per_second="1000", **properties)
+        world = CleanWorld(log_cleaner_io_max_bytes_per_second="1000", **properties)  # type: ignore[arg-type]
         world.put_each((b"key-%d" % (i % 4), b"some value") for i in range(40))
         world.roll()
         # The first group is being written: the throttle makes it wait between its slices.

@@ -84,7 +84,7 @@ def _snapshots(fill: Fill) -> tuple[list[list[Record]], int]:
     states = [world.records()]
     before = disk.changes
 
-    class Noting(LogEvents):
+    class Noting(LogEvents[Log]):
         def on_segments_deleted(self, log: Log, files: list[str]) -> None:
             states.append(world.records())
 

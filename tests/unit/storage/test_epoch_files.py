@@ -9,7 +9,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 CHECKPOINT = f"/logs/{PARTITION}/leader-epoch-checkpoint"
 

@@ -57,25 +57,25 @@ def test_the_current_epoch_is_not_moved_up() -> None:
     assert not made.assign(3, 10)
     assert not made.assign(3, 25)
     assert made.assign(3, 4), "but down it is: its first records were not all known"
-    assert made.entries == ((3, 4),)
+    assert tuple(made.entries) == ((3, 4),)
 
 
 def test_an_epoch_in_which_nothing_was_written_is_replaced() -> None:
     made = cache((1, 0), (2, 10))
     made.assign(3, 10)
-    assert made.entries == ((1, 0), (3, 10))
+    assert tuple(made.entries) == ((1, 0), (3, 10))
 
 
 def test_an_older_epoch_takes_away_what_it_contradicts() -> None:
     made = cache((1, 0), (5, 10), (7, 20))
     made.assign(6, 15)
-    assert made.entries == ((1, 0), (5, 10), (6, 15))
+    assert tuple(made.entries) == ((1, 0), (5, 10), (6, 15))
     made.assign(7, 5)
-    assert made.entries == ((1, 0), (7, 5))
+    assert tuple(made.entries) == ((1, 0), (7, 5))
 
 
 @pytest.mark.parametrize(
-    "asked, answer",
+    "requested, answer",
     [
         (-1, (-1, -1)),
         (0, (0, 11)),
@@ -87,8 +87,8 @@ def test_an_older_epoch_takes_away_what_it_contradicts() -> None:
         (8, (-1, -1)),
     ],
 )
-def test_the_end_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
-    assert cache((2, 11), (4, 20), (7, 30)).end_offset_for(asked, END) == answer
+def test_the_end_of_an_epoch(requested: int, answer: tuple[int, int]) -> None:
+    assert cache((2, 11), (4, 20), (7, 30)).end_offset_for(requested, END) == answer
 
 
 @pytest.mark.parametrize("offset, epoch", [(0, None), (10, None), (11, 2), (19, 2), (20, 4), (30, 7), (10_000, 7)])
@@ -106,16 +106,16 @@ def test_truncation_from_both_ends() -> None:
     made.truncate_from_end(31)
     assert len(made.entries) == 3
     made.truncate_from_end(30)
-    assert made.entries == ((2, 11), (4, 20))
+    assert tuple(made.entries) == ((2, 11), (4, 20))
     made.truncate_from_start(15)
-    assert made.entries == ((2, 15), (4, 20))
+    assert tuple(made.entries) == ((2, 15), (4, 20))
     assert reopened(made).entries == made.entries
     made.truncate_from_start(20)
-    assert made.entries == ((4, 20),)
+    assert tuple(made.entries) == ((4, 20),)
     made.truncate_from_start(500)
-    assert made.entries == ((4, 500),)
+    assert tuple(made.entries) == ((4, 500),)
     made.clear()
-    assert made.entries == ()
+    assert tuple(made.entries) == ()
     assert reopened(made).latest_epoch == -1
 
 
@@ -149,7 +149,7 @@ def test_a_malformed_file_takes_nothing_over() -> None:
     made._disk.write(made.path, b"0\n1\nx y\n")
     with pytest.raises(CheckpointError):
         made.load()
-    assert made.entries == ((1, 0),)
+    assert tuple(made.entries) == ((1, 0),)
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12), st.integers(0, 9))
@@ -165,18 +165,18 @@ def test_epochs_and_offsets_always_rise(assignments: list[tuple[int, int]], cut:
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(-1, 14))
-def test_ends_agree_with_a_log_that_remembers_each_record(steps: list[int], asked: int) -> None:
+def test_ends_agree_with_a_log_that_remembers_each_record(steps: list[int], requested: int) -> None:
     """A list with the epoch of every record gives the same ends."""
     made, log, epoch = cache(), list[int](), 0
     for step in steps:
         epoch += step
         made.assign(epoch, len(log))
         log.append(epoch)
-    later = [offset for offset, e in enumerate(log) if e > asked]
-    if asked < 0 or asked > epoch:
+    later = [offset for offset, e in enumerate(log) if e > requested]
+    if requested < 0 or requested > epoch:
         expected = (-1, -1)
     elif not later:
         expected = (epoch, len(log))
     else:
-        expected = (max((e for e in log if e <= asked), default=asked), later[0])
-    assert made.end_offset_for(asked, len(log)) == expected
+        expected = (max((e for e in log if e <= requested), default=requested), later[0])
+    assert made.end_offset_for(requested, len(log)) == expected

@@ -5,9 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.support.failing_disk import FailingDisk, Fault, Plan
 from tests.support.log_world import TINY, LogWorld, encode_records, snapshot_of
 
-from barnabas.common.errors import RecordsRejected, StorageExhausted
+from barnabas.common.errors import RecordsRejected, StorageExhausted, StorageFault
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.disk import MemoryDisk, MemoryFile
 
@@ -87,3 +88,20 @@ def test_without_room_for_all_what_fits_is_kept() -> None:
     disk.free_bytes = room
     world.log.append_as_follower(b"".join(more[2:]))
     assert world.offsets() == list(range(6))
+
+
+@pytest.mark.parametrize("first", range(6))
+def test_a_disk_that_breaks_is_a_storage_fault_whatever_is_read_first(first: int) -> None:
+    """Indexes that are not in memory after a clean restart are read by the first append."""
+    disk = FailingDisk()
+    world = LogWorld(LogConfig(), disk=disk)
+    world.log.append_as_follower(b"".join(bytes(encode_records(1, base_offset=offset)) for offset in range(3)))
+    world.restart()
+    disk.begin(Plan(Fault.BROKEN, first=first))
+    more = b"".join(bytes(encode_records(1, base_offset=offset)) for offset in range(3, 6))
+    try:
+        world.log.append_as_follower(more)
+    except StorageFault:
+        assert disk.failed
+    else:
+        assert not disk.failed

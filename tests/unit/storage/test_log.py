@@ -319,7 +319,7 @@ def test_deleted_records_take_whole_segments_with_them() -> None:
     world = LogWorld(LogConfig(segment_bytes=200))
     removed: list[str] = []
 
-    class Noting(LogEvents):
+    class Noting(LogEvents[Log]):
         def on_segments_deleted(self, log: Log, files: list[str]) -> None:
             removed.extend(files)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from tests.support.batches import simple_batch
@@ -17,7 +18,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 ID_A, ID_B = b"a" * 16, b"b" * 16
@@ -44,7 +45,7 @@ class ManagerWorld:
         self.manager = LogManager(self.host, self.config)
         self.manager.start(high_watermarks=lambda: {log.topic_partition: log.log_end_offset for log in self.manager})
 
-    def create(self, topic_partition: TopicPartition = A, topic_id: bytes = ID_A, **config: int) -> Log:
+    def create(self, topic_partition: TopicPartition = A, topic_id: bytes = ID_A, **config: Any) -> Log:
         return self.manager.get_or_create(topic_partition, topic_id, LogConfig(**config))
 
     def append(self, log: Log, timestamp: int = EPOCH_WALL_MS) -> None:
@@ -123,7 +124,7 @@ def test_checkpoints_are_written_now_and_then() -> None:
     log.roll()
     assert log.recovery_point == 0
     world.host.time.run_for(2 * MINUTE_MS)
-    assert log.recovery_point == 1, "a full segment is synced beside the loop"
+    assert log.recovery_point == 1, "a full segment is synced in the background"
 
 
 def test_a_truncation_is_checkpointed_before_anything_else_is_appended() -> None:

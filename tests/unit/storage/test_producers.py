@@ -20,6 +20,10 @@ MAX_SEQUENCE = 0x7FFFFFFF
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 
+def offsets_of(state: ProducerStateManager) -> tuple[int | None, int | None]:
+    return state.first_unstable_offset, state.first_undecided_offset
+
+
 def batch(
     producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, attributes: int = 0
 ) -> BatchHeader:
@@ -156,16 +160,16 @@ def test_the_first_unstable_offset_waits_for_the_oldest_transaction_and_the_high
     log.send(1, 0, txn=True)  # 0
     log.send(2, 0, txn=True)  # 1
     log.send(3, 0, txn=True)  # 2
-    assert (state.first_unstable_offset, state.first_undecided_offset) == (0, 0)
+    assert offsets_of(state) == (0, 0)
     assert log.mark(2, commit=False) == CompletedTxn(2, 1, 3, True, 0)
     assert log.mark(1) == CompletedTxn(1, 0, 4, False, 2)
-    assert (state.first_unstable_offset, state.first_undecided_offset) == (0, 2), "not replicated yet"
+    assert offsets_of(state) == (0, 2), "not replicated yet"
     state.on_high_watermark(4)
     assert state.first_unstable_offset == 0, "the marker at 4 is at the high watermark, not below"
     state.on_high_watermark(5)
     assert state.first_unstable_offset == 2
     assert log.mark(3) == CompletedTxn(3, 2, 5, False, 6)
-    assert (state.first_unstable_offset, state.first_undecided_offset) == (2, None)
+    assert offsets_of(state) == (2, None)
     state.on_high_watermark(6)
     assert state.first_unstable_offset is None
 

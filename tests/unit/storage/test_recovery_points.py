@@ -11,7 +11,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, read_offsets
 from barnabas.storage.log import Log
-from barnabas.storage.manager import LogManager
+from barnabas.storage.log_manager import LogManager
 
 ONE_SEGMENT = LogConfig(segment_bytes=1 << 30, retention_ms=-1)
 

@@ -4,8 +4,9 @@ it; all other records keep their offsets, and the batch is set aside.
 
 from __future__ import annotations
 
+from tests.support.batches import NOW_MS
 from tests.support.damage import DIRECTORY, KEPT, batches, disk_of, files_in, records, repaired, verified
-from tests.support.log_world import NOW_MS, LogWorld
+from tests.support.log_world import LogWorld
 from tests.unit.storage.test_compaction import lying_batch
 
 from barnabas.storage.file_faults import FileFaultKind

@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from barnabas.simulation.host import MemoryHost
-from barnabas.storage.removal import DelayedRemoval
-from barnabas.storage.strays import KEPT_MS, SINCE_FILE, StrayRemoval
+from barnabas.storage.file_removal import DelayedRemoval
+from barnabas.storage.stray_removal import KEPT_MS, SINCE_FILE, StrayRemoval
 
 PATHS = [f"/data/orders-{index}.{index:032x}-stray" for index in range(5)]
 HOUR_MS = 3_600_000
@@ -77,12 +77,12 @@ def test_one_that_cannot_be_written_to_does_not_hold_up_the_others(
 ) -> None:
     write = host.disk.write
 
-    def refusing(path: str, data: bytes, *, sync: bool = False) -> None:
+    def unwritable(path: str, data: bytes, *, sync: bool = False) -> None:
         if path.startswith(PATHS[0]):
             raise OSError(errno.ENOSPC, "No space left on device")
         write(path, data, sync=sync)
 
-    monkeypatch.setattr(host.disk, "write", refusing)
+    monkeypatch.setattr(host.disk, "write", unwritable)
     strays(host, PATHS)
     host.time.run_for(KEPT_MS + HOUR_MS + 10_000)
     assert left(host) == PATHS[:1]

@@ -28,7 +28,7 @@ def placed(batch: bytes, offset: int) -> bytes:
     out = bytearray(batch)
     header = read_header(batch)
     HEADER.pack_into(out, 0, *header._replace(base_offset=offset, partition_leader_epoch=0, max_timestamp=LATE))
-    return with_right_crc(bytes(out))
+    return bytes(with_right_crc(bytearray(out)))
 
 
 def appended(log: Log, name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.simulation.disk import MemoryDisk
-from barnabas.storage.transactions import AbortedTxn, TransactionIndex
+from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 PATH = "/log/00000000000000000035.txnindex"
 ENTRIES = [AbortedTxn(7, 36, 40, 36), AbortedTxn(9, 38, 45, 38), AbortedTxn(7, 50, 52, 50)]

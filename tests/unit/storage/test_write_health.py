@@ -18,7 +18,7 @@ class World:
         self.host.disk.make_dirs("/b")
         self.health = WriteHealth(self.host, ["/a", "/b"])
         self.changes = 0
-        self.health.on_change.append(self._changed)
+        self.health.when_changed(self._changed)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -35,7 +35,7 @@ def test_a_full_directory_refuses_until_probes_have_gone_well_for_ten_seconds() 
     world = World()
     world.host.disk.free_bytes = 0
     world.fall_ill()
-    assert world.health.refusing() == ["/a"]
+    assert world.health.unwritable() == ["/a"]
     assert world.changes == 1
     assert not world.health.has_space("/a")
     assert world.health.has_space("/b")
@@ -45,9 +45,9 @@ def test_a_full_directory_refuses_until_probes_have_gone_well_for_ten_seconds() 
     world.run(1_100)
     assert world.health.has_space("/a"), "the next probe"
     world.run(8_500)
-    assert world.health.refusing() == ["/a"]
+    assert world.health.unwritable() == ["/a"]
     world.run(2_000)
-    assert world.health.refusing() == []
+    assert world.health.unwritable() == []
     assert world.changes == 2
     assert not world.host.disk.exists(f"/a/{PROBE_FILE}")
     assert world.host.faults.reported == []
@@ -62,7 +62,7 @@ def test_room_now_and_then_is_not_enough() -> None:
         world.host.disk.free_bytes = 0
         world.run(2_000)
         world.host.disk.free_bytes = 1 << 30
-        assert world.health.refusing() == ["/a"]
+        assert world.health.unwritable() == ["/a"]
 
 
 def test_each_relapse_takes_twice_as_long() -> None:
@@ -70,13 +70,13 @@ def test_each_relapse_takes_twice_as_long() -> None:
     for settle_s in (10, 20, 40):
         world.fall_ill()
         world.run(settle_s * 1_000 - 500)
-        assert world.health.refusing() == ["/a"]
+        assert world.health.unwritable() == ["/a"]
         world.run(2_500)
-        assert world.health.refusing() == []
+        assert world.health.unwritable() == []
     world.run(700_000)
     world.fall_ill()
     world.run(12_500)
-    assert world.health.refusing() == [], "the last time is long ago"
+    assert world.health.unwritable() == [], "the last time is long ago"
 
 
 def test_three_slow_appends_in_a_row_are_a_slow_disk() -> None:
@@ -84,10 +84,10 @@ def test_three_slow_appends_in_a_row_are_a_slow_disk() -> None:
     for took_ms in (SLOW_MS, SLOW_MS, 0, SLOW_MS, SLOW_MS):
         world.health.append_took("/a", took_ms)
     world.run(0)
-    assert world.health.refusing() == []
+    assert world.health.unwritable() == []
     world.health.append_took("/a", SLOW_MS)
     world.run(0)
-    assert world.health.refusing() == ["/a"]
+    assert world.health.unwritable() == ["/a"]
     assert world.health.cause_of("/a") == "is slow"
 
 
@@ -98,9 +98,9 @@ def test_a_sync_that_does_not_end_is_a_disk_that_hangs() -> None:
     ended: list[BaseException | None] = []
     world.health.run("/a", lambda: None, lambda result, error: ended.append(error))
     world.run(4_500)
-    assert world.health.refusing() == []
+    assert world.health.unwritable() == []
     world.run(1_500)
-    assert world.health.refusing() == ["/a"]
+    assert world.health.unwritable() == ["/a"]
     assert world.health.cause_of("/a") == "does not respond"
     world.run(60_000)
     assert len(parked) == 2, "the sync and one probe"
@@ -113,8 +113,8 @@ def test_a_directory_that_failed_is_not_looked_after() -> None:
     world.fall_ill()
     world.health.failed("/a")
     world.run(30_000)
-    assert world.health.refusing() == []
-    assert not world.health.is_any_refusing
+    assert world.health.unwritable() == []
+    assert not world.health.is_any_unwritable
 
 
 def test_a_probe_leaves_nothing_behind_when_it_fails() -> None:

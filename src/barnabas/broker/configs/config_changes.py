@@ -13,15 +13,12 @@ from typing import Any, Final, NamedTuple
 from barnabas.broker.configs import loggers
 from barnabas.broker.configs.config_describe import parse_broker_id
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.forwarding import forward_message
 from barnabas.common.config import BrokerConfig
-from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
+from barnabas.common.config_keys import ConfigType, ResourceType, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
-from barnabas.common.settings import dynamic_key
-from barnabas.controller.kraft.configs import check_count
-from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.common.topic_names import topic_name_problem
+from barnabas.controller.requests.configs import check_count
 from barnabas.metadata.image import MetadataImage
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -99,7 +96,7 @@ def alter(
         context.reply(response_type(responses=rows))
 
     if context.listener in services.config.controller_listener_names:
-        decide = services.controller.alter_configs
+        decide = services.quorum.controller.alter_configs
         decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
         return
     outcomes: list[Outcome | None] = []
@@ -125,34 +122,35 @@ def alter(
         rest = iter(results)
         answer([next(rest) if outcome is None else outcome for outcome in outcomes])
 
-    _ask_controller(context, services, request, left, decided)
+    _pass_on(context, services, request, left, [resources[place] for place in left], decided, replace=replace)
 
 
-def _ask_controller(
+def _pass_on(
     context: RequestContext,
     services: Services,
     request: AlterRequest,
     places: Sequence[int],
+    changes: Sequence[ResourceChanges],
     decided: Callable[[Sequence[Outcome]], None],
+    *,
+    replace: bool,
 ) -> None:
-    """Sends the part of the request that concerns these resources to the active controller, on whichever node it is."""
-    forwarded: Message
+    """Passes the part of the request that concerns these resources to the cluster side."""
+    part: AlterRequest
     if isinstance(request, AlterConfigsRequest):
-        forwarded = AlterConfigsRequest(
+        part = AlterConfigsRequest(
             validate_only=request.validate_only, resources=[request.resources[place] for place in places]
         )
     else:
-        forwarded = IncrementalAlterConfigsRequest(
+        part = IncrementalAlterConfigsRequest(
             validate_only=request.validate_only, resources=[request.resources[place] for place in places]
         )
 
-    def answered(response: Message | None) -> None:
-        if isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse):
-            decided([(ErrorCode(row.error_code), row.error_message) for row in response.responses])
-        else:
-            decided([(ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")] * len(places))
+    def answered(results: Sequence[Outcome] | None) -> None:
+        missing = (ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")
+        decided([missing] * len(places) if results is None else results)
 
-    forward_message(services.access, context, forwarded, answered)
+    services.side.change_configs(context, part, changes, answered, replace=replace)
 
 
 def repeated(resources: Sequence[ResourceChanges]) -> set[tuple[int, str]]:
@@ -229,10 +227,10 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
             text = f"Unexpected broker id, expected {config.node_id}, but received {resource.name}"
             raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
     before: Mapping[str, str] = {} if replace else image.config_of(ResourceType.BROKER, resource.name)
-    after = _applied(before, resource.changes)
+    after = _applied(config, before, resource.changes)
     per_broker, cluster_default = dict(config.per_broker), dict(config.cluster_default)
     try:
-        _check_broker_keys(after, per_broker=bool(resource.name))
+        _check_broker_keys(config, after, per_broker=bool(resource.name))
         if resource.name:
             per_broker = after
         else:
@@ -244,7 +242,7 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
         raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
-def _applied(before: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
+def _applied(config: BrokerConfig, before: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict[str, str]:
     after = dict(before)
     for change in changes:
         if change.operation == DELETE:
@@ -254,7 +252,7 @@ def _applied(before: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict
         if change.operation == SET:
             after[change.key] = change.value
             continue
-        key = base_key(change.key)
+        key = config.base_key(change.key)
         operation = _OPERATIONS.get(change.operation)
         if operation is None:
             raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on {change.key}")
@@ -271,11 +269,11 @@ def _applied(before: Mapping[str, str], changes: Sequence[ConfigChange]) -> dict
     return after
 
 
-def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
+def _check_broker_keys(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> None:
     """Raises ConfigError if one of these keys cannot be set dynamically at this level, or not to this value."""
     for name in values:
-        if name in BROKER_KEYS:
-            dynamic_key(name, per_broker=True)
+        if name in config.keys:
+            config.dynamic_key(name, per_broker=True)
     unprefixed = [name for name in values if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))]
     if unprefixed:
         raise ConfigError(
@@ -283,14 +281,14 @@ def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
             f"HashSet({', '.join(unprefixed)})"
         )
     for name, text in values.items():
-        if name in BROKER_KEYS:
-            BROKER_KEYS[name].parse(text)
+        if name in config.keys:
+            config.keys[name].parse(text)
         elif name in _THROTTLE_RATES:
             parse_text(name, ConfigType.LONG, text)
     if not per_broker:
         for name in values:
-            if base_key(name) is not None:
-                dynamic_key(name, per_broker=False)
+            if config.base_key(name) is not None:
+                config.dynamic_key(name, per_broker=False)
 
 
 def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:

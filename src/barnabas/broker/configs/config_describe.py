@@ -19,7 +19,6 @@ from barnabas.broker.configs import loggers
 from barnabas.common.config import BrokerConfig
 from barnabas.common.config_docs import HEEDED
 from barnabas.common.config_keys import (
-    BROKER_KEYS,
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
     READ_ONLY,
@@ -29,12 +28,11 @@ from barnabas.common.config_keys import (
     ConfigType,
     ResourceType,
     Value,
-    base_key,
     show,
 )
 from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode, RequestFailed
 from barnabas.common.log_config import LogConfig
-from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.common.topic_names import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 
 
@@ -112,7 +110,7 @@ def _entry(key: ConfigKey, value: str | None, default_source: ConfigSource, syno
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
-    key = base_key(name)
+    key = config.base_key(name)
     hidden = key is None or key.is_sensitive
     return [Synonym(other, None if hidden else text, source) for source, other, text in config.synonyms_of(name)]
 
@@ -130,18 +128,18 @@ def _describe_broker(config: BrokerConfig, name: str) -> list[ConfigEntry]:
             f"Unexpected broker id, expected {config.node_id} or empty string, but received {name}",
         )
     layers = {**config.originals, **config.cluster_default, **config.per_broker}
-    names = {key for key, declared in BROKER_KEYS.items() if not declared.internal} | layers.keys()
+    names = {key for key, declared in config.keys.items() if not declared.internal} | layers.keys()
     return [_broker_entry(config, key, layers.get(key)) for key in sorted(names)]
 
 
 def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults: bool = False) -> ConfigEntry:
     """Returns the entry of a broker key. `text` is its configured value, None if it is not set. With `defaults` only
     the cluster-wide level counts."""
-    key = base_key(name)
+    key = config.base_key(name)
     hidden = key is None or key.is_sensitive
     value: str | None = None
     if not hidden:
-        value = text if defaults or name not in BROKER_KEYS else show(config.value_of(name))
+        value = text if defaults or name not in config.keys else show(config.value_of(name))
     synonyms = _broker_synonyms(config, name)
     if defaults:
         synonyms = [synonym for synonym in synonyms if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER]
@@ -173,7 +171,7 @@ def _describe_loggers(config: BrokerConfig, name: str) -> list[ConfigEntry]:
 def group_default(config: BrokerConfig, key: ConfigKey) -> Value:
     """Returns the value of a key that a group does not override: this broker's `group.<key>`, if there is one."""
     name = f"group.{key.name}"
-    return config.value_of(name) if name in BROKER_KEYS else key.default_value()
+    return config.value_of(name) if name in config.keys else key.default_value()
 
 
 def _describe_group(config: BrokerConfig, image: MetadataImage, group: str) -> list[ConfigEntry]:

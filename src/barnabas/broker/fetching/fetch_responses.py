@@ -35,8 +35,9 @@ _LEADER = struct.Struct(">ii")
 Reported = Sequence[tuple[FetchItem, FetchResult]]
 
 
-#: Topics, and rows of a topic, that are encoded per step.
+#: Topics, and rows of a topic, that are encoded per step, and rows that are grouped by topic per step.
 _ROWS_PER_STEP = 100
+_GROUPED_PER_STEP = 500
 
 
 def encode_fetch_response(
@@ -52,7 +53,9 @@ def encode_fetch_response(
     else:
         head += b"\0\0\0\0"
     topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
-    for item, result in reported:
+    for place, (item, result) in enumerate(reported, 1):
+        if place % _GROUPED_PER_STEP == 0:
+            yield 1
         topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
     yield from _write_topics(writer, topics, version)
     if flexible:

@@ -113,7 +113,7 @@ class Session:
     def _release(self, item: FetchItem) -> None:
         item.unwatch()
         item.session = None
-        self._rouse(item)
+        self._end_idle(item)
 
     # -- what happens at its partitions
 
@@ -133,9 +133,9 @@ class Session:
     def _activate(self, item: FetchItem) -> None:
         if item not in self.active:
             self.active[item] = None
-            self._rouse(item)
+            self._end_idle(item)
 
-    def _rouse(self, item: FetchItem) -> None:
+    def _end_idle(self, item: FetchItem) -> None:
         if item.idle_follower is not None:
             item.idle_follower.end_idle(self._session_fetch)
             item.idle_follower = None
@@ -178,8 +178,9 @@ class Session:
         return reported
 
     def note(self, item: FetchItem, result: FetchResult) -> None:
-        """Notes what the response reports for an item. An item that returned data moves behind the others; one with
-        nothing more to report becomes inactive."""
+        """Notes what the response reports for an item. An item that returned data moves after the others; one with
+        nothing more to report becomes inactive.
+        """
         # At a divergence the follower ignores the other fields: it truncates, possibly by an epoch without records.
         item.answered_high_watermark = result.high_watermark if result.diverging is None else -1
         # A partition with an error is included in the next response again, whatever its result.

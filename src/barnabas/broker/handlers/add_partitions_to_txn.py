@@ -38,7 +38,7 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 Row = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-Asked = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+Requested = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
 CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
@@ -104,21 +104,21 @@ def _handle_transaction(
 
 
 def _find_partitions(
-    topics: Asked, services: Services
+    topics: Requested, services: Services
 ) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
     """Returns the partitions of the request, and those of them that do not exist."""
     image = services.metadata.image
-    asked: set[TopicPartition] = set()
+    requested: set[TopicPartition] = set()
     missing: set[TopicPartition] = set()
     for topic in topics:
         for place, index in enumerate(topic.partitions):
             partition = TopicPartition(topic.name, index)
-            asked.add(partition)
+            requested.add(partition)
             if image.partition(*partition) is None:
                 missing.add(partition)
             if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
                 yield 1
-    return frozenset(asked), missing
+    return frozenset(requested), missing
 
 
 def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
@@ -141,7 +141,7 @@ def _older(code: ErrorCode, api_version: int) -> ErrorCode:
     return code
 
 
-def _topics(topics: Asked, code_of: CodeOf, api_version: int) -> Generator[int, None, list[Topic]]:
+def _topics(topics: Requested, code_of: CodeOf, api_version: int) -> Generator[int, None, list[Topic]]:
     found = []
     for topic in topics:
         rows: list[Row] = []

@@ -10,4 +10,4 @@ from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 
 
 def handle(context: RequestContext, request: AddRaftVoterRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

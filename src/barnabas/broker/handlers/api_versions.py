@@ -11,7 +11,6 @@ import re
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import ErrorCode
-from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -49,9 +48,8 @@ def _remember_software(request: InFlight, message: ApiVersionsRequest) -> bool:
 
 
 def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
-    image = services.metadata.image
+    features = services.side.features()
     from_zero = request.api_version >= _FEATURES_FROM_ZERO
-    levels = {KRAFT_VERSION: services.controller.kraft_version, **image.features}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=offer.shown_min, max_version=offer.version_max)
@@ -61,13 +59,13 @@ def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
             ApiVersionsResponse.SupportedFeatureKey(
                 name=feature.name, min_version=feature.min_version, max_version=feature.max_version
             )
-            for feature in SUPPORTED_FEATURES
+            for feature in features.supported
             if from_zero or feature.min_version > 0
         ],
-        finalized_features_epoch=image.offset,
+        finalized_features_epoch=features.epoch,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in sorted(levels.items())
+            for name, level in sorted(features.finalized.items())
             if level > 0
         ],
     )

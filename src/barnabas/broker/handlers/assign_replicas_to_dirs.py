@@ -7,4 +7,4 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToD
 
 
 def handle(context: RequestContext, request: AssignReplicasToDirsRequest, services: Services) -> None:
-    services.controller.assign_replicas_to_dirs(request, context.reply)
+    services.quorum.controller.assign_replicas_to_dirs(request, context.reply)

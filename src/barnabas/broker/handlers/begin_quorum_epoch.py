@@ -7,4 +7,4 @@ from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochReques
 
 
 def handle(context: RequestContext, request: BeginQuorumEpochRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

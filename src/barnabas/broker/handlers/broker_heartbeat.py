@@ -13,5 +13,5 @@ from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 def handle(context: RequestContext, request: BrokerHeartbeatRequest, services: Services) -> None:
     if services.controller.is_active:
         broker_id, broker_epoch = request.broker_id, request.broker_epoch
-        context.when_disconnected(lambda: services.liveness.on_disconnected(broker_id, broker_epoch))
-    services.controller.broker_heartbeat(request, context.reply)
+        context.when_disconnected(lambda: services.quorum.liveness.on_disconnected(broker_id, broker_epoch))
+    services.quorum.controller.broker_heartbeat(request, context.reply)

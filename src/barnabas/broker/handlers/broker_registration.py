@@ -7,4 +7,4 @@ from barnabas.protocol.messages.broker_registration import BrokerRegistrationReq
 
 
 def handle(context: RequestContext, request: BrokerRegistrationRequest, services: Services) -> None:
-    services.controller.register_broker(request, context.reply)
+    services.quorum.controller.register_broker(request, context.reply)

@@ -7,4 +7,4 @@ from barnabas.protocol.messages.controller_registration import ControllerRegistr
 
 
 def handle(context: RequestContext, request: ControllerRegistrationRequest, services: Services) -> None:
-    services.controller.register_controller(request, context.reply)
+    services.quorum.controller.register_controller(request, context.reply)

@@ -33,10 +33,10 @@ def handle(context: RequestContext, request: DeleteRecordsRequest, services: Ser
     waiting: list[_PendingDeletion] = []
     for topic in request.topics:
         rows = []
-        for asked in topic.partitions:
-            row = _Row(partition_index=asked.partition_index, low_watermark=_UNKNOWN_LOW_WATERMARK)
+        for requested in topic.partitions:
+            row = _Row(partition_index=requested.partition_index, low_watermark=_UNKNOWN_LOW_WATERMARK)
             rows.append(row)
-            deletion = _delete(services, topic.name, asked.offset, row)
+            deletion = _delete(services, topic.name, requested.offset, row)
             if deletion is not None:
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=rows))

@@ -10,7 +10,7 @@ from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.topics import delete_refused
+from barnabas.controller.requests.topics import delete_refused
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 ERROR_ROWS: Final = (ErrorRows("responses", "topics"), ErrorRows("responses", "topic_names", key="name"))

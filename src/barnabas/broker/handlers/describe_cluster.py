@@ -19,7 +19,6 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
-_NO_CONTROLLER: Final = -1
 #: Longer than most elections; shorter than clients' request timeouts.
 _ELECTION_MS_MAX: Final = 10_000
 _CHECK_MS: Final = 50
@@ -52,7 +51,7 @@ def handle(
                 is_fenced=broker.fenced,
             )
         )
-    response.controller_id = alive[services.host.random.below(len(alive))] if alive else _NO_CONTROLLER
+    response.controller_id = services.side.shown_controller(alive)
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response

@@ -8,7 +8,7 @@ from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import INDEXES, ErrorRows
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.common.topic_names import topic_name_problem
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 ERROR_ROWS: Final = (ErrorRows("topics", "topics", inner=INDEXES),)

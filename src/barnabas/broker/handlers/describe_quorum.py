@@ -11,4 +11,4 @@ from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 
 def handle(context: RequestContext, request: DescribeQuorumRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

@@ -13,8 +13,8 @@ from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
 from barnabas.broker.topics.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
 from barnabas.common.errors import ErrorCode
+from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import INTERNAL_TOPICS
-from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.describe_topic_partitions import (

@@ -7,4 +7,4 @@ from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 
 
 def handle(context: RequestContext, request: EndQuorumEpochRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.broker.requests.connection import LONG_FRAME_BYTES
+from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import encode_response, encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address

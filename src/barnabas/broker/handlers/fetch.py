@@ -15,7 +15,7 @@ from typing import Final
 
 from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
-from barnabas.broker.requests.connection import LONG_FRAME_BYTES
+from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.broker.requests.steps import Work
@@ -26,8 +26,8 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.replication.delayed_fetch import DelayedFetch, DelayedSessionFetch
 from barnabas.replication.fetch_items import FetchItem, FetchPlan, Reader
 from barnabas.replication.fetching import ColdFetch, FetchRound, read_more
-from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition
+from barnabas.replication.replica_manager import ReplicaManager
 from barnabas.replication.traffic import count_sent
 
 _SESSIONS_SINCE = 7
@@ -41,9 +41,10 @@ _DEBUGGER = -2
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-#: Partitions per step: that are read, and that are named by a request.
+#: Partitions per step: that are read, that are named by a request, and that are counted in its response.
 _READ_AT_ONCE = 25
 _ROWS_PER_STEP = 100
+_COUNTED_PER_STEP = 1_000
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
@@ -264,14 +265,14 @@ def _open_session(
     if is_full(message.session_epoch):
         if message.session_id != 0:
             sessions.remove(message.session_id)
-        asked: dict[Key, FetchItem] = {}
-        yield from _take_asked(message, services.replicas, by_id, asked)
-        return None, list(asked.values())
+        requested: dict[Key, FetchItem] = {}
+        yield from _take_requested(message, services.replicas, by_id, requested)
+        return None, list(requested.values())
     found = sessions.find(message.session_id, message.session_epoch, by_id, request.now_ms)
     if isinstance(found, ErrorCode):
         return found
     found.begin_fetch(reader, request.now_ms)
-    named = yield from _take_asked(message, services.replicas, by_id, found.items)
+    named = yield from _take_requested(message, services.replicas, by_id, found.items)
     for place, item in enumerate(named):
         found.keep(item)
         if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
@@ -288,7 +289,7 @@ def _open_session(
     return found, []
 
 
-def _take_asked(
+def _take_requested(
     message: FetchRequest, replicas: ReplicaManager, by_id: bool, items: dict[Key, FetchItem]
 ) -> Generator[int, None, list[FetchItem]]:
     """Updates `items` with the request's partitions. Returns those."""
@@ -299,12 +300,12 @@ def _take_asked(
             key_topic: str | bytes = topic.topic_id
         else:
             name = key_topic = topic.topic
-        for asked in topic.partitions:
-            key = (key_topic, asked.partition)
+        for requested in topic.partitions:
+            key = (key_topic, requested.partition)
             item = items.get(key)
             if item is None:
-                item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", asked.partition)
-            named.append(update_item(item, asked))
+                item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", requested.partition)
+            named.append(update_item(item, requested))
             if len(named) % _ROWS_PER_STEP == 0:
                 yield 1
     return named
@@ -348,7 +349,9 @@ def _answer(
     is_follower = plan.replica_id >= 0
     if is_follower:
         services.replicas.quotas.count_sent(reported)
-    for item, result in reported:
+    for place, (item, result) in enumerate(reported, 1):
+        if place % _COUNTED_PER_STEP == 0:
+            yield 1
         if result.data and item.partition is not None:
             count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
     chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported)

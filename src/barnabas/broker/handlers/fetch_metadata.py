@@ -13,5 +13,5 @@ from barnabas.protocol.messages.fetch import FetchRequest
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
     message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
-    services.raft.server.serve(message, request.api_version, request.listener, request.reply)
+    services.quorum.raft.server.serve(message, request.api_version, request.listener, request.reply)
     return None

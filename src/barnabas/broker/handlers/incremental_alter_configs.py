@@ -12,7 +12,7 @@ from barnabas.broker.configs.config_changes import ConfigChange, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
-from barnabas.controller.kraft.configs import CHANGES_MAX
+from barnabas.controller.requests.configs import CHANGES_MAX
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

@@ -56,8 +56,8 @@ _NOTHING = Found(-1, -1, -1)
 
 
 def handle(context: RequestContext, request: ListOffsetsRequest, services: Services) -> ListOffsetsResponse | None:
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    duplicates = {place for place, count in Counter(asked).items() if count > 1}
+    requested = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    duplicates = {place for place, count in Counter(requested).items() if count > 1}
     if request.replica_id != -1:
         isolation = Isolation.LOG_END
     else:
@@ -83,7 +83,7 @@ class _Pending(NamedTuple):
     """A partition of the ListOffsets response whose look-up waits for the disk."""
 
     topic: str
-    asked: ListOffsetsRequest.ListOffsetsPartition
+    requested: ListOffsetsRequest.ListOffsetsPartition
     row: ListOffsetsResponse.ListOffsetsPartitionResponse
     search: TimeSearch
     attempts: int
@@ -112,15 +112,15 @@ class _Lookups:
     def begin(
         self,
         topic: str,
-        asked: ListOffsetsRequest.ListOffsetsPartition,
+        requested: ListOffsetsRequest.ListOffsetsPartition,
         row: ListOffsetsResponse.ListOffsetsPartitionResponse,
         after: _Pending | None = None,
     ) -> None:
         """Fills in the row, or queues the search that it needs; `after` is the search that has just ended for it."""
         version = self._context.api_version
         try:
-            partition = _requested_partition(self._services, topic, asked, version, any_replica=self._any_replica)
-            found = _find(partition, asked.timestamp, self._isolation, after)
+            partition = _requested_partition(self._services, topic, requested, version, any_replica=self._any_replica)
+            found = _find(partition, requested.timestamp, self._isolation, after)
         except RequestFailed as failure:
             row.error_code = failure.code
             if failure.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
@@ -134,7 +134,7 @@ class _Lookups:
         else:
             if isinstance(found, TimeSearch):
                 attempts = 1 if after is None else after.attempts + 1
-                self._pending.append(_Pending(topic, asked, row, found, attempts))
+                self._pending.append(_Pending(topic, requested, row, found, attempts))
                 return
             row.timestamp, row.offset = found.timestamp, found.offset
             if version >= 4:
@@ -151,7 +151,7 @@ class _Lookups:
         if error is not None:
             raise error
         pending = self._pending.popleft()
-        self.begin(pending.topic, pending.asked, pending.row, pending)
+        self.begin(pending.topic, pending.requested, pending.row, pending)
         response = self.answer()
         if response is not None:
             self._context.reply(response)
@@ -160,15 +160,15 @@ class _Lookups:
 def _requested_partition(
     services: Services,
     topic: str,
-    asked: ListOffsetsRequest.ListOffsetsPartition,
+    requested: ListOffsetsRequest.ListOffsetsPartition,
     version: int,
     *,
     any_replica: bool,
 ) -> Partition:
-    if asked.timestamp < 0 and version < _VERSION_OF.get(asked.timestamp, 1 << 15):
+    if requested.timestamp < 0 and version < _VERSION_OF.get(requested.timestamp, 1 << 15):
         raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION)
-    partition = services.replicas.leader(topic, asked.partition_index, or_follower=any_replica)
-    code = partition.check_epoch(asked.current_leader_epoch)
+    partition = services.replicas.leader(topic, requested.partition_index, or_follower=any_replica)
+    code = partition.check_epoch(requested.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
     return partition

@@ -2,8 +2,8 @@
 
 Topics are requested by name, by id (KIP-516, from version 12), or all. If both client and broker allow auto creation,
 the creation of a missing topic is requested, and this response has UNKNOWN_TOPIC_OR_PARTITION for it. The controller in
-the response is a random unfenced broker, which forwards admin requests (KIP-631). Version 0 leaves out unreachable
-replicas and sets an error for the partition. There is no authorizer: all operations are allowed.
+the response is the broker to which clients send admin requests: any, in KRaft mode (KIP-631). Version 0 leaves out
+unreachable replicas and sets an error for the partition. There is no authorizer: all operations are allowed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from barnabas.broker.topics.topic_views import (
     reachable,
 )
 from barnabas.common.errors import ErrorCode
+from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import INTERNAL_TOPICS, ZERO_UUID
-from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
@@ -60,7 +60,7 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
     response = MetadataResponse(
         brokers=brokers + recently_fenced,
         cluster_id=services.cluster_id,
-        controller_id=_some_broker(services, brokers),
+        controller_id=services.side.shown_controller([broker.node_id for broker in brokers]),
         topics=topics,
     )
     if request.include_topic_authorized_operations:
@@ -88,25 +88,21 @@ def _brokers(found: Sequence[BrokerImage], listener: str) -> list[MetadataRespon
     return brokers
 
 
-def _some_broker(services: Services, brokers: Sequence[MetadataResponse.MetadataResponseBroker]) -> int:
-    return brokers[services.host.random.below(len(brokers))].node_id if brokers else NO_LEADER
-
-
 def _topics(
     context: RequestContext, request: MetadataRequest, services: Services, image: MetadataImage
 ) -> Generator[int, None, list[MetadataResponse.MetadataResponseTopic]]:
     version = context.api_version
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (version == 0 and not requested):
         everything = yield from _described(image, image.topics(), context)
         return everything
-    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
+    ids = list(dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID))
     if ids:
         found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in ids]
         unknown = [_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, topic in found if topic is None]
         present = yield from _described(image, [topic for _, topic in found if topic is not None], context)
         return unknown + present
-    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+    names = list(dict.fromkeys(topic.name for topic in requested if topic.name is not None))
     known = [topic for name in names if (topic := image.topics_by_name.get(name))]
     present = yield from _described(image, known, context)
     missing = [name for name in names if name not in image.topics_by_name]
@@ -151,7 +147,8 @@ def _described(
         )
         left -= 1
         for index, partition in enumerate(topic.partitions):
-            rows.append(describe(image, index, partition, context))
+            if partition.is_known:
+                rows.append(describe(image, index, partition, context))
             left -= 1
             if left <= 0:
                 left = _ROWS_PER_STEP

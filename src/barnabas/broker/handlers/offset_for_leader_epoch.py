@@ -27,13 +27,15 @@ def handle(
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         rows = []
-        for asked in topic.partitions:
-            row = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        for requested in topic.partitions:
+            row = OffsetForLeaderEpochResponse.EpochEndOffset(
+                partition=requested.partition, leader_epoch=-1, end_offset=-1
+            )
             try:
-                partition = services.replicas.leader(topic.topic, asked.partition)
-                row.error_code = partition.check_epoch(asked.current_leader_epoch)
+                partition = services.replicas.leader(topic.topic, requested.partition)
+                row.error_code = partition.check_epoch(requested.current_leader_epoch)
                 if row.error_code == ErrorCode.NONE:
-                    row.leader_epoch, row.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                    row.leader_epoch, row.end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
             except RequestFailed as failure:
                 row.error_code = failure.code
             rows.append(row)

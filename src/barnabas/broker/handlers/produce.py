@@ -44,10 +44,10 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     """Appends all batches of the request; answers immediately, unless acks=all has to wait for the HW."""
     version = request.api_version
     try:
-        transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
+        transactional_id, acks, timeout_ms, requested = parse_produce(frame, position, version)
     except ManyRows:
         return _handle_long(request, bytearray(frame), position, services)
-    topics = _last_of_each(asked)
+    topics = _last_of_each(requested)
 
     def answer() -> Chunks | None:
         return _answer(request, topics, acks, timeout_ms, services)
@@ -56,8 +56,8 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
         return answer()
     chunks = ProduceWrites(request, services, transactional_id, acks, topics, answer).begin()
-    if chunks and transactional_id is None and len(asked) == 1 and len(asked[0][1]) == 1:
-        request.connection.shortcut = _shortcut(request, frame, acks, asked, topics, chunks, services)
+    if chunks and transactional_id is None and len(requested) == 1 and len(requested[0][1]) == 1:
+        request.connection.shortcut = _shortcut(request, frame, acks, requested, topics, chunks, services)
     return chunks
 
 
@@ -85,7 +85,7 @@ def _shortcut(
     request: InFlight,
     frame: memoryview,
     acks: int,
-    asked: ProduceData,
+    requested: ProduceData,
     topics: TopicAppends,
     chunks: Chunks,
     services: Services,
@@ -95,7 +95,7 @@ def _shortcut(
     ((_, (append,)),) = topics
     if append.partition is None or append.result.info is None:
         return None
-    records_bytes = len(asked[0][1][0][1])
+    records_bytes = len(requested[0][1][0][1])
     return ProduceShortcut.of(
         request, services, append.partition, frame, records_bytes=records_bytes, acks=acks, answer=bytes(chunks[0])
     )
@@ -104,15 +104,15 @@ def _shortcut(
 # -- appending
 
 
-def _last_of_each(asked: ProduceData) -> TopicAppends:
+def _last_of_each(requested: ProduceData) -> TopicAppends:
     """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
-    if len(asked) == 1 and len(asked[0][1]) == 1:
-        ((topic, ((index, data),)),) = asked
+    if len(requested) == 1 and len(requested[0][1]) == 1:
+        ((topic, ((index, data),)),) = requested
         return [(topic, [PartitionAppend(topic, index, data)])]
-    last = {(topic, index): PartitionAppend(topic, index, data) for topic, rows in asked for index, data in rows}
-    if len(last) == sum(len(rows) for _, rows in asked):
+    last = {(topic, index): PartitionAppend(topic, index, data) for topic, rows in requested for index, data in rows}
+    if len(last) == sum(len(rows) for _, rows in requested):
         appends = iter(last.values())
-        return [(topic, list(islice(appends, len(rows)))) for topic, rows in asked]
+        return [(topic, list(islice(appends, len(rows)))) for topic, rows in requested]
     merged: dict[str | bytes, list[PartitionAppend]] = {}
     for append in last.values():
         merged.setdefault(append.topic, []).append(append)
@@ -157,8 +157,8 @@ class DelayedProduce(DelayedOperation):
 
     def _await(self, append: PartitionAppend) -> CommitWaiter | None:
         partition, info = append.partition, append.result.info
-        assert partition is not None, "it is led here"
-        assert info is not None, "it was appended"
+        assert partition is not None, "the partition is led here"
+        assert info is not None, "the batch was appended"
         return partition.await_commit(info.last_offset + 1, partial(self._settle, append))
 
     def _settle(self, append: PartitionAppend, code: ErrorCode) -> None:

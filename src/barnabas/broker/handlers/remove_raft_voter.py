@@ -10,4 +10,4 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 
 
 def handle(context: RequestContext, request: RemoveRaftVoterRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

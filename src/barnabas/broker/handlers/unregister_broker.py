@@ -11,4 +11,4 @@ def handle(context: RequestContext, request: UnregisterBrokerRequest, services: 
     def done(error: ErrorCode, text: str | None) -> None:
         context.reply(UnregisterBrokerResponse(error_code=error, error_message=text))
 
-    services.controller.unregister_broker(request.broker_id, done)
+    services.quorum.controller.unregister_broker(request.broker_id, done)

@@ -7,4 +7,4 @@ from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest, services: Services) -> None:
-    services.controller.update_features(request, context.api_version, context.reply, actor=context.principal)
+    services.quorum.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

@@ -7,4 +7,4 @@ from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 
 def handle(context: RequestContext, request: UpdateRaftVoterRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

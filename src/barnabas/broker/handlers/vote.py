@@ -7,4 +7,4 @@ from barnabas.protocol.messages.vote import VoteRequest
 
 
 def handle(context: RequestContext, request: VoteRequest, services: Services) -> None:
-    services.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)

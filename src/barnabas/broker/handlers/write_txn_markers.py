@@ -3,7 +3,7 @@
 The requests come from transaction coordinators, and from administrators for hanging transactions (KIP-664). A marker in
 `__consumer_offsets` goes through the group coordinator, which applies or drops the pending offsets. The response is
 sent when all markers are committed. A marker of version 2 of the protocol that would end the next transaction is
-refused with INVALID_PRODUCER_EPOCH (`storage.verification`).
+refused with INVALID_PRODUCER_EPOCH (`storage.marker_guard`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest,
 from barnabas.records.batch import encode_end_txn_marker
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Origin
-from barnabas.storage.verification import is_late_marker
+from barnabas.storage.marker_guard import is_late_marker
 
 ERROR_ROWS: Final = (ErrorRows("markers", "markers", inner=ErrorRows("topics", "topics", inner=INDEXES)),)
 

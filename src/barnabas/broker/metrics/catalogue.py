@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.metrics import cluster, coordinators, logs, quorum, replicas, requests, traffic
+from barnabas.broker.metrics import controller, coordinators, logs, quorum, replicas, requests, traffic
 from barnabas.common.metrics import Family
 
 if TYPE_CHECKING:
@@ -17,8 +17,13 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "replicas": replicas.collect,
     "traffic": traffic.collect,
     "requests": requests.collect,
-    "cluster": cluster.collect,
-    "quorum": quorum.collect,
+    "cluster": controller.collect,
     "logs": logs.collect,
     "coordinators": coordinators.collect,
 }
+#: Those of a node in KRaft mode only.
+QUORUM_COLLECTORS: Final[Mapping[str, Collector]] = {"quorum": quorum.collect}
+
+
+def collectors_of(broker: Broker) -> Mapping[str, Collector]:
+    return {**COLLECTORS, **QUORUM_COLLECTORS} if broker.is_in_quorum else COLLECTORS

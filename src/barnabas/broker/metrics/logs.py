@@ -25,7 +25,8 @@ _METRICS: Final[tuple[tuple[str, str, Callable[[Log], Number]], ...]] = (
 
 def collect(broker: Broker) -> Iterator[Family]:
     logs: list[tuple[Labels, Log]] = [(labels_of(each), each.log) for each in broker.replicas.partitions()]
-    logs.append(((("topic", METADATA_TOPIC), ("partition", "0")), broker.raft.log.log))
+    if broker.is_in_quorum:
+        logs.append(((("topic", METADATA_TOPIC), ("partition", "0")), broker.quorum.raft.log.log))
     for name, text, value in _METRICS:
         yield Family(_LOG + name, GAUGE, text, (_sample(labels, log, value) for labels, log in logs))
     if broker.config.is_broker:
@@ -83,7 +84,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield labelled(
         "barnabas_log_directory_full",
         GAUGE,
-        "1 if this directory takes no writes because one found no space recently",
+        "1 if this directory takes no writes because a recent write found no space",
         "directory",
         [(path, int(path in manager.roots.full)) for path in manager.directories],
     )

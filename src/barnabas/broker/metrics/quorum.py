@@ -24,7 +24,7 @@ _STATES: Final = {
 
 
 def collect(broker: Broker) -> Iterator[Family]:
-    raft = broker.raft
+    raft = broker.quorum.raft
     quorum = raft.quorum
     voted = getattr(quorum.role, "voted", None)
     gauges: tuple[tuple[str, str, Number], ...] = (
@@ -42,6 +42,13 @@ def collect(broker: Broker) -> Iterator[Family]:
     )
     for name, text, value in gauges:
         yield single(_PREFIX + name, GAUGE, text, value)
+    if broker.config.is_controller:
+        yield single(
+            "kafka_controller_kafkacontroller_lastcommittedrecordoffset",
+            GAUGE,
+            "Offset of the last committed metadata record",
+            raft.high_watermark - 1,
+        )
     yield labelled(
         f"{_PREFIX}current_state", GAUGE, "1 for the state of this node in the quorum", "state", [(_state(quorum), 1)]
     )

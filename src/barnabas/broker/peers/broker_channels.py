@@ -7,15 +7,16 @@ is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, Protocol
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
-from barnabas.metadata.store import MetadataStore
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
@@ -25,6 +26,13 @@ _BACKOFF_MS: Final = 20
 _BACKOFF_MS_MAX: Final = 500
 
 
+class ImageSource(Protocol):
+    """The metadata with the addresses of brokers."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
 class LocalBroker(Protocol):
     """The broker of this process."""
 
@@ -32,17 +40,31 @@ class LocalBroker(Protocol):
 
 
 class BrokerChannels:
-    """The channels of one broker. `own` is this process's broker, set once when the node is assembled."""
+    """The channels of one broker. `make_own` is called once, by the first request to this process's broker, and returns
+    that broker."""
 
-    own: LocalBroker
-
-    def __init__(self, host: Host, area: ReceiveArea, config: BrokerConfig, metadata: MetadataStore) -> None:
+    def __init__(
+        self,
+        host: Host,
+        area: ReceiveArea,
+        config: BrokerConfig,
+        metadata: ImageSource,
+        make_own: Callable[[], LocalBroker],
+        listener: str | None = None,
+    ) -> None:
+        """`listener` is the listener to connect to, if it is not the inter-broker listener."""
         self._host = host
+        self._listener = config.inter_broker_listener if listener is None else listener
         self._area = area
         self._config = config
         self._metadata = metadata
+        self._make_own = make_own
         self._channels: dict[int, Channel] = {}
         self._closed = False
+
+    @cached_property
+    def _own(self) -> LocalBroker:
+        return self._make_own()
 
     def leader_of(self, partition: TopicPartition) -> int | None:
         """Returns the broker that leads the partition, -1 if there is none that can be reached, None if there is no
@@ -54,7 +76,7 @@ class BrokerChannels:
 
     def _address_of(self, broker_id: int) -> tuple[str, int] | None:
         broker = self._metadata.image.brokers.get(broker_id)
-        endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
+        endpoint = None if broker is None else broker.endpoint(self._listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def send_markers(self, broker_id: int, request: WriteTxnMarkersRequest, reply: Reply) -> None:
@@ -64,7 +86,7 @@ class BrokerChannels:
         """Sends a request. `reply` is called once, never within this call; with None if there is no response in
         time."""
         if broker_id == self._config.node_id:
-            self._host.timers.call_soon(lambda: self._ask_own(request, reply))
+            self._host.timers.call_soon(lambda: self._send_to_self(request, reply))
             return
         channel = self._channel(broker_id)
         if channel is None or self._closed:
@@ -72,11 +94,11 @@ class BrokerChannels:
         else:
             channel.send(request, reply)
 
-    def _ask_own(self, request: Message, reply: Reply) -> None:
+    def _send_to_self(self, request: Message, reply: Reply) -> None:
         if self._closed:
             reply(None)
         else:
-            self.own.handle(request, reply)
+            self._own.handle(request, reply)
 
     def _channel(self, broker_id: int) -> Channel | None:
         address = self._address_of(broker_id)

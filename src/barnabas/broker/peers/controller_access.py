@@ -15,13 +15,14 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, Protocol
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
 from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 
 Address = tuple[str, int]
@@ -41,10 +42,8 @@ class LocalController(Protocol):
 
 
 class ControllerAccess:
-    """Access to the active controller. `leader_id` and `leader_address` return the quorum leader and its address. `own`
-    is this process's controller, set once when the node is assembled."""
-
-    own: LocalController
+    """Access to the active controller. `leader_id` and `leader_address` return the quorum leader and its address.
+    `make_own` is called once, by the first request, and returns this process's controller."""
 
     def __init__(
         self,
@@ -54,6 +53,7 @@ class ControllerAccess:
         leader_id: Callable[[], int],
         leader_address: Callable[[], Address | None],
         request_timeout_ms: int,
+        make_own: Callable[[], LocalController],
     ) -> None:
         self._host = host
         self._area = area
@@ -61,8 +61,14 @@ class ControllerAccess:
         self.leader_id = leader_id
         self._leader_address = leader_address
         self._timeout_ms = request_timeout_ms
+        self._make_own = make_own
         self._channel: Channel | None = None
         self._closed = False
+
+    @cached_property
+    def own(self) -> LocalController:
+        """Returns the controller of this process."""
+        return self._make_own()
 
     def send(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
         """Sends a request. `reply` can be called within this call if the controller is in this process."""

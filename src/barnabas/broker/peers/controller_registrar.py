@@ -14,6 +14,7 @@ from barnabas.common.host import Host
 from barnabas.controller.kraft.controller import Controller
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.registrations import endpoint_rows, feature_rows
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.controller_registration import (
@@ -64,23 +65,8 @@ class ControllerRegistrar:
         return ControllerRegistrationRequest(
             controller_id=self._config.node_id,
             incarnation_id=self._controller.incarnation_id,
-            listeners=[
-                ControllerRegistrationRequest.Listener(
-                    name=endpoint.name,
-                    host=endpoint.host,
-                    port=endpoint.port,
-                    security_protocol=endpoint.security_protocol,
-                )
-                for endpoint in self._controller.endpoints
-            ],
-            features=[
-                ControllerRegistrationRequest.Feature(
-                    name=feature.name,
-                    min_supported_version=feature.min_version,
-                    max_supported_version=feature.max_version,
-                )
-                for feature in SUPPORTED_FEATURES
-            ],
+            listeners=endpoint_rows(ControllerRegistrationRequest.Listener, self._controller.endpoints),
+            features=feature_rows(ControllerRegistrationRequest.Feature, SUPPORTED_FEATURES),
         )
 
     def _on_answer(self, response: Message | None) -> None:

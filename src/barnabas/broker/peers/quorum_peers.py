@@ -6,7 +6,7 @@ from typing import Final
 
 from barnabas.common.host import Host
 from barnabas.protocol.channel import Channel, ChannelTimes, Reply
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -34,10 +34,10 @@ class QuorumPeers:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(self._host, self._area, address, self._client_id, _TIMES)
-        asked = channel
+        used = channel
 
         def answered(response: Message | None) -> None:
-            if response is None and isinstance(asked.last_error, ConnectionRefusedError):
+            if response is None and isinstance(used.last_error, ConnectionRefusedError):
                 self._refused.add(address)
             else:
                 self._refused.discard(address)

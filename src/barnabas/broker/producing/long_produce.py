@@ -34,7 +34,7 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
     version = request.api_version
     message, end = yield from codec.decode_in_steps(ProduceRequest, version, frame, position)
     if end != len(frame):
-        raise DecodeError(f"ProduceRequest v{version}: {len(frame) - end} bytes behind its end")
+        raise DecodeError(f"ProduceRequest v{version}: {len(frame) - end} bytes after its end")
     topics = yield from _last_of_each(message, by_id=version >= BY_TOPIC_ID_SINCE)
     acks, timeout_ms = message.acks, message.timeout_ms
 

@@ -7,8 +7,8 @@ from typing import Final
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.records.deferred import DeferredValidation
-from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import Appended, ReplicaManager
 
 #: The result of batches that are not appended yet.
 UNDECIDED: Final = Appended(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -20,7 +20,7 @@ from barnabas.broker.requests.in_flight import Chunks, InFlight
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import ADMIN_CLIENT_ID, EVENTS_TOPIC, INTERNAL_TOPICS
 from barnabas.records.deferred import DeferredValidation
-from barnabas.replication.manager import Appended
+from barnabas.replication.replica_manager import Appended
 from barnabas.storage.log import Origin
 
 #: The values of `acks` that Kafka accepts.
@@ -124,5 +124,5 @@ class ProduceWrites:
                 request.connection.end_exclusive()
 
         request, validation = self._request, deferred[0].validated
-        assert validation is not None, "it was deferred"
+        assert validation is not None, "a deferred batch has a validation"
         request.when_abandoned(self._services.replicas.openings.load(validation, loaded).cancel)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from barnabas.broker.peers.verification import Codes, Verification
+from barnabas.broker.peers.partition_verification import Codes, Verification
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from barnabas.storage.verification import MarkerGuard, has_ongoing
+from barnabas.storage.marker_guard import MarkerGuard, has_ongoing
 
 #: The versions from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds the partition.
 _LOADING_SINCE: Final = 2
@@ -81,10 +81,10 @@ def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int,
     for topic in request.topics:
         rows: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
         response.topics.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
-        for asked in topic.partitions:
+        for requested in topic.partitions:
             rows.append(
                 TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                    partition_index=asked.partition_index, error_code=code
+                    partition_index=requested.partition_index, error_code=code
                 )
             )
             if len(rows) % _ROWS_PER_STEP == 0:

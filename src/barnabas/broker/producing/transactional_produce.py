@@ -1,10 +1,10 @@
-"""Produce requests in transactions: the verification to the coordinator before their batches can be appended.
+"""Produce requests in transactions: the verification by the coordinator before their batches can be appended.
 
     no transaction open here yet   the coordinator is asked; the connection is held back until it has responded, so that
                                    a producer's batches keep their order
     already open                   appended immediately
 
-A batch that waited is appended only if no marker of its producer was written meanwhile (`storage.verification`). If
+A batch that waited is appended only if no marker of its producer was written meanwhile (`storage.marker_guard`). If
 each transaction has its own epoch (version 2), that check is not needed: the marker that ends a transaction has a
 higher epoch than its records, which are then refused; a marker that arrives meanwhile belongs to the previous one.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from barnabas.broker.peers.verification import Codes, Verification
+from barnabas.broker.peers.partition_verification import Codes, Verification
 from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, name_of
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
@@ -22,8 +22,8 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.records.header import HEADER, HEADER_BYTES, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader
-from barnabas.replication.manager import Appended
-from barnabas.storage.verification import MarkerGuard, has_ongoing
+from barnabas.replication.replica_manager import Appended
+from barnabas.storage.marker_guard import MarkerGuard, has_ongoing
 
 #: The versions of Produce from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds
 #: partitions.

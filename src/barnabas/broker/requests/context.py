@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.broker.recently_fenced import RecentlyFenced
+from barnabas.broker.requests.request_context import RequestContext as RequestContext
 from barnabas.broker.requests.request_counts import RequestCounts
 from barnabas.broker.requests.steps import Steps
 from barnabas.broker.requests.turn_output import TurnOutput
@@ -30,54 +31,44 @@ if TYPE_CHECKING:
     from barnabas.broker.fetching.fetch_sessions import SessionCache
     from barnabas.broker.peers.broker_channels import BrokerChannels
     from barnabas.broker.peers.controller_access import ControllerAccess
-    from barnabas.broker.peers.liveness import BrokerLiveness
-    from barnabas.broker.peers.producer_ids import ProducerIdPool
-    from barnabas.broker.peers.verification import TransactionVerifier
+    from barnabas.broker.peers.liveness_probe import BrokerLiveness
+    from barnabas.broker.peers.partition_verification import TransactionVerifier
+    from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
+    from barnabas.broker.requests.cluster_side import ClusterController, ClusterSide
     from barnabas.broker.requests.memory_budget import MemoryBudget
+    from barnabas.broker.zookeeper.controller_feed import ControllerFeed
     from barnabas.common.config import BrokerConfig
     from barnabas.common.host import Host
     from barnabas.controller.kraft.controller import Controller
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.metadata.store import MetadataStore
-    from barnabas.protocol.message import Message
+    from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
     from barnabas.raft.node import RaftNode
-    from barnabas.replication.manager import ReplicaManager
+    from barnabas.replication.replica_manager import ReplicaManager
 
 
-class RequestContext(Protocol):
-    """One request in flight."""
+class QuorumServices(NamedTuple):
+    """The parts of a node in KRaft mode, for the APIs that only KRaft has."""
 
-    @property
-    def api_key(self) -> int: ...
-    @property
-    def api_version(self) -> int: ...
-    @property
-    def correlation_id(self) -> int: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def client_host(self) -> str:
-        """The address of the client, without port, as Kafka shows it: "/127.0.0.1"."""
+    raft: RaftNode
+    controller: Controller
+    liveness: BrokerLiveness
 
-    @property
-    def listener(self) -> str:
-        """The name of the listener that the request arrived on."""
 
-    @property
-    def principal(self) -> str:
-        """The principal of the client: always "User:ANONYMOUS", as there is no authentication."""
+class ShutdownController(Protocol):
+    """The part of a controller in ZooKeeper mode that has no counterpart in KRaft mode."""
 
-    @property
-    def now_ms(self) -> int:
-        """The monotonic time at which the request was read."""
+    def controlled_shutdown(
+        self, request: ControlledShutdownRequest, reply: Callable[[ControlledShutdownResponse], None]
+    ) -> None: ...
 
-    def reply(self, response: Message) -> None:
-        """Sends the response, exactly once, if `handle` returns None: later, or during the call of `handle`."""
 
-    def when_disconnected(self, callback: Callable[[], None]) -> None:
-        """Sets the function to call when the client's connection closes, in place of an earlier one. It is never called
-        for a request from within this process."""
+class ZooKeeperServices(NamedTuple):
+    """The parts of a broker in ZooKeeper mode, for the APIs that only this mode has."""
+
+    feed: ControllerFeed
+    controller: ShutdownController
 
 
 @dataclass(slots=True)
@@ -89,15 +80,14 @@ class Services:
     cluster_id: str
     node_id: int
     metadata: MetadataStore
-    raft: RaftNode
-    controller: Controller
+    side: ClusterSide
+    controller: ClusterController
     replicas: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     fetch_sessions: SessionCache
     producer_ids: ProducerIdPool
     access: ControllerAccess
-    liveness: BrokerLiveness
     #: Channels to the other brokers of the cluster, and to this one.
     brokers: BrokerChannels
     verifier: TransactionVerifier
@@ -107,6 +97,8 @@ class Services:
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
+    _quorum: QuorumServices | None = field(default=None, init=False)
+    _zookeeper: ZooKeeperServices | None = field(default=None, init=False)
     #: The queue of long work.
     steps: Steps = field(init=False)
     turn_output: TurnOutput = field(init=False)
@@ -114,4 +106,22 @@ class Services:
     def __post_init__(self) -> None:
         self.steps = Steps(self.host.timers, self.host.clock)
         self.turn_output = TurnOutput()
-        self.memory.others.append(lambda: self.steps.held_bytes)
+        self.memory.count_bytes_of(lambda: self.steps.held_bytes)
+
+    @property
+    def quorum(self) -> QuorumServices:
+        """Returns the parts of KRaft mode: the APIs that use them are not offered in ZooKeeper mode."""
+        assert self._quorum is not None, "only in KRaft mode"
+        return self._quorum
+
+    def connect_quorum(self, quorum: QuorumServices) -> None:
+        self._quorum = quorum
+
+    @property
+    def zookeeper(self) -> ZooKeeperServices:
+        """Returns the parts of ZooKeeper mode: the APIs that use them are offered in this mode only."""
+        assert self._zookeeper is not None, "only in ZooKeeper mode"
+        return self._zookeeper
+
+    def connect_zookeeper(self, zookeeper: ZooKeeperServices) -> None:
+        self._zookeeper = zookeeper

@@ -3,7 +3,7 @@
 A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
 be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
 affects only its request (`InFlight.on_error`). Handlers are imported at the first request of their API
-(`handler_modules.py`).
+(`handlers.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from barnabas.broker.requests import inner_requests
-from barnabas.broker.requests.connection import LONG_FRAME_BYTES, PRODUCE_WORK, REQUEST_WORK, TURN_WORK, Connection
+from barnabas.broker.requests.client_connection import (
+    LONG_FRAME_BYTES,
+    PRODUCE_WORK,
+    REQUEST_WORK,
+    TURN_WORK,
+    Connection,
+)
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.forwarding import forward
-from barnabas.broker.requests.handler_modules import Handler, load
+from barnabas.broker.requests.handlers import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Work
@@ -26,7 +32,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS, PRODUCE, Offer
-from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
@@ -47,9 +53,12 @@ class Dispatcher:
         frame_bytes_max: int,
         log: ConnectionLog,
         memory: MemoryBudget,
+        early: Mapping[int, Offer] | None = None,
     ) -> None:
+        """`early` are the APIs that are served until `open` is called; None serves all from the start."""
         self.services = services
         self.offers = offers
+        self._served = offers if early is None else early
         self.area = area
         self.frame_bytes_max = frame_bytes_max
         self.log = log
@@ -64,6 +73,10 @@ class Dispatcher:
         self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
+
+    def open(self) -> None:
+        """Serves all offered APIs from now on."""
+        self._served = self.offers
 
     def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
         """Creates the connection of a client. `peer` is the host with its port, if that is known."""
@@ -82,9 +95,10 @@ class Dispatcher:
         if effort.meter is not None:
             effort.meter.add(Effort.REQUEST, 1)
         api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
-        offer = self.offers.get(api_key)
+        offer = self._served.get(api_key)
         if offer is None:
-            raise DecodeError(f"api key {api_key} is not served on listener {connection.listener}")
+            when = "yet " if api_key in self.offers else ""
+            raise DecodeError(f"api key {api_key} is not served {when}on listener {connection.listener}")
         if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
             raise DecodeError(f"version {api_version} of {offer.name} is not served")
         times = self._counts.of(api_key, api_version)
@@ -141,7 +155,7 @@ class Dispatcher:
         return self._handle(request, handler, message)
 
     def _handle(self, request: InFlight, handler: Handler, message: Message) -> Chunks | None:
-        assert handler.handle is not None, "it is not raw"
+        assert handler.handle is not None, "a raw handler is served elsewhere"
         response = handler.handle(request, message, self.services)
         if response is None:
             return None
@@ -191,7 +205,7 @@ class Dispatcher:
         elif inner_requests.is_long(handler, message, self.services):
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
-            assert handler.handle is not None, "it is not raw"
+            assert handler.handle is not None, "a raw handler is served elsewhere"
             response = handler.handle(request, message, self.services)
             if isinstance(response, Message):
                 yield from request.replied_in_steps(response)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
-from barnabas.broker.requests.handler_modules import load
+from barnabas.broker.requests.handler_modules import handler_module
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import handler_name
@@ -70,14 +70,15 @@ def error_response(request: Message, version: int, code: ErrorCode, text: str) -
     """Returns the response of this version with `code` for everything in `request`; None if it has no field for an
     error."""
     key = request.API_KEY
-    assert key is not None, f"{request.NAME} is no request"
-    handler = load(handler_name(key))
-    if handler.handle_raw is not None:
+    assert key is not None, f"{request.NAME} is not a request"
+    module = handler_module(handler_name(key))
+    if hasattr(module, "handle_raw"):
         return None
     answer = response_class(key)()
     error = _Error(type(answer), version, code, text)
     is_set = error.set_error(answer)
-    for rows in handler.error_rows:
+    rows: ErrorRows
+    for rows in getattr(module, "ERROR_ROWS", ()):
         is_set |= error.add_rows(answer, rows, request)
     return answer if is_set else None
 

@@ -59,7 +59,7 @@ class _ForwardedRequest:
             self._timer = services.host.timers.call_later(max(timeout_ms, TIMEOUT_MS_MIN), self._on_timeout)
 
     def _on_timeout(self) -> None:
-        assert self._pending is not None, "it was sent before it timed out"
+        assert self._pending is not None, "a request was sent before it timed out"
         self._pending.abandon()
         self._answered(None)
 

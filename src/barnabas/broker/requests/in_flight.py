@@ -71,7 +71,7 @@ class ConnectionLog(Protocol):
 
 
 class RequestConnection(Protocol):
-    """The connection of a request (`broker.requests.connection.Connection`)."""
+    """The connection of a request (`broker.requests.client_connection.Connection`)."""
 
     #: The host of the client, and the same with its port for log lines.
     client_host: str
@@ -244,7 +244,7 @@ class InFlight:
         if answer is None:
             connection.fail(f"{self} failed", error)
         else:
-            text = f"{self} failed, and is answered UNKNOWN_SERVER_ERROR"
+            text = f"{self} failed; the response is UNKNOWN_SERVER_ERROR"
             connection.log.request_failed(connection.peer, text, error)
             connection.complete(self, self.encode(answer))
 

@@ -11,12 +11,12 @@ from typing import Protocol
 from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
-from barnabas.broker.requests.handler_modules import Handler, load
+from barnabas.broker.requests.handlers import Handler, load
 from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import FaultHandler
-from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
+from barnabas.protocol.api import Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
 
@@ -84,7 +84,7 @@ class InnerRequest:
     def on_error(self, error: Exception) -> None:
         """Handles the failure of a continuation of this request (`continuations.Owner`)."""
         message, faults = self._message, self._faults
-        assert faults is not None, "it was served before it failed"
+        assert faults is not None, "a request is served before it fails"
         faults.report(f"{self} failed; the response is UNKNOWN_SERVER_ERROR", error)
         if message is not None:
             answer = error_response(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
@@ -169,7 +169,7 @@ def in_pieces(outer: _Outer, handler: Handler, message: Message, services: Servi
         )
         inner.serve_with(handler, piece, services)
 
-    assert handler.pieces is not None, "it is long"
+    assert handler.pieces is not None, "only long requests are split"
     answers = yield from pieces.serve(message, handler.pieces, services.config.int_of("num.partitions"), handle)
     answers.when_complete(lambda: services.steps.start(answers.joined(), outer.reply, outer))
 
@@ -187,6 +187,11 @@ class OwnNode:
         return self._listener
 
     @property
+    def is_active(self) -> bool:
+        """Returns whether the active controller is in this process."""
+        return self._services.controller.is_active
+
+    @property
     def now_ms(self) -> int:
         return self._services.host.clock.now_ms()
 
@@ -196,21 +201,3 @@ class OwnNode:
         offer = self._offers[request.API_KEY]
         inner = InnerRequest(self, request.API_KEY, offer.version_max, 0, None, "/127.0.0.1", "User:ANONYMOUS", reply)
         inner.serve(offer, request, self._services)
-
-
-class OwnController(OwnNode):
-    """The controller of this process."""
-
-    def __init__(self, services: Services) -> None:
-        super().__init__(services, services.config.controller_listener_names[0], CONTROLLER_APIS)
-
-    @property
-    def is_active(self) -> bool:
-        return self._services.controller.is_active
-
-
-class OwnBroker(OwnNode):
-    """The broker of this process."""
-
-    def __init__(self, services: Services) -> None:
-        super().__init__(services, services.config.inter_broker_listener, BROKER_APIS)

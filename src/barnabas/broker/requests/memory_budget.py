@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock, Host, Memory, Timer, Timers
-from barnabas.protocol.connection import SHARED_AREA_BYTES, ReceiveArea
+from barnabas.protocol.frame_reader import SHARED_AREA_BYTES, ReceiveArea
 
 #: The most that a connection reads per event while memory is short.
 READ_BYTES_WHEN_SHORT: Final = 16 * 1024
@@ -88,8 +88,7 @@ class MemoryBudget:
         self._clock = clock
         self._timers = timers
         self.limit_bytes = limit_bytes if limit_bytes > 0 else memory.budget_bytes()
-        #: Functions that return the bytes that other parts hold for clients.
-        self.others: list[Callable[[], int]] = []
+        self._others: list[Callable[[], int]] = []
         self._unsent = 0
         self._holders: dict[Holder, _Progress] = {}
         #: Holder -> the time since which it waits.
@@ -110,10 +109,14 @@ class MemoryBudget:
 
     # -- reports of connections
 
+    def count_bytes_of(self, held_bytes: Callable[[], int]) -> None:
+        """Counts what another part holds for clients; `held_bytes` returns that whenever the budget is compared."""
+        self._others.append(held_bytes)
+
     @property
     def used_bytes(self) -> int:
         """Returns an upper bound of the memory in use; responses count until they are measured."""
-        return self.area.held_bytes + self._unsent + sum(other() for other in self.others)
+        return self.area.held_bytes + self._unsent + sum(other() for other in self._others)
 
     @property
     def is_short(self) -> bool:

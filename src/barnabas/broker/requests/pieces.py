@@ -15,11 +15,12 @@ from copy import copy
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.requests.steps import SLICE_UNITS
+from barnabas.controller.requests.topics import MAX_PARTITIONS_PER_REQUEST
 from barnabas.protocol.message import Message
 
 
 class Pieces(NamedTuple):
-    """How a request is divided: its rows, and those of its response. A handler module has it as `PIECES`."""
+    """The division of a request: its rows, and those of its response. A handler module has it as `PIECES`."""
 
     #: The weight of rows that one turn can serve.
     at_once: int
@@ -48,10 +49,6 @@ def topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> Pie
 
 
 _TOP_LEVEL_ERRORS: Final = ("error_code", "error_message")
-
-
-#: The limit for all topics that one request creates (`controller.kraft.topics`).
-_NEW_PARTITIONS_MAX: Final = 10_000
 
 
 def is_long(message: Message, shape: Pieces, default_partitions: int) -> bool:
@@ -116,7 +113,7 @@ def _rows(message: Message, shape: Pieces, default_partitions: int) -> Iterator[
     """Yields the rows for one turn each, keeping those with the same key together. Yields an empty list now and
     then."""
     piece: list[Any] = []
-    room, budget = shape.at_once, _NEW_PARTITIONS_MAX
+    room, budget = shape.at_once, MAX_PARTITIONS_PER_REQUEST
     for place, found in enumerate(_grouped_by_key(getattr(message, shape.rows), shape)):
         if found is None or place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield []
@@ -129,7 +126,7 @@ def _rows(message: Message, shape: Pieces, default_partitions: int) -> Iterator[
             budget -= weight
             if budget < 0 and shape.weight_of is new_partitions and not row.assignments:
                 # The request is above its limit: the controller refuses this topic with its error for whole requests.
-                row, weight = _with(row, "num_partitions", _NEW_PARTITIONS_MAX + 1), 1
+                row, weight = _with(row, "num_partitions", MAX_PARTITIONS_PER_REQUEST + 1), 1
         if room < weight and piece and may_begin:
             yield piece
             piece, room = [], shape.at_once

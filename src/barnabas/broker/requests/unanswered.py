@@ -16,6 +16,6 @@ _TEXT: Final = "The active controller could not be reached in time."
 
 def timed_out(request: Message, version: int) -> Message:
     """Returns the response with REQUEST_TIMED_OUT for everything in `request`."""
-    assert request.API_KEY is not None, f"{request.NAME} is no request"
+    assert request.API_KEY is not None, f"{request.NAME} is not a request"
     answer = error_response(request, version, ErrorCode.REQUEST_TIMED_OUT, _TEXT)
     return response_class(request.API_KEY)() if answer is None else answer

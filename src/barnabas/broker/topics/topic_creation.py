@@ -12,8 +12,8 @@ from typing import Final
 from barnabas.broker.requests.context import Services
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
+from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import EVENTS_TOPIC, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
@@ -48,20 +48,20 @@ def ensure_internal_topic(services: Services, name: str) -> None:
 
 def _create(services: Services, names: list[str]) -> None:
     pending = services.topics_in_creation
-    asked = [name for name in names if name not in pending]
-    if not asked:
+    requested = [name for name in names if name not in pending]
+    if not requested:
         return
-    pending.update(asked)
+    pending.update(requested)
 
     def created(response: Message | None) -> None:
-        pending.difference_update(asked)
+        pending.difference_update(requested)
         results = response.topics if isinstance(response, CreateTopicsResponse) else ()
         for result in results:
             if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):
                 code = ErrorCode(result.error_code)
                 services.host.faults.report(f"topic {result.name} was not created: {code.name} {result.error_message}")
 
-    request = CreateTopicsRequest(topics=[_new_topic(services, name) for name in asked])
+    request = CreateTopicsRequest(topics=[_new_topic(services, name) for name in requested])
     services.access.send(request, created, timeout_ms=_CREATION_TIMEOUT_MS)
 
 

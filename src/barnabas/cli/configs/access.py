@@ -19,7 +19,7 @@ from barnabas.cli.clients import TIMEOUT_S, admin_client, result
 from barnabas.cli.options import key_values
 from barnabas.common.errors import ConfigError, ErrorCode
 from barnabas.embedded.failures import Failure
-from barnabas.monitor.connection import Address, BrokerConnection, NoAnswer, Security
+from barnabas.monitor.broker_connection import Address, BrokerConnection, NoAnswer, Security
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -134,7 +134,7 @@ class Access:
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
         what = f"cannot describe {entity}"
-        (found,) = self._ask(entity, request, DescribeConfigsResponse, what).results
+        (found,) = self._call(entity, request, DescribeConfigsResponse, what).results
         _require(found.error_code, found.error_message, entity, what)
         return sorted(
             Entry(
@@ -163,14 +163,14 @@ class Access:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         what = f"cannot alter {entity}"
-        (outcome,) = self._ask(entity, request, IncrementalAlterConfigsResponse, what).responses
+        (outcome,) = self._call(entity, request, IncrementalAlterConfigsResponse, what).responses
         _require(outcome.error_code, outcome.error_message, entity, what)
 
-    def _ask(self, entity: Entity, request: Message, response: type[M], what: str) -> M:
+    def _call(self, entity: Entity, request: Message, response: type[M], what: str) -> M:
         reasons = []
         for broker in self._answering(entity):
             try:
-                return self._runner.run(self._connection(broker).ask(request, response))
+                return self._runner.run(self._connection(broker).call(request, response))
             except NoAnswer as error:
                 reasons.append(f"broker {broker}: {error}")
         raise Failure(f"{what}: {'; '.join(reasons)}")

@@ -29,7 +29,7 @@ _NEW_CLUSTER: Final = (
 
 
 class Reason(StrEnum):
-    """Why a context was chosen."""
+    """The reason why a context was chosen."""
 
     OPTION = "--context names it"
     ENVIRONMENT = f"{ENVIRONMENT} names it"
@@ -75,11 +75,11 @@ def in_use() -> Choice | None:
 def use() -> Choice | None:
     """Chooses the context of this command, once. Returns None if no context applies."""
     if _Command.chosen is None:
-        _Command.chosen = look()
+        _Command.chosen = find_choice()
     return _Command.chosen
 
 
-def look(contexts: Contexts | None = None) -> Choice | None:
+def find_choice(contexts: Contexts | None = None) -> Choice | None:
     """Returns the context that applies here and now; `contexts` is the content of the user's file, if it was read
     already. Raises Failure for a name that does not exist.
     """

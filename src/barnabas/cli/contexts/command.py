@@ -57,7 +57,7 @@ def show(
 ) -> None:
     """Show one context, and why it is in use; secrets are hidden"""
     contexts = _file().read()
-    in_use = choice.look(contexts)
+    in_use = choice.find_choice(contexts)
     if name is None:
         if in_use is None:
             raise Failure("no context is in use", "commands use --bootstrap, BARNABAS_BOOTSTRAP or 127.0.0.1:9092")
@@ -84,7 +84,7 @@ def use(name: Name) -> None:
     """Make a context the current one"""
     contexts = _file().change(lambda contexts: contexts.with_current(name))
     print(f"the current context is {name}")
-    in_use = choice.look(contexts)
+    in_use = choice.find_choice(contexts)
     if in_use is not None and in_use.name != name:
         output.say(
             f"in this directory, commands use context {in_use.name}: {in_use.reason}; --context {name} overrides"
@@ -192,7 +192,7 @@ def _file() -> ContextFile:
 def _name_in_use(contexts: Contexts) -> str | None:
     """Returns the name of the context in use. A name that does not exist is reported, and the list still shown."""
     try:
-        in_use = choice.look(contexts)
+        in_use = choice.find_choice(contexts)
     except Failure as error:
         output.say(error.message)
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
-from barnabas.controller.kraft.view import MIN_ISR, ControllerView
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import MIN_ISR, ControllerView
 from barnabas.metadata.features import DEFAULT_FEATURES, SUPPORTED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION
 from barnabas.metadata.registrations import ControllerImage, Endpoint, FeatureRange

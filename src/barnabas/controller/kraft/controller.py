@@ -9,34 +9,29 @@ Invariants
 - A reply is sent after its records are committed and published, or with NOT_CONTROLLER.
 - The epoch of a broker is the offset of the first record of its registration, as in Kafka.
 
-All of it runs to completion on the event loop; the decisions are pure functions in the other modules of this package.
+All of it runs to completion on the event loop. The decisions are pure functions: those of every kind of controller in
+`controller.requests`, those of the quorum alone in the other modules of this package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import (
-    brokers,
-    configs,
-    directories,
-    elections,
-    features,
-    partitions,
-    producer_ids,
-    topics,
-)
+from barnabas.controller.kraft import broker_registrations, directories, features
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
+from barnabas.controller.kraft.broker_sessions import BrokerSessions
+from barnabas.controller.kraft.metadata_transactions import all_or_nothing
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.replication_control import ReplicationControl
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned, all_or_nothing
-from barnabas.controller.kraft.sessions import BrokerSessions
-from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.listener import ControllerListener
+from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import ControllerView
+from barnabas.controller.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
@@ -64,25 +59,24 @@ Reply = Callable[[T], None]
 SELF = "controller"
 
 
-class ControllerListener(NamedTuple):
-    """Callbacks that report what a controller does."""
-
-    #: The controller has become active.
-    on_active: Callable[[], None]
-    #: A decision is about to be proposed: (first offset, cause). If the quorum refuses it, another decision at the same
-    #: offset follows, or the end of leadership.
-    on_decision: Callable[[int, Cause], None]
-
-
 class Controller:
     """The controller of one node; inactive until the node leads the metadata quorum."""
 
-    def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, store: MetadataStore, cluster_id: str) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        raft: RaftNode,
+        store: MetadataStore,
+        cluster_id: str,
+        strategy: NamedStrategy | None,
+    ) -> None:
         self._host = host
         self._config = config
         self._raft = raft
         self._store = store
         self._cluster_id = cluster_id
+        self._strategy = strategy
         self._sessions = BrokerSessions(config.int_of("broker.session.timeout.ms"))
         self._session_timer: Timer | None = None
         self._session_check_due_ms = 0
@@ -281,7 +275,13 @@ class Controller:
             known = self.image.brokers.get(request.broker_id)
             has_its_directories = known is not None and set(known.directories) <= set(request.log_dirs)
             alive = self._sessions.may_still_run(request.broker_id, now_ms, has_its_directories=has_its_directories)
-            result = brokers.register(self.view(), request, session_alive=alive)
+            result = broker_registrations.register(
+                self.view(),
+                request,
+                cluster_id=self._cluster_id,
+                next_offset=self._raft.log_end_offset,
+                session_alive=alive,
+            )
         except RequestFailed as error:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
@@ -303,10 +303,10 @@ class Controller:
             brokers.registration(view, broker_id, request.broker_epoch)
             self._sessions.touch(broker_id, request.current_metadata_offset, self._host.clock.now_ms())
             active = [broker.broker_id for _, broker in sorted(view.image.brokers.items()) if broker.is_active]
-            result = brokers.heartbeat(
+            result = broker_registrations.heartbeat(
                 view,
                 request,
-                lowest_offset=self._sessions.lowest_offset(active, view.next_offset),
+                lowest_offset=self._sessions.lowest_offset(active, self._raft.log_end_offset),
                 shutdown_offset=self._sessions.shutdown_offset(broker_id),
             )
         except RequestFailed as error:
@@ -395,7 +395,7 @@ class Controller:
     # Every change goes through `propose`.
 
     def view(self) -> ControllerView:
-        return ControllerView(self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset)
+        return ControllerView(self.image, self._config, self._host.random, self._strategy)
 
     def _require_active(self) -> None:
         if self._image is None:
@@ -414,9 +414,8 @@ class Controller:
         since the decision may or may not survive.
         """
         assert (reply is None) == (refused is None), "a caller that waits for a decision handles its refusal too"
-        refused = refused or _ignore_refusal
         if not result.records:
-            if reply is not None:
+            if reply is not None and refused is not None:
                 self._raft.when_committed(
                     self._raft.log_end_offset,
                     lambda _: reply(result.response),
@@ -429,7 +428,7 @@ class Controller:
         losses = elections.unclean_leaders(before, result.records)
         # Listeners are called first, because records can be committed and published before `propose` returns.
         for listener in self._listeners:
-            listener.on_decision(self._raft.log_end_offset, _with_losses(result.cause, losses))
+            listener.on_decision(self._raft.log_end_offset, result.cause.with_losses(losses))
         self._image = after
         done = None if reply is None else (lambda _offset: reply(response))
         try:
@@ -437,11 +436,12 @@ class Controller:
                 records,
                 wall_ms=self._host.clock.wall_ms(),
                 done=done,
-                failed=lambda: refused(ErrorCode.NOT_CONTROLLER),
+                failed=None if refused is None else lambda: refused(ErrorCode.NOT_CONTROLLER),
             )
         except RequestFailed as failure:
             self._image = before
-            refused(failure.code)
+            if refused is not None:
+                refused(failure.code)
             return False
         self.unclean_election_count += len(losses)
         return True
@@ -455,7 +455,3 @@ class Controller:
 
 def _ignore_refusal(_: ErrorCode) -> None:
     """Ignores the refusal: no caller waits for the decision."""
-
-
-def _with_losses(cause: Cause, losses: Sequence[str]) -> Cause:
-    return replace(cause, detail="; ".join(filter(None, (cause.detail, *losses)))) if losses else cause

@@ -7,11 +7,11 @@ when a directory fails. A replica in a directory that is offline loses its leade
 from __future__ import annotations
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.kraft import brokers
-from barnabas.controller.kraft.partitions import BrokerEvent, leader_and_isr_records
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
-from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.requests import brokers
+from barnabas.controller.requests.partitions import BrokerEvent, leader_and_isr_records
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.metadata.versions import V_3_7_IV2, partition_version
 from barnabas.protocol.messages.assign_replicas_to_dirs import (

@@ -16,8 +16,8 @@ from enum import IntEnum
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.kraft.result import Cause, ControllerEvent, Result, Versioned
-from barnabas.controller.kraft.view import MIN_ISR, ControllerView
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import MIN_ISR, ControllerView
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION
 from barnabas.metadata.registrations import FeatureRange

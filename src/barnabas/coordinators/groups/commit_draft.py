@@ -12,7 +12,7 @@ from typing import Any, Final
 from barnabas.common import effort
 from barnabas.common.effort import COUNTED_ROWS, Work
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.records import CommittedOffset, offset_key, offset_key_head, offset_value
+from barnabas.coordinators.groups.group_records import CommittedOffset, offset_key, offset_key_head, offset_value
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import ROWS

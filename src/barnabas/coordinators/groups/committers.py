@@ -8,8 +8,8 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic.group import GroupState
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.consumer.fencing import check_commit, check_transactional_commit
-from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset
+from barnabas.coordinators.groups.group_records import NO_EXPIRY, CommittedOffset
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 

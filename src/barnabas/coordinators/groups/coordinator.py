@@ -18,8 +18,9 @@ from barnabas.coordinators.groups.classic import replies
 from barnabas.coordinators.groups.classic.group import HeldBytes
 from barnabas.coordinators.groups.classic.joining import Join
 from barnabas.coordinators.groups.classic.membership import Leaving
-from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.heartbeat import ConsumerHeartbeat
+from barnabas.coordinators.groups.departure import Departure
+from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
 from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
 from barnabas.coordinators.loading import Loads
@@ -47,8 +48,6 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 
 _PROTOCOL_NAMED_SINCE = 5
 _PROTOCOL_NULLABLE_SINCE = 7
-#: Members removed in one turn of the loop.
-_LEAVING = 500
 
 
 class GroupRequestContext(Protocol):
@@ -292,47 +291,7 @@ class GroupCoordinator:
             else:
                 reply(LeaveGroupResponse(error_code=code))
 
-        self._leave(request.group_id, leaving, answer, fail)
-
-    def _leave(
-        self,
-        group_id: str,
-        leaving: Sequence[Leaving],
-        answer: Callable[[Sequence[ErrorCode]], None],
-        fail: Callable[[ErrorCode], None],
-    ) -> None:
-        """Removes the members in parts, one in each turn of the loop; each part is processed like a request."""
-        codes: list[ErrorCode] = []
-
-        def part(some: Sequence[Leaving]) -> None:
-            try:
-                shard = self._shard(group_id)
-                if shard.consumers.has(group_id):
-                    shard.consumers.leave(group_id, some, took, failed, lambda: shard.membership.leave(group_id, some))
-                    return
-                left = shard.membership.leave(group_id, some)
-            except RequestFailed as failure:
-                failed(failure.code)
-            else:
-                took(left)
-
-        def took(left: Sequence[ErrorCode]) -> None:
-            codes.extend(left)
-            if len(codes) == len(leaving):
-                answer(codes)
-            else:
-                some = leaving[len(codes) : len(codes) + _LEAVING]
-                self._host.timers.call_soon(lambda: part(some))
-
-        def failed(code: ErrorCode) -> None:
-            if codes and code is ErrorCode.UNKNOWN_MEMBER_ID:
-                took(
-                    [code] * len(leaving[len(codes) : len(codes) + _LEAVING])
-                )  # the group ended with the previous part
-            else:
-                fail(code)
-
-        part(leaving[:_LEAVING])
+        Departure(self._host.timers, self._shard, request.group_id, leaving, answer, fail).remove_part()
 
     # -- offsets
 

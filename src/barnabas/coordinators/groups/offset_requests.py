@@ -14,8 +14,8 @@ from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.commit_draft import CommitDraft
 from barnabas.coordinators.groups.consumer.fencing import check_fetch
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.group_records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.offsets import Partition
-from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import ROWS, in_steps, parts

@@ -1,4 +1,4 @@
-"""The committed offsets of groups; `removal.py` deletes them.
+"""The committed offsets of groups; `offset_removal.py` deletes them.
 
 An offset is visible only after its record is committed, so that a change of leader never revokes one. Commits in flight
 are counted by key: expiry skips these keys, since its tombstone would follow the new commit in the log and remove it.
@@ -12,14 +12,14 @@ from itertools import chain
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
-from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.pending_offsets import PendingOffsets
-from barnabas.coordinators.groups.records import (
+from barnabas.coordinators.groups.group_records import (
     CommittedOffset,
     OffsetKey,
     parse_key,
     parse_offset,
 )
+from barnabas.coordinators.groups.pending_offsets import PendingOffsets
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.runtime import client_error
 from barnabas.records.draft import BatchDraft
 
@@ -180,7 +180,7 @@ class Offsets:
             del self._committed[group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Removes a group whose tombstone is committed, unless it has got members or offsets in the meantime."""
+        """Removes a group whose tombstone is committed, unless it has gained members or offsets in the meantime."""
         group = self._context.groups.get(group_id)
         if group is not None and is_removable(group) and group_id not in self._committed:
             self._rebalancer.end_group(group, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -200,5 +200,5 @@ class Offsets:
 
 
 def is_removable(group: ClassicGroup) -> bool:
-    """Returns whether the group has no members, nor any that have got a member id and have yet to join with it."""
+    """Returns whether the group has no members, and no client that has a member id and has yet to join with it."""
     return group.is_in(GroupState.EMPTY) and not group.pending_joins

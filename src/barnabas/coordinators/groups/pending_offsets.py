@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
-from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
+from barnabas.coordinators.groups.group_records import CommittedOffset, OffsetKey
 
 _NOTHING: Mapping[tuple[str, int], Set[int]] = {}
 

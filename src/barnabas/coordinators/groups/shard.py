@@ -22,21 +22,27 @@ from barnabas.coordinators.groups.classic.joining import Joining
 from barnabas.coordinators.groups.classic.membership import Membership
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.committers import Committers
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig, GroupOverride
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.service import ConsumerGroups
 from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.consumer.writes import Writes
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group_config import GroupConfig
+from barnabas.coordinators.groups.group_records import (
+    OffsetKey,
+    parse_group,
+    parse_key,
+    parse_offset,
+    parse_plain_offset,
+)
+from barnabas.coordinators.groups.offset_removal import OffsetRemoval
 from barnabas.coordinators.groups.offsets import Offsets
-from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset, parse_plain_offset
-from barnabas.coordinators.groups.removal import OffsetRemoval
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.loading import Loads, LogLoader
 from barnabas.coordinators.runtime import (
     PartitionWriter,
-    ShardLife,
+    ShardLifecycle,
     ShardLog,
     ShardState,
 )
@@ -66,7 +72,7 @@ class GroupShard:
         "_context",
         "_expiry",
         "_host",
-        "_life",
+        "_lifecycle",
         "_loader",
         "_rebalancer",
         "committers",
@@ -95,7 +101,7 @@ class GroupShard:
         self.leader_epoch = leader_epoch
         self._host = host
         self._config = config
-        self._life = ShardLife()
+        self._lifecycle = ShardLifecycle()
         deadlines = Deadlines(host.clock, host.timers)
         log = ShardLog(
             host,
@@ -124,7 +130,7 @@ class GroupShard:
 
     @property
     def state(self) -> ShardState:
-        return self._life.state
+        return self._lifecycle.state
 
     @property
     def log(self) -> ShardLog:
@@ -132,7 +138,7 @@ class GroupShard:
 
     def check_serving(self) -> None:
         """Raises RequestFailed unless requests can be served."""
-        self._life.check_serving()
+        self._lifecycle.check_serving()
 
     # -- groups
 
@@ -184,7 +190,7 @@ class GroupShard:
 
     def on_loaded(self) -> None:
         """Begins to serve, starts all sessions, and schedules expiry."""
-        self._life.move(ShardState.ACTIVE)
+        self._lifecycle.move(ShardState.ACTIVE)
         self._restart_sessions_slice((*self.groups(), *self.consumers.groups()), 0)
         self._schedule_expiry()
 
@@ -201,14 +207,14 @@ class GroupShard:
             self._host.timers.call_soon(lambda: self._restart_sessions_slice(groups, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
-        self._life.move(ShardState.FAILED)
+        self._lifecycle.move(ShardState.FAILED)
         self._host.faults.report(f"cannot load {self.partition}", error)
 
     # -- leaving
 
     def close(self) -> None:
         """Ends all work after a loss of leadership: waiting requests are redirected to the new coordinator."""
-        self._life.move(ShardState.CLOSED)
+        self._lifecycle.move(ShardState.CLOSED)
         self._loader.stop()
         self.consumers.close()
         self._context.log.close()

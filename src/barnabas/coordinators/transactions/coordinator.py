@@ -16,10 +16,10 @@ from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter, ShardState
 from barnabas.coordinators.transactions import transitions
-from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.markers import MarkerSender, PartitionLeaders
 from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.coordinators.transactions.state import Transaction, TxnState
+from barnabas.coordinators.transactions.transaction_config import TransactionConfig
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 
 #: `answer(error, the producer's identity from now on)`.

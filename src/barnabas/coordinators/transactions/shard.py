@@ -20,20 +20,20 @@ from barnabas.coordinators.deadlines import Deadline, Deadlines
 from barnabas.coordinators.loading import Loads, LoadSink, LogLoader
 from barnabas.coordinators.runtime import (
     PartitionWriter,
-    ShardLife,
+    ShardLifecycle,
     ShardLog,
     ShardState,
     client_error,
 )
-from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.markers import MarkerDelivery, MarkerSender
-from barnabas.coordinators.transactions.records import (
+from barnabas.coordinators.transactions.state import Transaction, TxnImage, TxnState
+from barnabas.coordinators.transactions.transaction_config import TransactionConfig
+from barnabas.coordinators.transactions.transaction_records import (
     parse_key,
     parse_value,
     transaction_record,
     transaction_tombstone,
 )
-from barnabas.coordinators.transactions.state import Transaction, TxnImage, TxnState
 from barnabas.coordinators.transactions.transitions import completed, fenced
 
 #: Transactions processed in one turn of the loop, and tombstones in one batch.
@@ -42,10 +42,6 @@ _SLICE: Final = 256
 _RETRY_MS: Final = 100
 
 Done = Callable[[ErrorCode], None]
-
-
-def _ignore(_: ErrorCode) -> None:
-    pass
 
 
 class Waiter:
@@ -76,7 +72,7 @@ class TransactionShard(LoadSink):
         "_deliveries",
         "_expiry",
         "_host",
-        "_life",
+        "_lifecycle",
         "_loader",
         "_log",
         "_ongoing",
@@ -107,7 +103,7 @@ class TransactionShard(LoadSink):
         self._config = config
         self._sender = sender
         self._server_version = server_version
-        self._life = ShardLife()
+        self._lifecycle = ShardLifecycle()
         self._deadlines = Deadlines(host.clock, host.timers)
         self._log = ShardLog(
             host, writer, partition, self._deadlines, timeout_ms=config.write_timeout_ms, base_sequence=-1
@@ -124,11 +120,11 @@ class TransactionShard(LoadSink):
 
     @property
     def state(self) -> ShardState:
-        return self._life.state
+        return self._lifecycle.state
 
     def check_serving(self) -> None:
         """Raises RequestFailed unless requests can be served."""
-        self._life.check_serving()
+        self._lifecycle.check_serving()
 
     # -- transactions
 
@@ -145,17 +141,18 @@ class TransactionShard(LoadSink):
 
     # -- writing
 
-    def write(self, transaction: Transaction, image: TxnImage, done: Done = _ignore) -> None:
+    def write(self, transaction: Transaction, image: TxnImage, done: Done | None = None) -> None:
         """Writes the record of `image` and takes `image` over when it is committed. `done` is called once: with NONE
         after the commit, when the next step has begun."""
         assert transaction.pending is None, "one record of a transaction at a time"
         self._send(transaction, image, done, lambda code: self._settled(transaction, image, code))
 
-    def _send(self, transaction: Transaction, image: TxnImage, done: Done, settled: Done) -> None:
+    def _send(self, transaction: Transaction, image: TxnImage, done: Done | None, settled: Done) -> None:
         record = transaction_record(transaction.transactional_id, image, self._server_version())
         batch = self._log.batch_of([record])
         transaction.pending = image.state
-        self._log.append_batch(batch, lambda code: done(client_error(code)), settled)
+        answered = None if done is None else lambda code: done(client_error(code))
+        self._log.append_batch(batch, answered, settled)
 
     def _settled(self, transaction: Transaction, image: TxnImage, code: ErrorCode) -> None:
         transaction.pending = None
@@ -219,7 +216,7 @@ class TransactionShard(LoadSink):
                 # The producer waits for this write, which only this retry repeats.
                 self._deadlines.new().schedule(_RETRY_MS, lambda: self._complete(transaction))
 
-        self._send(transaction, image, _ignore, settled)
+        self._send(transaction, image, None, settled)
 
     # -- loading
 
@@ -236,7 +233,7 @@ class TransactionShard(LoadSink):
 
     def on_loaded(self) -> None:
         """Begins to serve, continues open and decided transactions, and schedules timeouts and expiry."""
-        self._life.move(ShardState.ACTIVE)
+        self._lifecycle.move(ShardState.ACTIVE)
         self._resume_slice(tuple(self._transactions.values()), 0)
         self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)
         self._expiry.schedule(self._config.expiry_interval_ms, self._begin_expiry)
@@ -255,13 +252,13 @@ class TransactionShard(LoadSink):
             self._host.timers.call_soon(lambda: self._resume_slice(transactions, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
-        self._life.move(ShardState.FAILED)
+        self._lifecycle.move(ShardState.FAILED)
         self._host.faults.report(f"cannot load {self.partition}", error)
 
     def close(self) -> None:
         """Ends all work after a loss of leadership: waiting requests are redirected to the new coordinator, which
         continues the decided transactions."""
-        self._life.move(ShardState.CLOSED)
+        self._lifecycle.move(ShardState.CLOSED)
         self._loader.stop()
         self._log.close()
         for delivery in self._deliveries.values():
@@ -282,7 +279,7 @@ class TransactionShard(LoadSink):
             if transaction.pending is None and transaction.image.is_timed_out(now_ms):
                 self.fence(transaction)
 
-    def fence(self, transaction: Transaction, done: Done = _ignore) -> None:
+    def fence(self, transaction: Transaction, done: Done | None = None) -> None:
         """Aborts an open transaction and fences its producer."""
         image = fenced(transaction.image, self._server_version(), self._host.clock.wall_ms())
         self.write(transaction, image, done)
@@ -299,7 +296,7 @@ class TransactionShard(LoadSink):
             transaction
             for transaction in transactions[start : start + _SLICE]
             if transaction.pending is None
-            and transaction.image.is_at_rest
+            and transaction.image.is_finished
             and transaction.image.updated_ms <= before_ms
         ]
         if expired:
@@ -318,4 +315,4 @@ class TransactionShard(LoadSink):
                 if code is ErrorCode.NONE:
                     self._transactions.pop(transaction.transactional_id, None)
 
-        self._log.append_batch(batch, _ignore, settled)
+        self._log.append_batch(batch, None, settled)

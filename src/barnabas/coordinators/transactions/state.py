@@ -51,13 +51,13 @@ _SHOWN: Final[Mapping[TxnState, str]] = {
     TxnState.DEAD: "Dead",
 }
 
-_AT_REST: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
+_FINISHED: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 PREPARED: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 
 #: The states that a record can lead to. Version 2 of the protocol can abort a transaction that was never begun.
 TRANSITIONS: Final[Mapping[TxnState, frozenset[TxnState]]] = {
     **dict.fromkeys(
-        sorted(_AT_REST), frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD})
+        sorted(_FINISHED), frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD})
     ),
     TxnState.ONGOING: frozenset({TxnState.ONGOING, *PREPARED}),
     TxnState.PREPARE_COMMIT: frozenset({TxnState.COMPLETE_COMMIT}),
@@ -86,8 +86,8 @@ class TxnImage(NamedTuple):
     last_producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
-    def is_at_rest(self) -> bool:
-        return self.state in _AT_REST
+    def is_finished(self) -> bool:
+        return self.state in _FINISHED
 
     @property
     def is_prepared(self) -> bool:

@@ -76,7 +76,7 @@ def fresh(producer_id: int, timeout_ms: int, wall_ms: int) -> TxnImage:
 def needs_new_id(image: TxnImage, expected: ProducerIdentity | None) -> bool:
     """Returns whether InitProducerId needs a new producer id because all epochs of the current one are used up."""
     return (
-        image.is_at_rest and image.is_epoch_exhausted and (expected is None or expected.epoch == image.producer_epoch)
+        image.is_finished and image.is_epoch_exhausted and (expected is None or expected.epoch == image.producer_epoch)
     )
 
 
@@ -95,7 +95,7 @@ def initialized(
 ) -> TxnImage:
     """Returns the image after InitProducerId: with the next epoch, or with `new_id` and epoch 0. A repeated request
     gets the same identity again."""
-    assert image.is_at_rest, "an open transaction is aborted first"
+    assert image.is_finished, "an open transaction is aborted first"
     changes = {
         "timeout_ms": timeout_ms,
         "partitions": _NOTHING,
@@ -212,7 +212,7 @@ def _ended_by_v2(
     next_id = NO_PRODUCER_ID if new_id is None else new_id
     if image.state is TxnState.ONGOING:
         return _decided(image, commit, client_version, wall_ms, next_id)
-    if image.is_at_rest and not is_retry:
+    if image.is_finished and not is_retry:
         if commit:
             raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
         return _decided(image._replace(start_ms=wall_ms), False, client_version, wall_ms, next_id)

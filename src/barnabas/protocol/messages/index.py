@@ -11,8 +11,8 @@ MESSAGES        (module, class) of every message
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 
+from barnabas.common import late_imports
 from barnabas.protocol.message import Message
 
 API_NAMES: dict[int, str] = {
@@ -646,7 +646,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
 
 def load(module: str, name: str) -> type[Message]:
     """Returns one class of MESSAGES."""
-    found: type[Message] = getattr(import_module(f"barnabas.protocol.messages.{module}"), name)
+    found: type[Message] = getattr(late_imports.load(f"barnabas.protocol.messages.{module}"), name)
     return found
 
 

@@ -44,7 +44,7 @@ from barnabas.storage.compaction.rewriting import (
 from barnabas.storage.compaction.swap import swap_in
 from barnabas.storage.log import Log
 from barnabas.storage.segment import RollLimits, Segment
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 Offsets = dict[TopicPartition, int]
 #: Kafka's limits for the memory of the cleaner's offset map.
@@ -165,7 +165,7 @@ class Pass:
 
 
 class PassAborted(Exception):
-    """A pass ends because the log has changed so that it cannot continue."""
+    """Ends a pass, because the log has changed so that it cannot continue."""
 
 
 class UnreadableBatches:
@@ -226,7 +226,7 @@ class LogCleaner:
         self._high_watermarks = high_watermarks
         if self._config.bool_of("log.cleaner.enable"):
             self._is_stopped = False
-            self._look_later()
+            self._begin_pass_later()
 
     def stop(self) -> None:
         """Aborts the current pass at shutdown. The old segments are still in place."""
@@ -273,19 +273,19 @@ class LogCleaner:
 
     # -- choosing
 
-    def _look_later(self) -> None:
+    def _begin_pass_later(self) -> None:
         if not self._is_stopped:
             delay_ms = max(1, self._config.int_of("log.cleaner.backoff.ms"))
-            self._timer = self._host.timers.call_later(delay_ms, self._look)
+            self._timer = self._host.timers.call_later(delay_ms, self._begin_pass)
 
-    def _look(self) -> None:
+    def _begin_pass(self) -> None:
         self._timer = None
         if self._is_stopped:
             return
         self._full.clear()
         found = self.find_filthiest()
         if found is None:
-            self._look_later()
+            self._begin_pass_later()
         else:
             self._begin(*found)
 
@@ -399,8 +399,8 @@ class LogCleaner:
         return self._share("log.cleaner.io.buffer.size", _BUFFER_BYTES_MIN) // 2
 
     def _share(self, key: str, least: int) -> int:
-        """Returns the configured value of `key` divided by the number of cleaner threads, as only one pass runs at a
-        time; `least` at least.
+        """Returns the configured value of `key` divided by the number of cleaner threads, because only one pass runs at
+        a time; never below `least`.
         """
         return max(least, self._config.int_of(key) // max(1, self._config.int_of("log.cleaner.threads")))
 
@@ -418,19 +418,19 @@ class LogCleaner:
         except StopIteration:
             self._pass = None
             self.passes += 1
-            self._host.timers.call_soon(self._look)
+            self._host.timers.call_soon(self._begin_pass)
         except (PassAborted, OSError, RecordsRejected) as error:
             self._end(job, error)
         except StorageFault as fault:
             self._pass = None
             self._failed(job.root, fault)
-            self._look_later()
+            self._begin_pass_later()
         else:
             self._run(job)
 
     def _run(self, job: Pass) -> None:
         steps = job.steps
-        assert steps is not None, "a pass runs what a stage gave it"
+        assert steps is not None, "a running pass has work from its stage"
         self._host.blocking.run(
             lambda: next(steps, None), lambda done_bytes, error: self._on_slice(job, done_bytes, error)
         )
@@ -475,7 +475,7 @@ class LogCleaner:
             self._host.faults.report(f"no space to compact {topic_partition}", error)
         else:
             self._failed(job.root, error)
-        self._look_later()
+        self._begin_pass_later()
 
     def _remove_cleaned(self, job: Pass) -> None:
         if job.steps is not None:

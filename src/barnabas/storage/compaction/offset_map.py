@@ -15,7 +15,7 @@ from heapq import heapify, heappop
 
 from barnabas.records.batch import ControlType
 from barnabas.records.header import BatchHeader
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 #: The share of a dictionary, an int and the header of a bytes object.
 ENTRY_BYTES = 128

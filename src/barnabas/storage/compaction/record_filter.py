@@ -163,7 +163,7 @@ class Verdict(NamedTuple):
     is_idle_marker: bool
 
 
-class Kept(NamedTuple):
+class KeptBatch(NamedTuple):
     """A batch as it goes into the compacted segment."""
 
     data: Buffer
@@ -171,7 +171,9 @@ class Kept(NamedTuple):
     max_timestamp: int
 
 
-def filter_batch(buffer: bytes, position: int, header: BatchHeader, rule: Retention, verdict: Verdict) -> Kept | None:
+def filter_batch(
+    buffer: bytes, position: int, header: BatchHeader, rule: Retention, verdict: Verdict
+) -> KeptBatch | None:
     """Returns what remains of the batch at `position`; None if nothing does."""
     if header.magic < MAGIC_V2:
         return _convert(buffer, position, header, rule)
@@ -184,7 +186,7 @@ def filter_batch(buffer: bytes, position: int, header: BatchHeader, rule: Retent
     needs_horizon = (verdict.is_idle_marker or not all(r[_HAS_VALUE] for r in kept)) and not header.has_delete_horizon
     if len(kept) == len(records) and not needs_horizon:
         view = memoryview(buffer)[position : position + header.size_bytes]
-        return Kept(view, header.last_offset, header.max_timestamp)
+        return KeptBatch(view, header.last_offset, header.max_timestamp)
     horizon_ms = rule.wall_ms + rule.delete_retention_ms if needs_horizon else header.delete_horizon_ms
     return _rebuild(header, data, kept, horizon_ms)
 
@@ -210,7 +212,7 @@ def _select(records: list[Outline], header: BatchHeader, rule: Retention) -> lis
     ]
 
 
-def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: int | None) -> Kept:
+def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: int | None) -> KeptBatch:
     """Returns the batch with only these records, for the compacted segment."""
     old_base = header.base_timestamp
     fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
@@ -255,7 +257,7 @@ def _copy_with_times(data: bytes, kept: list[Outline], time_deltas: list[int]) -
     return body
 
 
-def empty_batch(header: BatchHeader) -> Kept:
+def empty_batch(header: BatchHeader) -> KeptBatch:
     """Returns a batch without records, only its header: it keeps a producer's last sequence, or the end offset of the
     log.
     """
@@ -263,7 +265,7 @@ def empty_batch(header: BatchHeader) -> Kept:
     return _pack(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
 
-def _pack(header: BatchHeader, body: Buffer) -> Kept:
+def _pack(header: BatchHeader, body: Buffer) -> KeptBatch:
     codec = header.attributes & CODEC_MASK
     packed = compression.compress(codec, body) if codec else body
     out = bytearray(HEADER_BYTES)
@@ -271,10 +273,10 @@ def _pack(header: BatchHeader, body: Buffer) -> Kept:
     out += packed
     crc = crc32c(memoryview(out)[ATTRIBUTES_OFFSET:])
     out[CRC_OFFSET : CRC_OFFSET + 4] = crc.to_bytes(4, "big")
-    return Kept(out, header.last_offset, header.max_timestamp)
+    return KeptBatch(out, header.last_offset, header.max_timestamp)
 
 
-def _convert(buffer: bytes, position: int, header: BatchHeader, rule: Retention) -> Kept | None:
+def _convert(buffer: bytes, position: int, header: BatchHeader, rule: Retention) -> KeptBatch | None:
     """Returns what remains of a magic 0 or 1 entry and, if it is compressed, of the entries in it."""
     newest = rule.offsets.get
     kept = [

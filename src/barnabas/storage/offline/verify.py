@@ -58,7 +58,7 @@ from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import Follows, SegmentScan, scan_segment
 from barnabas.storage.offline.verify_indexes import Transactions, check_epochs, check_index, check_time_index
 from barnabas.storage.producer_snapshots import decode_snapshot
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,

@@ -16,7 +16,7 @@ from barnabas.records.header import MAGIC_V2
 from barnabas.storage.checkpoints import EpochEntry
 from barnabas.storage.file_faults import FileFault, FileFaultKind
 from barnabas.storage.offline.scan import SegmentScan
-from barnabas.storage.transactions import AbortedTxn
+from barnabas.storage.transaction_index import AbortedTxn
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -85,8 +85,9 @@ def _size_fault(path: str, kind: FileFaultKind, data: bytes, entry: struct.Struc
 
 
 class Transactions:
-    """The transactions of a log, followed through its batches. `is_whole` until something is missing that a transaction
-    could have begun with; only while it is true can every index entry be predicted."""
+    """The transactions of a log, followed through its batches. `is_whole` is true until something is missing that a
+    transaction could have begun with; only while it is true can every index entry be predicted.
+    """
 
     __slots__ = ("_markers", "_open", "aborted", "is_whole")
 

@@ -17,6 +17,7 @@ from barnabas.storage.checkpoint_files import LogDirectory
 from barnabas.storage.checkpoints import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, CheckpointError, marked_dir_name
 from barnabas.storage.compaction.cleaner import CleanerState
 from barnabas.storage.directories import root_of
+from barnabas.storage.file_removal import DelayedRemoval
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
@@ -24,7 +25,6 @@ from barnabas.storage.recovery.hole_filling import fill_holes, truncate_at_loss
 from barnabas.storage.recovery.lost_offsets import LOST_OFFSETS_FILE, Damage, KnownHoles, Losses, read_lost, write_lost
 from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.recovery.segment_ends import Evidence
-from barnabas.storage.removal import DelayedRemoval
 from barnabas.storage.segments import LogServices
 
 _REPORTED_MAX: Final = 20
@@ -154,7 +154,7 @@ class DamagedLogs:
         opened again. Raises StorageFault."""
         log = self._logs[topic_partition]
         damage = log.losses.damage
-        assert damage is not None, "it lost something"
+        assert damage is not None, "only a damaged log is repaired"
         opening = Opening(
             log.directory,
             topic_partition,

@@ -65,7 +65,7 @@ def truncate_at_loss(disk: Disk, log: Log) -> None:
 def fill_holes(disk: Disk, log: Log) -> None:
     """Changes the files so that the log, opened again, is whole except for its losses. Raises OSError."""
     damage = log.losses.damage
-    assert damage is not None, "something was lost"
+    assert damage is not None, "only a damaged log has holes"
     log.segments.release()
     write_lost(disk, log.directory, KnownHoles((), merge([*log.holes, *damage.holes])))
     epochs = log.epochs.entries

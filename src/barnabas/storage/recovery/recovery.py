@@ -18,7 +18,7 @@
     @L  LEO below the recovery point; a missing  reported (`Log.losses`) and left unchanged: what becomes of it depends
         segment, or one that ends inside a batch  on the other replicas (`hole_filling`)
     @J  clean, junk after the last batch         cut, and reported
-    @M  `partition.metadata` cannot be read      treated as absent: the metadata contain the topic id
+    @M  `partition.metadata` cannot be read      treated as absent: the metadata contains the topic id
 
 Indexes only repeat what is in the `.log`, so they are rebuilt and never trusted against it.
 """
@@ -317,20 +317,20 @@ class _Recovery:
             self._replay(0, 0)
             return 0
         bases = segments.bases
-        unsure = 0 if not opening.clean else len(bases)
-        while unsure + 1 < len(bases) and bases[unsure + 1] <= opening.recovery_point:
-            unsure += 1
-        for segment in list(segments)[:unsure]:
+        unverified = 0 if not opening.clean else len(bases)
+        while unverified + 1 < len(bases) and bases[unverified + 1] <= opening.recovery_point:
+            unverified += 1
+        for segment in list(segments)[:unverified]:
             self._open_synced(segment)
-        self._find_ends(list(segments)[:unsure])
-        if unsure == len(bases):
+        self._find_ends(list(segments)[:unverified])
+        if unverified == len(bases):
             end_offset = self._ends[-1].end_offset if self._ends else self._end_offset
             if end_offset < 0:
                 end_offset = segments.active.end_offset()
             self._cut_junk(end_offset)
             self._replay(log_start_offset, end_offset)
             return end_offset
-        return self._rescan(list(segments)[unsure:], log_start_offset)
+        return self._rescan(list(segments)[unverified:], log_start_offset)
 
     def _open_synced(self, segment: Segment) -> None:
         """Opens a segment that was synced: its indexes are trusted, or rebuilt if they are missing or torn (@C, @D and
@@ -366,7 +366,7 @@ class _Recovery:
             self._end_offset = last.end_offset
 
     def _cut_junk(self, end_offset: int) -> None:
-        """Cuts bytes after the last batch that are no batch, and reports it (@J of the module table)."""
+        """Cuts bytes after the last batch that are not a batch, and reports it (@J of the module table)."""
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
             segment, _, torn_bytes = self._ends[-1]
             segment.file.truncate(segment.size_bytes)
@@ -389,13 +389,13 @@ class _Recovery:
         is_whole = evidence.inventory is not None and not self._ends and self.segments.active.has_files
         expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)
         if opening.recovery_point > expected_end:
-            bears_out = (
+            confirms = (
                 (opening.high_watermark or 0) > log_end_offset
                 or max(snapshots, default=0) > log_end_offset
                 or max(missing, default=-1) >= log_end_offset
                 or bool(self._ends and self._ends[-1].torn_bytes)
             )
-            if bears_out and not is_whole:
+            if confirms and not is_whole:
                 # Offsets that consumers have seen must not be assigned again either.
                 expected_end = max(opening.recovery_point, opening.high_watermark or 0)
             else:
@@ -433,11 +433,11 @@ class _Recovery:
         is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
         return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
-    def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
+    def _rescan(self, unverified: list[Segment], log_start_offset: int) -> int:
         """Scans the part that was not synced batch by batch, and cuts it at the first that is not intact (@F of the
         module table).
         """
-        first, recovery_point = unsure[0], self._opening.recovery_point
+        first, recovery_point = unverified[0], self._opening.recovery_point
         start = synced_part(first, recovery_point)
         indexed = None
         if self._opening.evidence is not None and start.position == 0 and recovery_point > first.base_offset:
@@ -450,7 +450,7 @@ class _Recovery:
         found: list[EpochRun] = [] if indexed is None else [EpochRun(*run) for run in indexed.epochs]
         self._replay(log_start_offset, start.offset)
         replayed_to = max(self.producers.map_end_offset, log_start_offset)
-        for segment in unsure:
+        for segment in unverified:
             if segment is not first:
                 start = ScanStart(0, segment.base_offset)
                 if segment.base_offset > replayed_to:
@@ -462,7 +462,7 @@ class _Recovery:
                 continue
             found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
             is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_after(segment)
-            behind = unsure[unsure.index(segment) + 1 :]
+            behind = unverified[unverified.index(segment) + 1 :]
             if is_damaged:
                 self._report_cut(segment, behind)
             self._note_cut(segment)

@@ -19,7 +19,7 @@ from barnabas.common.host import Host, Timer
 from barnabas.storage.directories import root_of
 from barnabas.storage.log import Log
 
-_LOOK_MS: Final = 5_000
+_CHECK_INTERVAL_MS: Final = 5_000
 _LEFT_BYTES: Final = 1 << 19
 _NEVER_MS: Final = 1 << 40
 
@@ -56,7 +56,7 @@ class RecoveryPoints:
     def start(self) -> None:
         self._is_stopped = False
         self._last_ms = self._host.clock.now_ms()
-        self._look_later()
+        self._check_later()
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -65,11 +65,11 @@ class RecoveryPoints:
             self._timer.cancel()
             self._timer = None
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         if not self._is_stopped:
-            self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
+            self._timer = self._host.timers.call_later(_CHECK_INTERVAL_MS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         interval_ms = self._config.int_of("log.flush.offset.checkpoint.interval.ms")
         bytes_max = self._config.int_of("barnabas.log.unsynced.bytes.max")
         now_ms = self._host.clock.now_ms()
@@ -95,7 +95,7 @@ class RecoveryPoints:
             self._waiting = chosen
             self._next()
         else:
-            self._look_later()
+            self._check_later()
 
     def _next(self) -> None:
         """Syncs the next log, after the previous one is done."""
@@ -108,7 +108,7 @@ class RecoveryPoints:
                 self._sync(log, self._next)
                 return
         self._checkpoint()
-        self._look_later()
+        self._check_later()
 
 
 def _size(found: tuple[int, Log]) -> int:

@@ -43,7 +43,7 @@ class ScanStart(NamedTuple):
 
 
 def synced_part(segment: Segment, recovery_point: int) -> ScanStart:
-    """Returns the end of the part of a segment that is certainly on disk: its beginning, if the indexes cannot tell."""
+    """Returns the end of the part of a segment that is certainly on disk; its beginning if that is unknown."""
     beginning = ScanStart(0, segment.base_offset)
     if recovery_point <= segment.base_offset:
         return beginning

@@ -355,7 +355,7 @@ class ClassicGroup:
 
     def park_join(self, member: Member, reply: JoinReply | None) -> None:
         """Stores the reply of a JoinGroup until the rebalance is complete."""
-        assert member.join_reply is None, "one parked join a member"
+        assert member.join_reply is None, "at most one parked join per member"
         member.join_reply = None if reply is None else later(reply)
         if reply is not None:
             self.awaiting_joins += 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from barnabas.common.errors import DecodeError
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.classic.group import NO_TIMESTAMP, ClassicGroup, GroupState, Member
-from barnabas.coordinators.groups.records import group_record
+from barnabas.coordinators.groups.group_records import group_record
 from barnabas.coordinators.runtime import KeyValue
 from barnabas.protocol.messages.records_group import GroupMetadataValue
 

@@ -23,7 +23,7 @@ from barnabas.coordinators.groups.classic.group import (
 )
 from barnabas.coordinators.groups.classic.images import generation_record, new_group_record
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.runtime import client_error
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 

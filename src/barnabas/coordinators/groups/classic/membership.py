@@ -10,7 +10,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic import replies
 from barnabas.coordinators.groups.classic.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, SyncReply
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 

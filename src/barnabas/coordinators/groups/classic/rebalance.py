@@ -30,7 +30,7 @@ from barnabas.coordinators.groups.classic.group import (
     SyncReply,
 )
 from barnabas.coordinators.groups.classic.images import generation_record
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import in_steps, parts
 from barnabas.protocol.messages.sync_group import SyncGroupResponse

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic.joining import MEMBER_ID_REQUIRED_SINCE, Join
 from barnabas.coordinators.groups.classic.membership import Leaving
-from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.embedded import (
     Subscription,
@@ -31,8 +31,8 @@ from barnabas.coordinators.groups.consumer.embedded import (
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.heartbeat import check_instance, replace_static
 from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, Member, MemberState
+from barnabas.coordinators.groups.consumer.member_deadlines import DeadlineKind
 from barnabas.coordinators.groups.consumer.planning import Planner
-from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.join_group import JoinGroupResponse
@@ -118,12 +118,11 @@ class ClassicMembers:
         group = self._context.writes.group(group_id)
         if group is not None and group.all_classic_without(()):
             # The member replaced the last one that used the consumer protocol.
-            self._context.writes.submit(group_id, GroupOperation(self._downgrade, _ignore))
+            self._context.writes.submit(group_id, GroupOperation(self._downgrade, None))
 
-    def _downgrade(self, draft: Draft) -> Answer:
+    def _downgrade(self, draft: Draft) -> None:
         if draft.now is not None and draft.now.all_classic_without(()):
             self._context.downgrade(draft, frozenset())
-        return _nothing
 
     # -- SyncGroup and Heartbeat: read the committed group and change nothing
 
@@ -241,11 +240,3 @@ def _updated(member: Member, joined: Joined) -> Member:
 
 def _is_classic(member: Member) -> bool:
     return member.is_classic
-
-
-def _nothing() -> None:
-    pass
-
-
-def _ignore(_: RequestFailed) -> None:
-    pass

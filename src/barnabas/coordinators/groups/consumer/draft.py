@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from barnabas.coordinators.groups.consumer import records as r
+from barnabas.coordinators.groups.consumer import consumer_records as r
+from barnabas.coordinators.groups.consumer.consumer_records import ConsumerKey, ConsumerRecordType
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
-from barnabas.coordinators.groups.consumer.records import ConsumerKey, ConsumerRecordType
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 from barnabas.coordinators.runtime import KeyValue
 

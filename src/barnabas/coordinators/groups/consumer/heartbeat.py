@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import (

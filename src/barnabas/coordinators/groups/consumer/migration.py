@@ -17,7 +17,7 @@ from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.classic.group import Member as ClassicMember
 from barnabas.coordinators.groups.classic.images import generation_record
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.embedded import (
     embedded_version,
@@ -35,12 +35,12 @@ from barnabas.coordinators.groups.consumer.member import (
     assignment_of,
     partitions_of,
 )
+from barnabas.coordinators.groups.consumer.member_deadlines import Sessions
 from barnabas.coordinators.groups.consumer.planning import Planner
-from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topic_summaries import Topics
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group_records import group_tombstone
 from barnabas.coordinators.groups.offsets import is_removable
-from barnabas.coordinators.groups.records import group_tombstone
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.coordinators.groups.subscription import CONSUMER
 
 

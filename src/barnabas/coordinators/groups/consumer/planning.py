@@ -13,13 +13,13 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
-from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, MemberState
+from barnabas.coordinators.groups.consumer.member_deadlines import DeadlineKind
 from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
-from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
 from barnabas.coordinators.groups.consumer.topic_summaries import metadata_hash
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 
@@ -200,11 +200,11 @@ class Planner:
         """Removes the member after this time if `still_applies(member)` is true and the deadline was not moved."""
         sessions, writes = self._context.sessions, self._context.writes
 
-        def run(draft: Draft) -> Answer:
+        def run(draft: Draft) -> Answer | None:
             member = None if draft.now is None else draft.now.members.get(member_id)
             if member is not None and still_applies(member) and not sessions.is_scheduled(group_id, member_id, kind):
                 self.remove(draft, frozenset({member_id}))
-            return _nothing
+            return None
 
         def on_due() -> None:
             if writes.group(group_id) is not None:
@@ -237,7 +237,3 @@ def _forgetting(context: ConsumerContext, group_id: str, member_id: str) -> Answ
 
 def _always(_: Member) -> bool:
     return True
-
-
-def _nothing() -> None:
-    pass

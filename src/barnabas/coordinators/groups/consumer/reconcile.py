@@ -61,7 +61,7 @@ def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscript
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Member:
-    """Revokes the partitions of topics that the member no longer subscribes to immediately, at any epoch."""
+    """Revokes, immediately and at any epoch, the partitions of topics that the member no longer subscribes to."""
     unwanted = {topic_id: taken for topic_id, taken in member.assigned.items() if topic_id not in goal.subscribed}
     if not unwanted:
         return member

@@ -14,19 +14,19 @@ from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.consumer import answers
 from barnabas.coordinators.groups.consumer.classic import ClassicMembers
-from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
-from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig, GroupOverride
+from barnabas.coordinators.groups.consumer.consumer_context import ConsumerContext
+from barnabas.coordinators.groups.consumer.consumer_loading import GroupLoading
+from barnabas.coordinators.groups.consumer.consumer_records import parse_consumer_key
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.heartbeat import ConsumerHeartbeat, Heartbeats
-from barnabas.coordinators.groups.consumer.loading import GroupLoading
+from barnabas.coordinators.groups.consumer.member_deadlines import Sessions
 from barnabas.coordinators.groups.consumer.migration import Migration
 from barnabas.coordinators.groups.consumer.planning import Planner
-from barnabas.coordinators.groups.consumer.records import parse_consumer_key
-from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topic_summaries import Topics
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
-from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

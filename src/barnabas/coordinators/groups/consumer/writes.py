@@ -37,13 +37,17 @@ Answer = Callable[[], None]
 
 class GroupOperation(NamedTuple):
     """A request for one group: `run` changes the draft and returns the function that answers after the commit; it
-    raises RequestFailed without a change. `fail` answers with an error.
+    raises RequestFailed without a change. `fail` answers with an error. Both functions are None if no caller waits.
     """
 
-    run: Callable[[Draft], Answer]
-    fail: Callable[[RequestFailed], None]
+    run: Callable[[Draft], Answer | None]
+    fail: Callable[[RequestFailed], None] | None
     #: The request's owner: an unexpected exception fails this request only, and the others continue.
     owner: Owner | None = None
+
+    def refuse(self, failure: RequestFailed) -> None:
+        if self.fail is not None:
+            self.fail(failure)
 
 
 class Slot:
@@ -65,7 +69,16 @@ class _Batch(NamedTuple):
     """A batch being built: the draft, and the operations that have run on it."""
 
     draft: Draft
-    ran: list[tuple[GroupOperation, Answer]]
+    ran: list[tuple[GroupOperation, Answer | None]]
+
+    def answer(self) -> None:
+        for _, answer in self.ran:
+            if answer is not None:
+                answer()
+
+    def refuse(self, failure: RequestFailed) -> None:
+        for operation, _ in self.ran:
+            operation.refuse(failure)
 
 
 class Writes:
@@ -96,7 +109,8 @@ class Writes:
         slot = self.slots.get(group_id)
         if slot is None:
             slot = self.slots[group_id] = Slot(group_id)
-        slot.queue.append(operation._replace(fail=later(operation.fail), owner=continuations.owner()))
+        fail = None if operation.fail is None else later(operation.fail)
+        slot.queue.append(operation._replace(fail=fail, owner=continuations.owner()))
         if slot.is_busy:
             return
         slot.is_busy = True
@@ -115,7 +129,7 @@ class Writes:
     @staticmethod
     def _refuse(slot: Slot, code: ErrorCode) -> None:
         while slot.queue:
-            slot.queue.popleft().fail(RequestFailed(code))
+            slot.queue.popleft().refuse(RequestFailed(code))
 
     def _run(self, slot: Slot, begun: _Batch | None = None) -> None:
         """Runs the waiting operations until a write is in flight or none are left. A batch with much work is built
@@ -127,15 +141,13 @@ class Writes:
                 self._timers.call_soon(partial(self._run, slot, batch))
                 return
             if batch.draft.records:
-                self._write(slot, batch.draft, batch.ran)
+                self._write(slot, batch)
                 return
             self._apply(slot, batch.draft)
-            for _, answer in batch.ran:
-                answer()
+            batch.answer()
             batch = None
         if batch is not None:
-            for operation, _ in batch.ran:
-                operation.fail(RequestFailed(ErrorCode.NOT_COORDINATOR))
+            batch.refuse(RequestFailed(ErrorCode.NOT_COORDINATOR))
         slot.is_busy = False
         if slot.group is None and self.slots.get(slot.group_id) is slot:
             del self.slots[slot.group_id]
@@ -162,7 +174,8 @@ class Writes:
             weighed = len(draft.records)
         return True
 
-    def _write(self, slot: Slot, draft: Draft, ran: list[tuple[GroupOperation, Answer]]) -> None:
+    def _write(self, slot: Slot, batch: _Batch) -> None:
+        draft = batch.draft
         outcome: list[ErrorCode] = []
         answered_late: list[bool] = []
 
@@ -179,12 +192,9 @@ class Writes:
 
         def answered(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                for _, answer in ran:
-                    answer()
+                batch.answer()
             else:
-                failure = RequestFailed(client_error(code))
-                for operation, _ in ran:
-                    operation.fail(failure)
+                batch.refuse(RequestFailed(client_error(code)))
             if outcome:
                 self._run(slot)
             else:
@@ -205,7 +215,7 @@ class Writes:
 
 
 def _failing(operation: GroupOperation, failure: RequestFailed) -> Answer:
-    return lambda: operation.fail(failure)
+    return lambda: operation.refuse(failure)
 
 
 def _size(record: KeyValue) -> int:

@@ -1,0 +1,127 @@
+"""Changes of configurations in ZooKeeper mode: any broker decides and writes them.
+
+    read the znode -> decide (`controller.requests.configs`) -> M[check /controller v0, set the znode] -> notification
+
+As in Kafka the check proves only that there is a controller of ZooKeeper mode; the last writer wins. A znode that does
+not exist is created. The response follows when this broker's own image has the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.broker.zookeeper.config_watch import ConfigWatch, entity_path
+from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create, make_path
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.controller.requests.configs import AlterResult, ResourceChange, alter_configs
+from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.messages.records_metadata import ConfigRecord
+from barnabas.znodes import paths
+from barnabas.znodes.config_znodes import encode_config, encode_config_change
+from barnabas.zookeeper.client.store import MultiReply, ZnodeStore
+from barnabas.zookeeper.wire.codes import ANY_VERSION, CreateFlags, OpCode
+from barnabas.zookeeper.wire.codes import ErrorCode as StoreError
+from barnabas.zookeeper.wire.operations import Part
+from barnabas.zookeeper.wire.records import CheckVersionRequest, SetDataRequest
+
+#: /controller is created anew by each controller, and never changed.
+_CONTROLLER_VERSION = 0
+
+
+class ConfigWrites:
+    """The changes that this broker makes. Those of one request are made one after the other."""
+
+    def __init__(
+        self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._store = store
+        self._metadata = metadata
+        self._watch = watch
+        self._running: dict[StoreSteps, None] = {}
+
+    def change(
+        self,
+        changes: Sequence[ResourceChange],
+        actor: str,
+        reply: Callable[[Sequence[AlterResult]], None],
+        *,
+        replace: bool,
+        validate_only: bool,
+    ) -> None:
+        """Decides the change of each resource, and writes it unless it is only validated."""
+
+        def done(results: list[AlterResult]) -> None:
+            del self._running[steps]
+            reply(results)
+
+        steps = StoreSteps(self._change_all(changes, actor, replace, validate_only), done)
+        self._running[steps] = None
+        steps.start()
+
+    def resume(self) -> None:
+        for steps in tuple(self._running):
+            steps.resume()
+
+    def _change_all(
+        self, changes: Sequence[ResourceChange], actor: str, replace: bool, validate_only: bool
+    ) -> Steps[list[AlterResult]]:
+        results: list[AlterResult] = []
+        for change in changes:
+            result = yield from self._change(change, actor, replace, validate_only)
+            results.append(result)
+        return results
+
+    def _change(self, change: ResourceChange, actor: str, replace: bool, validate_only: bool) -> Steps[AlterResult]:
+        resource_type, name, _ = change
+        if resource_type not in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            return ErrorCode.INVALID_REQUEST, "In ZooKeeper mode only topics and brokers have configurations."
+        entity = entity_path(resource_type, name)
+        if (yield from self._watch.refresh(entity)) is None:
+            return (
+                ErrorCode.INVALID_CONFIG,
+                f"{paths.CONFIG}/{entity} is not a configuration; see the log of the broker.",
+            )
+        image = self._metadata.image
+        view = ControllerView(image, self._config, self._host.random)
+        decided = alter_configs(view, [change], actor, replace=replace)
+        (result,) = decided.response
+        if result[0] is not ErrorCode.NONE or validate_only:
+            return result
+        overrides = dict(image.config_of(resource_type, name))
+        for record, _ in decided.records:
+            assert isinstance(record, ConfigRecord), "there are no other records without eligible leader replicas"
+            if record.value is None:
+                overrides.pop(record.name, None)
+            else:
+                overrides[record.name] = record.value
+        error = yield from self._write(f"{paths.CONFIG}/{entity}", encode_config(overrides))
+        if error:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused the change of {entity}: {StoreError(error).name}"
+        yield from create(
+            self._store, paths.NEW_CONFIG_CHANGE, encode_config_change(entity), CreateFlags.PERSISTENT_SEQUENTIAL
+        )
+        yield from self._watch.refresh(entity)
+        return result
+
+    def _write(self, path: str, data: bytes) -> Steps[int]:
+        """Returns the error that ZooKeeper answered; 0 for none."""
+        check = Part(OpCode.CHECK, CheckVersionRequest(paths.CONTROLLER, _CONTROLLER_VERSION))
+        write = Part(OpCode.SET_DATA, SetDataRequest(path, data, ANY_VERSION))
+        reply: MultiReply = yield lambda answered: self._store.multi([check, write], answered)
+        refused = reply.refused_part
+        if refused is None:
+            return 0
+        assert reply.errors is not None, "not lost"
+        if reply.errors[refused] != StoreError.NO_NODE:
+            return reply.errors[refused]
+        error = yield from make_path(self._store, path, data)
+        if error == StoreError.NODE_EXISTS:  # there is no controller
+            reply = yield lambda answered: self._store.multi([write], answered)
+            return 0 if reply.refused_part is None else StoreError.SYSTEM_ERROR
+        return error

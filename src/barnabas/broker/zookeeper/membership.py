@@ -1,0 +1,179 @@
+"""A broker's membership in its cluster: what it reads and writes in each session with ZooKeeper.
+
+session opened     configurations below their watch -> /brokers/ids/N -> topics that exist -> the controller
+session expired    the controller resigns, then the next session opens (G34); everything is done again
+watch fired        configurations, /feature, the registration in the way, the controller's znodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from barnabas.broker.zookeeper.client_door import ClientDoor
+from barnabas.broker.zookeeper.config_watch import ConfigWatch
+from barnabas.broker.zookeeper.config_writes import ConfigWrites
+from barnabas.broker.zookeeper.registration import Registrar
+from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ConfigError
+from barnabas.common.host import Host
+from barnabas.controller.zookeeper.lifecycle import ControllerSignal
+from barnabas.controller.zookeeper.runtime import ZookeeperController
+from barnabas.metadata.registrations import endpoints_of
+from barnabas.metadata.store import MetadataStore
+from barnabas.znodes import paths
+from barnabas.znodes.admin_znodes import encode_log_dir_event
+from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ZnodeStore
+from barnabas.zookeeper.wire.codes import CreateFlags, EventType
+
+_UNREGISTERED: Final = -1
+
+
+class SessionStore(ZnodeStore, Protocol):
+    """A client whose sessions are opened by its user."""
+
+    def open(self) -> None: ...
+
+
+class Membership:
+    """The membership of one broker; a `StoreListener`."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        store: SessionStore,
+        metadata: MetadataStore,
+        controller: ZookeeperController,
+        door: ClientDoor,
+        on_registered: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._store = store
+        self._metadata = metadata
+        self._controller = controller
+        self._door = door
+        self._on_registered = on_registered
+        endpoints = endpoints_of(config.advertised_listeners, config.advertised_listeners)
+        self._registrar = Registrar(host, config, store, endpoints)
+        self.configs = ConfigWatch(host, store, metadata)
+        self.writes = ConfigWrites(host, config, store, metadata, self.configs)
+        self._node_id = config.node_id
+        #: The czxid of the registration, -1 before it.
+        self.broker_epoch = _UNREGISTERED
+        #: The data version of /feature.
+        self.feature_epoch = 0
+        self._joining: StoreSteps | None = None
+        #: What runs next to it.
+        self._others: dict[StoreSteps, None] = {}
+        self._is_member = False
+        self._is_active = False
+
+    def start(self) -> None:
+        """Joins the cluster in the current session; in a new one if it has expired while the logs were opened."""
+        self._is_active = True
+        if self._store.session_id:
+            self._join()
+        else:
+            self._store.open()
+
+    def leave(self) -> None:
+        """Ends the membership; the session is not ended here."""
+        self._is_active = False
+        self._end_session()
+
+    def report_failed_directory(self) -> None:
+        """Reports to the controller that a log directory of this broker has failed: other brokers get the roles of its
+        replicas.
+        """
+        data = encode_log_dir_event(self._node_id)
+        self._begin(create(self._store, paths.NEW_LOG_DIR_EVENT, data, CreateFlags.PERSISTENT_SEQUENTIAL))
+
+    def _begin(self, steps: Steps[object]) -> None:
+        """Runs steps next to others; they continue after a reconnect, and end with the session."""
+
+        def done(result: object) -> None:
+            self._others.pop(running, None)
+
+        running = StoreSteps(steps, done)
+        self._others[running] = None
+        running.start()
+
+    # -- joining
+
+    def _join(self) -> None:
+        self._joining = StoreSteps(self._steps(), self._on_joined).start()
+
+    def _steps(self) -> Steps[int | ConfigError]:
+        yield from self.configs.load()
+        yield from self._read_feature()
+        found = yield from self._registrar.register()
+        if isinstance(found, int):
+            self.broker_epoch = found
+            self._on_registered()
+            topics: ChildrenReply = yield partial(self._store.children, paths.TOPICS)
+            deleted: ChildrenReply = yield partial(self._store.children, paths.DELETE_TOPICS)
+            # The controller names no topic whose deletion waits, possibly for a dead broker.
+            known = frozenset(topics.names or ()) - frozenset(deleted.names or ())
+            self._door.registered(sorted(known), self._metadata.image)
+        return found
+
+    def _on_joined(self, found: int | ConfigError) -> None:
+        self._joining = None
+        if isinstance(found, ConfigError):
+            self._host.faults.fatal(str(found))
+            return
+        self._host.faults.inform(f"broker {self._node_id} is registered in ZooKeeper with epoch {found}")
+        self._is_member = True
+        self._controller.on_signal(ControllerSignal.SESSION_OPENED)
+
+    def _read_feature(self) -> Steps[None]:
+        reply: ExistsReply = yield partial(self._store.exists, paths.FEATURE, watch=True)
+        self.feature_epoch = 0 if reply.stat is None else reply.stat.version
+
+    def _end_session(self) -> None:
+        self._is_member = False
+        if self._joining is not None:
+            self._joining.close()
+            self._joining = None
+        for steps in self._others:
+            steps.close()
+        self._others.clear()
+        self._registrar.close()
+        self.configs.close()
+        self._controller.on_signal(ControllerSignal.SESSION_EXPIRED)
+
+    # -- store.StoreListener
+
+    def session_opened(self, session_id: int) -> None:
+        if self._is_active:
+            self._join()
+            self.writes.resume()
+
+    def disconnected(self) -> None:
+        self._controller.disconnected()
+
+    def reconnected(self) -> None:
+        for steps in (self._joining, self.configs, self.writes, *self._others):
+            if steps is not None:
+                steps.resume()
+        self._controller.reconnected()
+
+    def session_expired(self) -> None:
+        self._end_session()
+        if self._is_active:
+            self._store.open()
+
+    def auth_failed(self) -> None:
+        self._controller.on_signal(ControllerSignal.AUTH_FAILED)
+
+    def changed(self, path: str, event_type: EventType) -> None:
+        self._registrar.changed(path, event_type)
+        if not self._is_active:
+            return
+        self.configs.changed(path)
+        if path == paths.FEATURE:
+            self._begin(self._read_feature())
+        self._controller.changed(path, event_type)

@@ -1,0 +1,102 @@
+"""Requests to ZooKeeper that follow from one another, written as a generator.
+
+    reply = yield lambda reply: store.read(path, reply)
+
+One request is in flight at a time. A request whose answer was lost is made again when the session is connected again,
+so a generator only yields requests that can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol, TypeVar
+
+from barnabas.znodes import paths
+from barnabas.zookeeper.client.store import CreateReply, ReadReply, ZnodeStore
+from barnabas.zookeeper.wire.codes import CreateFlags, ErrorCode
+from barnabas.zookeeper.wire.records import OPEN_ACL
+
+
+class Reply(Protocol):
+    """An answer of the store."""
+
+    @property
+    def is_lost(self) -> bool: ...
+
+
+#: Makes a request, whose answer its argument receives.
+Request = Callable[[Callable[[Any], None]], None]
+T = TypeVar("T")
+Steps = Generator[Request, Any, T]
+
+
+class StoreSteps:
+    """The execution of one generator; `done` receives what it returns, unless `close` is called before."""
+
+    def __init__(self, steps: Steps[Any], done: Callable[[Any], None]) -> None:
+        self._steps = steps
+        self._done = done
+        self._request: Request | None = None
+        self._is_waiting = False
+        self._is_closed = False
+
+    def start(self) -> StoreSteps:
+        self._continue(None)
+        return self
+
+    def resume(self) -> None:
+        """Repeats the request whose answer was lost, after the session is connected again."""
+        if self._is_waiting and not self._is_closed:
+            self._is_waiting = False
+            self._send()
+
+    def close(self) -> None:
+        """Gives up: answers have no effect any more."""
+        self._is_closed = True
+        self._steps.close()
+
+    def _send(self) -> None:
+        assert self._request is not None, "set by `_continue`"
+        self._request(self._on_reply)
+
+    def _on_reply(self, reply: Reply) -> None:
+        if self._is_closed:
+            return
+        if reply.is_lost:
+            self._is_waiting = True
+        else:
+            self._continue(reply)
+
+    def _continue(self, reply: Reply | None) -> None:
+        try:
+            self._request = self._steps.send(reply)
+        except StopIteration as end:
+            self._is_closed = True
+            self._done(end.value)
+            return
+        self._send()
+
+
+def read(store: ZnodeStore, path: str, *, watch: bool = False) -> Steps[ReadReply]:
+    reply: ReadReply = yield lambda answered: store.read(path, answered, watch=watch)
+    return reply
+
+
+def create(store: ZnodeStore, path: str, data: bytes | None, flags: int = CreateFlags.PERSISTENT) -> Steps[CreateReply]:
+    reply: CreateReply = yield lambda answered: store.create(path, data, flags, OPEN_ACL, answered)
+    return reply
+
+
+def make_path(store: ZnodeStore, path: str, data: bytes | None = None) -> Steps[int]:
+    """Creates a znode, and its parents where they are missing. Returns the error code of its own creation."""
+    reply = yield from create(store, path, data)
+    if reply.error == ErrorCode.NO_NODE and path.rpartition("/")[0]:
+        yield from make_path(store, path.rpartition("/")[0])
+        reply = yield from create(store, path, data)
+    return reply.error
+
+
+def make_roots(store: ZnodeStore) -> Steps[None]:
+    """Creates the persistent znodes that every broker creates first, in Kafka's order."""
+    for path in paths.PERSISTENT_PATHS:
+        yield from make_path(store, path)

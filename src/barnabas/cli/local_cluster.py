@@ -1,0 +1,224 @@
+"""`barnabas up` and `down`: an embedded cluster from the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.contexts import choice, started
+from barnabas.cli.options import key_values
+from barnabas.embedded.cluster import EmbeddedCluster
+from barnabas.embedded.failures import Failure
+from barnabas.embedded.nodes import Node, ZookeeperServer, log_tail
+
+DEFAULT_DIRECTORY = Path("barnabas-data")
+
+
+def _directory(ctx: typer.Context, value: Path) -> Path:
+    """Returns the given directory, else that of the context that --context names."""
+    source = ctx.get_parameter_source("directory")
+    if source is not None and source.name == "COMMANDLINE":
+        return value
+    return choice.directory_of_requested() or value
+
+
+Directory = Annotated[
+    Path,
+    typer.Option("--dir", help="Directory for all files of the cluster", show_default=True, callback=_directory),
+]
+
+
+ZookeeperAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="[HOST:PORT/CHROOT]",
+        help="Keep the metadata in ZooKeeper: at this address, or without one, in a server that the cluster starts. "
+        "Default: as last time, or a metadata quorum",
+    ),
+]
+ZookeeperPort = Annotated[
+    int | None,
+    typer.Option(
+        help="Port of the cluster's own ZooKeeper server; 0 picks a free port. Default: as last time, or 2181",
+        min=0,
+        max=65535,
+    ),
+]
+
+
+def up(
+    directory: Directory = DEFAULT_DIRECTORY,
+    brokers: Annotated[int | None, typer.Option(help="Number of brokers; default: as last time, or 1", min=1)] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Client port of the first broker; 0 picks free ports. Default: as last time, or 9092",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    racks: Annotated[
+        str | None,
+        typer.Option("--racks", metavar="A,B,...", help="The rack of each broker; default: as last time"),
+    ] = None,
+    override: Annotated[
+        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; repeatable")
+    ] = None,
+    zookeeper: ZookeeperAddress = None,
+    zookeeper_port: ZookeeperPort = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when the cluster is ready, and leave it running")
+    ] = False,
+) -> None:
+    """Start a cluster on this machine and print `bootstrap: HOST:PORT` when clients can connect
+
+    Without --detach the cluster runs until Ctrl-C, or until its last broker ends. The data stays in the directory for
+    the next start. If some brokers of a running cluster are stopped, the command starts them again and leaves the
+    cluster running.
+    """
+    cluster = EmbeddedCluster(directory)
+    with interruptible():
+        if _is_in_part(cluster):
+            _complete(cluster, brokers, override, racks, zookeeper)
+            return
+        nodes = cluster.start(
+            brokers=brokers,
+            port=port,
+            racks=[each.strip() for each in racks.split(",")] if racks else (),
+            properties=key_values(override or [], "--override"),
+            zookeeper=zookeeper,
+            zookeeper_port=zookeeper_port,
+        )
+        started.record(cluster.directory, [node.bootstrap for node in nodes])
+        print(f"bootstrap: {cluster.bootstrap}", flush=True)
+        if not detach:
+            _run(cluster, directory)
+
+
+def _run(cluster: EmbeddedCluster, directory: Path) -> None:
+    """Waits until the user ends the cluster, and stops it. Raises Failure if its last broker ends."""
+    try:
+        nodes = cluster.nodes
+        logs = nodes[0].log_path if len(nodes) == 1 else cluster.directory / "broker-*" / "broker.log"
+        for node in nodes:
+            if node.metrics_url is not None:
+                output.say(f"metrics of broker {node.node_id}: {node.metrics_url}")
+        if connect := cluster.recorded.connect:
+            output.say(f"zookeeper: {connect}")
+        output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
+        ended = cluster.wait(lambda node: output.say(_ended_text(node, directory)))
+        raise Failure(f"broker {ended.node_id} ended unexpectedly\n{log_tail(ended)}", f"its log: {ended.log_path}")
+    except KeyboardInterrupt:
+        output.say("stopping")
+    finally:
+        cluster.stop()
+
+
+def _ended_text(ended: Node | ZookeeperServer, directory: Path) -> str:
+    return (
+        f"{ended.name} ended; the others continue (its log: {ended.log_path}); "
+        f"start it again with: barnabas up --dir {directory}"
+    )
+
+
+def _is_in_part(cluster: EmbeddedCluster) -> bool:
+    """Whether some processes of the cluster run and others do not."""
+    return len({server.running for server in cluster.recorded.servers}) > 1
+
+
+def _complete(
+    cluster: EmbeddedCluster,
+    brokers: int | None,
+    override: list[str] | None,
+    racks: str | None,
+    zookeeper: str | None,
+) -> None:
+    if brokers is not None:
+        cluster.check_count(brokers)
+    refused = {"--override": override, "--racks": racks, "--zookeeper": zookeeper}
+    for option, value in refused.items():
+        if value or value == "":
+            raise Failure(
+                "some brokers of the cluster run, and a broker that is started again keeps its properties, so "
+                f"{option} cannot be applied",
+                f"stop the whole cluster first: barnabas down --dir {cluster.directory}",
+            )
+    server = cluster.recorded.zookeeper
+    if server is not None and not server.running:
+        output.say(f"started again: {server.name} (pid {cluster.start_zookeeper_again().pid})")
+    for node in cluster.start_again(*(node.node_id for node in cluster.nodes if not node.running)):
+        output.say(f"started again: broker {node.node_id} (pid {node.pid})")
+    started.record(cluster.directory, [node.bootstrap for node in cluster.nodes])
+    print(f"bootstrap: {cluster.bootstrap}", flush=True)
+
+
+def down(
+    directory: Directory = DEFAULT_DIRECTORY,
+    broker: Annotated[
+        list[int] | None, typer.Option("--broker", metavar="ID", help="Only this broker; repeatable")
+    ] = None,
+    kill: Annotated[bool, typer.Option("--kill", help="Use kill -9, which ends a broker as a crash does")] = False,
+) -> None:
+    """Stop a cluster cleanly, or some of its brokers
+
+    The data stays. `barnabas up` starts the stopped brokers again.
+    """
+    cluster = EmbeddedCluster(directory)
+    there = [node.node_id for node in cluster.nodes]
+    if not there:
+        raise Failure(f"no cluster has been started in {directory}")
+    if unknown := sorted(set(broker or ()).difference(there)):
+        raise Failure(f"there is no broker {unknown[0]} in {directory}; its brokers are {', '.join(map(str, there))}")
+    choice.use_of_directory(cluster.directory)
+    choice.warn_if_production(f"{'kills' if kill else 'stops'} brokers in {cluster.directory}")
+    stopped: list[Node | ZookeeperServer] = []
+    stopped += cluster.kill(*broker or there) if kill else cluster.stop(*broker or there)
+    if not broker and (server := cluster.kill_zookeeper() if kill else cluster.stop_zookeeper()):
+        stopped.append(server)
+    for ended in stopped:
+        print(f"{'killed' if kill else 'stopped'}: {ended.name} (pid {ended.pid})")
+    if not stopped:
+        print("no broker was running")
+
+
+class Interruption:
+    """Records whether the user, or the calling program, wants the command to end.
+
+    The signal raises KeyboardInterrupt immediately. If it arrives while a C library calls back into Python, that
+    exception can get lost; long loops therefore call `check`.
+    """
+
+    def __init__(self) -> None:
+        self._wanted = False
+
+    def check(self) -> None:
+        if self._wanted:
+            raise KeyboardInterrupt
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._wanted = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Ends the command in the same way on Ctrl-C, SIGTERM and a closed terminal, so that it still stops its brokers."""
+    interruption = Interruption()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    before = [(number, signal.signal(number, interruption.on_signal)) for number in numbers]
+    try:
+        yield interruption
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

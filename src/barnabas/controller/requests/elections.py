@@ -1,0 +1,216 @@
+"""Preferred and unclean elections, on request or by the controller itself.
+
+- ElectLeaders (KIP-183, KIP-460) elects the preferred leader, or any live replica if none can lead cleanly.
+- Leadership returns to preferred replicas that are in sync (`auto.leader.rebalance.enable`). As in Kafka 4, any
+  imbalance is corrected: `leader.imbalance.per.broker.percentage` ended with 3.9.
+- Leaderless partitions of topics that allow it get an unclean leader; otherwise those that lost their leader before the
+  topic allowed it would wait forever.
+
+A preferred election never makes a partition worse: if the preferred replica cannot lead, nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.decisions import Election
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.requests.partitions import Located, can_lead, find
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
+
+#: The values of `election_type` in ElectLeaders.
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+#: The most elections in one batch; the others follow in further batches.
+ELECTIONS_PER_BATCH: Final = 1_000
+
+_ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
+_TEXTS: Final = {
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+}
+_Answer = tuple[ErrorCode, str | None]
+_DONE: Final[_Answer] = (ErrorCode.NONE, None)
+
+
+def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str) -> Result[ElectLeadersResponse]:
+    """Returns one result per requested partition; for "all partitions" those that need no election are left out."""
+    election = _ELECTIONS.get(request.election_type)
+    cause = Cause(ControllerEvent.ELECT_LEADERS, actor, election.value if election is not None else "")
+    if election is None:
+        text = f"Unknown election type {request.election_type}"
+        return Result([], refused(request, ErrorCode.INVALID_REQUEST, text), cause)
+    records: list[Versioned] = []
+    response = ElectLeadersResponse()
+    everything = request.topic_partitions is None
+    for topic, partition_ids in _requested_partitions(view, request):
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=topic)
+        response.replica_election_results.append(row)
+        decided: set[int] = set()
+        for partition_id in partition_ids:
+            code, text_ = _elect(view, topic, partition_id, election, records, decided)
+            if not (everything and code is ErrorCode.ELECTION_NOT_NEEDED):
+                row.partition_result.append(_result(partition_id, code, text_))
+    return Result(records, response, cause)
+
+
+def _requested_partitions(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
+    if request.topic_partitions is None:
+        return [(topic.name, range(len(topic.partitions))) for topic in view.image.topics()]
+    return [(requested.topic, requested.partitions) for requested in request.topic_partitions]
+
+
+def with_partitions(view: ControllerView, request: ElectLeadersRequest) -> ElectLeadersRequest:
+    """Returns the request with the names of the partitions that it is about, if it is about all."""
+    election = _ELECTIONS.get(request.election_type)
+    if request.topic_partitions is not None or election is None:
+        return request
+    needed: dict[str, list[int]] = {}
+    for topic, index, _ in find(view, lambda partition: _is_needed(partition, election)):
+        needed.setdefault(topic.name, []).append(index)
+    return ElectLeadersRequest(
+        election_type=request.election_type,
+        topic_partitions=[
+            ElectLeadersRequest.TopicPartitions(topic=name, partitions=indexes) for name, indexes in needed.items()
+        ],
+        timeout_ms=request.timeout_ms,
+    )
+
+
+def refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None = None) -> ElectLeadersResponse:
+    """Returns the same error for every requested partition."""
+    response = ElectLeadersResponse(error_code=code)
+    for requested in request.topic_partitions or ():
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=requested.topic)
+        row.partition_result = [_result(partition_id, code, text) for partition_id in requested.partitions]
+        response.replica_election_results.append(row)
+    return response
+
+
+def _result(partition_id: int, code: ErrorCode, text: str | None) -> ElectLeadersResponse.PartitionResult:
+    return ElectLeadersResponse.PartitionResult(partition_id=partition_id, error_code=code, error_message=text)
+
+
+def _elect(
+    view: ControllerView,
+    topic_name: str,
+    partition_id: int,
+    election: Election,
+    records: list[Versioned],
+    decided: set[int],
+) -> _Answer:
+    """Adds the election of one partition to `records`. `decided`: partitions of this topic already elected for."""
+    topic = view.image.topics_by_name.get(topic_name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"
+    if not 0 <= partition_id < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}"
+    located = (topic, partition_id, topic.partitions[partition_id])
+    if partition_id in decided or not _is_needed(located[2], election):
+        return _answer(ErrorCode.ELECTION_NOT_NEEDED)
+    record = _change(view, located, election)
+    if record is None:
+        preferred = election is Election.PREFERRED
+        return _answer(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+    decided.add(partition_id)
+    records.append(record)
+    return _DONE
+
+
+def _answer(code: ErrorCode) -> _Answer:
+    return code, _TEXTS[code]
+
+
+def _is_needed(partition: PartitionImage, election: Election) -> bool:
+    if election is Election.PREFERRED:
+        return partition.leader != partition.preferred_leader
+    return not partition.has_leader
+
+
+def _change(view: ControllerView, located: Located, election: Election) -> Versioned | None:
+    topic, partition_id, partition = located
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), election)
+    record = PartitionChange(partition, rules).build(topic.topic_id, partition_id)
+    return None if record is None else (record, partition_version(view.image.metadata_version))
+
+
+# Elections that the controller begins itself.
+
+
+def unclean_elections_due(view: ControllerView, count_max: int | None = None) -> Result[None]:
+    """Elects leaders for leaderless partitions of topics that allow unclean ones, as many as fit in one batch."""
+    records: list[Versioned] = []
+    allowed: dict[str, bool] = {}
+    for located in find(view, lambda partition: not partition.has_leader):
+        name = located[0].name
+        if name not in allowed:
+            allowed[name] = view.unclean_election_allowed(name)
+        record = _change(view, located, Election.UNCLEAN) if allowed[name] else None
+        if record is not None:
+            records.append(record)
+            if len(records) == (count_max or ELECTIONS_PER_BATCH):
+                break
+    return Result(records, None, Cause(ControllerEvent.UNCLEAN_ELECTIONS_ALLOWED, "controller", _counted(records)))
+
+
+def allows_unclean(records: Iterable[Versioned]) -> bool:
+    """Returns whether the records change `unclean.leader.election.enable`, so that elections may be due now."""
+    return any(isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION for record, _ in records)
+
+
+def rebalance(view: ControllerView) -> Result[None]:
+    """Moves leadership to preferred replicas that can lead, as many as fit in one batch."""
+    records: list[Versioned] = []
+    for located in find(view, lambda partition: partition.leader != partition.preferred_leader):
+        partition = located[2]
+        # Partitions that cannot be rebalanced are skipped, so that each batch leaves fewer of them.
+        if partition.preferred_leader not in partition.isr or not can_lead(view, partition)(partition.preferred_leader):
+            continue
+        record = _change(view, located, Election.PREFERRED)
+        if record is not None:
+            records.append(record)
+            if len(records) == ELECTIONS_PER_BATCH:
+                break
+    return Result(records, None, Cause(ControllerEvent.LEADERS_REBALANCED, "controller", _counted(records)))
+
+
+def _counted(records: Sequence[Versioned]) -> str:
+    return f"{len(records)} partitions"
+
+
+# The loss by an election.
+
+
+def unclean_leaders(before: MetadataImage, records: Iterable[Versioned]) -> list[str]:
+    """Describes each unclean election (guard G13): the new leader was neither in the ISR nor in the ELR, so records are
+    possibly lost. The controller knows no log offsets, so it names the replicas that had them and not how many."""
+    found = []
+    for record, _ in records:
+        if not isinstance(record, PartitionChangeRecord) or record.leader <= NO_LEADER:
+            continue
+        topic = before.topics_by_id.get(record.topic_id)
+        if topic is None or record.partition_id >= len(topic.partitions):
+            continue
+        partition = topic.partitions[record.partition_id]
+        again = partition.leader_recovery_state == RECOVERING and record.leader_recovery_state < 0
+        if record.leader in (*partition.isr, *partition.elr, partition.leader):
+            continue
+        if record.leader_recovery_state != RECOVERING and not again:
+            continue
+        in_sync = partition.isr or partition.elr or partition.last_known_elr
+        found.append(
+            f"{topic.name}-{record.partition_id}: unclean leader {record.leader} after epoch {partition.leader_epoch}; "
+            f"records that only {list(in_sync)} had are lost"
+        )
+    return found

@@ -1,0 +1,247 @@
+"""Changes of partitions: when brokers leave or join, and when a leader changes its ISR (KIP-497, KIP-903)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.partition_change import PartitionChange, Rules
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.message import UnknownTags
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+Located = tuple[TopicImage, int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEvent:
+    """The broker that leaves or joins. `added` can lead even though the image still shows it as fenced."""
+
+    removed: int = NO_LEADER
+    added: int = NO_LEADER
+    #: A broker that lost unflushed records: it leaves ISR and ELR and cannot lead.
+    unclean: int = NO_LEADER
+
+
+def find(view: ControllerView, wanted: Callable[[PartitionImage], bool]) -> Iterator[Located]:
+    """Yields the partitions that satisfy `wanted`, by topic name and partition id."""
+    for topic in view.image.topics():
+        for partition_id, partition in enumerate(topic.partitions):
+            if wanted(partition):
+                yield topic, partition_id, partition
+
+
+def leads_any(view: ControllerView, broker_id: int) -> bool:
+    return any(
+        partition.leader == broker_id for topic in view.image.topics_by_name.values() for partition in topic.partitions
+    )
+
+
+def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> list[Versioned]:
+    """Returns the changes of these partitions: the broker leaves ISR and ELR, and a leader is elected if possible."""
+
+    def may_lead(broker_id: int) -> bool:
+        if broker_id in (event.removed, event.unclean):
+            return False
+        return broker_id == event.added or view.is_active(broker_id)
+
+    gone = {event.removed, event.unclean}
+    version = partition_version(view.image.metadata_version)
+    records: list[Versioned] = []
+    rules_of: dict[tuple[str, int], Rules] = {}
+    for topic, partition_id, partition in partitions:
+        key = (topic.name, len(partition.replicas))
+        rules = rules_of.get(key)
+        if rules is None:
+            rules = rules_of[key] = view.rules(*key, may_lead)
+        lost = _in_lost_directories(view, partition)
+        if lost:
+            rules = view.rules(*key, _all_but(lost, may_lead))
+        change = PartitionChange(partition, rules)
+        staying = tuple(replica for replica in partition.isr if replica not in gone)
+        change.target_isr = without_unwritable(view, partition, staying, rules.may_lead)
+        if event.unclean != NO_LEADER:
+            change.unclean_shutdown = (event.unclean,)
+        record = change.build(topic.topic_id, partition_id)
+        if record is not None:
+            records.append((record, version))
+    return records
+
+
+def without_unwritable(
+    view: ControllerView, partition: PartitionImage, isr: tuple[int, ...], may_lead: Callable[[int], bool]
+) -> tuple[int, ...]:
+    """Returns the ISR without replicas whose brokers report that they take no writes, since nothing is committed while
+    the leader waits for them. If no other member can lead, the ISR stays: they have what was committed."""
+    unwritable = {replica for replica in isr if not view.takes_writes(replica, partition.directory_of(replica))}
+    if not unwritable or not any(may_lead(replica) for replica in isr if replica not in unwritable):
+        return isr
+    return tuple(replica for replica in isr if replica not in unwritable)
+
+
+def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
+    """Returns a predicate: whether a broker can lead the partition now, since it and its directory are online."""
+    lost = _in_lost_directories(view, partition)
+    return _all_but(lost, view.is_active) if lost else view.is_active
+
+
+def _all_but(lost: frozenset[int], allowed: Callable[[int], bool]) -> Callable[[int], bool]:
+    return lambda broker_id: broker_id not in lost and allowed(broker_id)
+
+
+def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> frozenset[int]:
+    """Returns the replicas whose broker is online without their log directory (KIP-858): they cannot lead."""
+    brokers = view.image.brokers
+    return frozenset(
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if (broker := brokers.get(replica)) is not None and not broker.has_online_directory(directory)
+    )
+
+
+def alter_partition(
+    view: ControllerView, request: AlterPartitionRequest, version: int
+) -> Result[AlterPartitionResponse]:
+    """Applies a leader's request for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
+    response = AlterPartitionResponse()
+    records: list[Versioned] = []
+    isr_reasons: dict[tuple[bytes, int], UnknownTags] = {}
+    cause = Cause(ControllerEvent.ALTER_PARTITION, f"broker {request.broker_id}", isr_reasons=isr_reasons)
+    broker = view.image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        response.error_code = ErrorCode.STALE_BROKER_EPOCH
+        return Result([], response, cause)
+    for requested in request.topics:
+        answered = AlterPartitionResponse.TopicData(topic_id=requested.topic_id)
+        response.topics.append(answered)
+        topic = view.image.topics_by_id.get(requested.topic_id)
+        for proposal in requested.partitions:
+            if topic is None:
+                answered.partitions.append(_refused(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            record, answer = _alter_one(view, request.broker_id, topic, proposal, version)
+            answered.partitions.append(answer)
+            if record is not None:
+                records.append(record)
+                if proposal.unknown_tags:
+                    isr_reasons[requested.topic_id, proposal.partition_index] = proposal.unknown_tags
+    return Result(records, response, cause)
+
+
+def _refused(partition_id: int, code: ErrorCode) -> AlterPartitionResponse.PartitionData:
+    return AlterPartitionResponse.PartitionData(partition_index=partition_id, error_code=code)
+
+
+def _alter_one(
+    view: ControllerView,
+    broker_id: int,
+    topic: TopicImage,
+    proposal: AlterPartitionRequest.PartitionData,
+    version: int,
+) -> tuple[Versioned | None, AlterPartitionResponse.PartitionData]:
+    partition_id = proposal.partition_index
+    if not 0 <= partition_id < len(topic.partitions):
+        return None, _refused(partition_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = topic.partitions[partition_id]
+    isr = _proposed_isr(proposal, version)
+    if view.raises_leader_epochs and _is_done(broker_id, partition, proposal, isr):
+        return None, _accepted(partition_id, partition)
+    code = _problem(view, broker_id, partition, proposal, isr)
+    if code is not ErrorCode.NONE:
+        return None, _refused(partition_id, code)
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), by_leader=True)
+    change = PartitionChange(partition, rules)
+    change.target_isr = without_unwritable(view, partition, tuple(replica for replica, _ in isr), rules.may_lead)
+    change.target_recovery_state = proposal.leader_recovery_state
+    record = change.build(topic.topic_id, partition_id)
+    if record is not None:
+        partition = partition.merge(record)
+        if record.leader not in (broker_id, NO_LEADER_CHANGE):
+            # The new ISR completed a reassignment that moves the leadership away: the old leader must refresh.
+            return (record, _version(view)), _refused(partition_id, ErrorCode.NEW_LEADER_ELECTED)
+    return (record, _version(view)) if record is not None else None, _accepted(partition_id, partition)
+
+
+def _accepted(partition_id: int, partition: PartitionImage) -> AlterPartitionResponse.PartitionData:
+    return AlterPartitionResponse.PartitionData(
+        partition_index=partition_id,
+        error_code=ErrorCode.NONE,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+
+
+def _is_done(
+    broker_id: int,
+    partition: PartitionImage,
+    proposal: AlterPartitionRequest.PartitionData,
+    isr: Sequence[tuple[int, int]],
+) -> bool:
+    """Returns whether an earlier request, whose answer was lost, has already made the change that the leader asks for.
+    In ZooKeeper mode a leader learns the partition epoch from the answer alone, so after an error it would never learn
+    it (G39).
+    """
+    return (
+        proposal.leader_epoch == partition.leader_epoch
+        and proposal.partition_epoch <= partition.partition_epoch
+        and broker_id == partition.leader
+        and sorted(replica for replica, _ in isr) == sorted(partition.isr)
+        and proposal.leader_recovery_state == partition.leader_recovery_state
+    )
+
+
+def _version(view: ControllerView) -> int:
+    return partition_version(view.image.metadata_version)
+
+
+def _proposed_isr(proposal: AlterPartitionRequest.PartitionData, version: int) -> list[tuple[int, int]]:
+    """Returns (broker id, broker epoch) per member; the epoch is -1 if the leader did not send one."""
+    if version >= 3:
+        return [(state.broker_id, state.broker_epoch) for state in proposal.new_isr_with_epochs]
+    return [(broker_id, -1) for broker_id in proposal.new_isr]
+
+
+def _problem(
+    view: ControllerView,
+    broker_id: int,
+    partition: PartitionImage,
+    proposal: AlterPartitionRequest.PartitionData,
+    isr: Sequence[tuple[int, int]],
+) -> ErrorCode:
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
+        # The leader has newer metadata than this controller, which is therefore no longer the active one.
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [replica for replica, _ in isr]
+    if not members or len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if partition.leader not in members:
+        return ErrorCode.INVALID_REQUEST
+    if proposal.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(view, replica, epoch) for replica, epoch in isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    joining = (replica for replica in members if replica not in partition.isr)
+    if not all(view.takes_writes(replica, partition.directory_of(replica)) for replica in joining):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(view: ControllerView, broker_id: int, broker_epoch: int) -> bool:
+    """Returns whether the broker can join an ISR: not fenced or shutting down, same incarnation (KIP-841, KIP-903)."""
+    broker = view.image.brokers.get(broker_id)
+    return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)

@@ -1,0 +1,216 @@
+"""Reassignments: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+
+During a reassignment, a partition's replicas are the target replicas, in their order, followed by those to be removed:
+
+    replicas [1, 2, 3], target [4, 2, 3]  ->  replicas [4, 2, 3, 1]  adding [4]  removing [1]
+
+`PartitionChange` completes it, with the ISR change that brings the last target replica in sync. Until then the target
+can be changed, or the reassignment cancelled: then the added replicas are dropped and the removed ones stay.
+
+Error codes and messages are those of Kafka 4.1. Kafka keeps the old lists of added and removed replicas if a second
+target adds or removes none itself, so that a replica in the new target can still be removed; here the lists always
+follow the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.decisions import Election
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.requests.partitions import Located, can_lead
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.topics import check_assignment
+from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import RECOVERING, PartitionImage, TopicImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+NONE_IN_PROGRESS: Final = "No partition reassignment is in progress."
+_Requested = AlterPartitionReassignmentsRequest.ReassignablePartition
+_TopicRow = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Row = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+_Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+def alter_reassignments(
+    view: ControllerView, request: AlterPartitionReassignmentsRequest, actor: str
+) -> Result[AlterPartitionReassignmentsResponse]:
+    """Returns one result per partition; valid reassignments begin even if others in the request fail."""
+    may_change_factor = request.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=may_change_factor
+    )
+    records: list[Versioned] = []
+    done: list[str] = []
+    decided: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        row = _TopicRow(name=topic.name)
+        response.responses.append(row)
+        for requested in topic.partitions:
+            index = requested.partition_index
+            try:
+                if (topic.name, index) in decided:
+                    raise RequestFailed(
+                        ErrorCode.INVALID_REQUEST, f"Partition {topic.name}:{index} is named more than once."
+                    )
+                located = _find(view, topic.name, index)
+                change = (
+                    _cancel(view, located) if requested.replicas is None else _begin(view, located, requested.replicas)
+                )
+                if requested.replicas is not None and not may_change_factor:
+                    _check_factor(located[2], requested.replicas)
+                record = change.build(located[0].topic_id, index)
+            except RequestFailed as error:
+                row.partitions.append(_Row(partition_index=index, error_code=error.code, error_message=error.message))
+                continue
+            decided.add((topic.name, index))
+            row.partitions.append(_Row(partition_index=index, error_code=ErrorCode.NONE, error_message=None))
+            if record is not None:
+                records.append((record, partition_version(view.image.metadata_version)))
+                done.append(_description(topic.name, requested))
+    return Result(records, response, Cause(ControllerEvent.ALTER_PARTITION_REASSIGNMENTS, actor, "; ".join(done)))
+
+
+def _description(name: str, requested: _Requested) -> str:
+    return f"{name}-{requested.partition_index} " + (
+        "cancelled" if requested.replicas is None else f"to {requested.replicas}"
+    )
+
+
+def refused(request: AlterPartitionReassignmentsRequest, code: ErrorCode) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=None,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            _TopicRow(
+                name=topic.name,
+                partitions=[
+                    _Row(partition_index=requested.partition_index, error_code=code, error_message=None)
+                    for requested in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _find(view: ControllerView, name: str, index: int) -> Located:
+    topic = view.image.topics_by_name.get(name)
+    if topic is None:
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if not 0 <= index < len(topic.partitions) or topic.partitions[index].partition_epoch < 0:
+        # In ZooKeeper mode a partition without a state has no leader that could copy it.
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return topic, index, topic.partitions[index]
+
+
+def is_in_progress(partition: PartitionImage) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
+    before = len(set(partition.replicas) - set(partition.removing_replicas))
+    if before != len(target):
+        text = f"The replication factor is changed from {before} to {len(target)}"
+        raise RequestFailed(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def _begin(view: ControllerView, located: Located, target: Sequence[int]) -> PartitionChange:
+    topic, _, partition = located
+    check_assignment(view, target, None)
+    current = set(partition.replicas)
+    removing = sorted(current - set(target))
+    adding = (set(target) - current) | (set(partition.adding_replicas) & set(target))
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), Election.ONLINE)
+    change = PartitionChange(partition, rules)
+    change.target_replicas = (*target, *removing)
+    change.target_removing = tuple(removing)
+    change.target_adding = tuple(sorted(adding))
+    return change
+
+
+class _Reverted(NamedTuple):
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    #: All in-sync replicas were being added, so the new leader lacks records.
+    is_unclean: bool
+
+
+def _revert(partition: PartitionImage) -> _Reverted:
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    if not replicas:
+        text = "Invalid replica assignment: addingReplicas contains all replicas."
+        raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    isr = tuple(replica for replica in partition.isr if replica in replicas)
+    if isr:
+        return _Reverted(replicas, isr, False)
+    if set(partition.elr) & set(replicas):
+        # The remaining replicas have everything that was committed, although none can lead at the moment.
+        return _Reverted(replicas, (), False)
+    return _Reverted(replicas, replicas[:1], True)
+
+
+def _cancel(view: ControllerView, located: Located) -> PartitionChange:
+    topic, index, partition = located
+    if not is_in_progress(partition):
+        raise RequestFailed(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, NONE_IN_PROGRESS)
+    reverted = _revert(partition)
+    unclean_allowed = view.unclean_election_allowed(topic.name)
+    if reverted.is_unclean and not unclean_allowed:
+        raise RequestFailed(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+            "leader election.",
+        )
+    change = PartitionChange(partition, view.rules(topic.name, len(reverted.replicas), can_lead(view, partition)))
+    change.target_isr = reverted.isr
+    change.target_replicas = reverted.replicas
+    change.target_removing = change.target_adding = ()
+    if reverted.is_unclean:
+        change.target_recovery_state = RECOVERING
+    return change
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Lists ongoing reassignments, of all topics or of the requested partitions; unknown ones are left out."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    if request.topics is None:
+        for topic in image.topics():
+            _add_ongoing(response, topic, range(len(topic.partitions)))
+        return response
+    for requested in request.topics:
+        named = image.topics_by_name.get(requested.name)
+        if named is not None:
+            _add_ongoing(response, named, requested.partition_indexes)
+    return response
+
+
+def _add_ongoing(response: ListPartitionReassignmentsResponse, topic: TopicImage, indexes: Iterable[int]) -> None:
+    rows = [
+        _Ongoing(
+            partition_index=index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_in_progress(partition := topic.partitions[index])
+    ]
+    if rows:
+        response.topics.append(
+            ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=topic.name, partitions=rows)
+        )

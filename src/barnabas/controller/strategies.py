@@ -1,0 +1,129 @@
+"""Election strategies: which of the replicas that can lead cleanly becomes the leader.
+
+    barnabas.leader.election.strategy
+        assignment        the first in the order of the assignment (AR): Kafka's rule, the default
+        least-leaders     the broker that leads the fewest partitions; among equals the first in AR order
+        module:function   a function of an installed Python module, from `Choice` to the id of one candidate
+
+A strategy is asked where the controller elects by itself, because a leader left or a partition had none. It is not
+asked for a preferred election, an unclean one, or the leaders of new partitions. It must be a pure and quick function:
+the controller waits for it. If it fails, or names a broker that is not a candidate, this is reported, and Kafka's rule
+applies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.common import late_imports
+from barnabas.common.errors import ConfigError
+from barnabas.common.reports import LimitedReports
+from barnabas.metadata.image import MetadataImage
+
+KEY: Final = "barnabas.leader.election.strategy"
+ASSIGNMENT: Final = "assignment"
+LEAST_LEADERS: Final = "least-leaders"
+
+
+class Choice(NamedTuple):
+    """The input of a strategy: one partition that needs a leader."""
+
+    topic: str
+    partition: int
+    #: The replicas that can lead without a loss, at least two, in AR order.
+    candidates: tuple[int, ...]
+    #: The number of partitions that each broker leads, with the elections before this one; 0 for others.
+    leaders: Mapping[int, int]
+    #: The rack of each registered broker, if it has one.
+    racks: Mapping[int, str | None]
+
+
+Strategy = Callable[[Choice], int]
+
+
+def least_leaders(choice: Choice) -> int:
+    """Returns the candidate that leads the fewest partitions."""
+    return min(choice.candidates, key=lambda broker: choice.leaders.get(broker, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStrategy:
+    """A strategy other than Kafka's, with the name that the configuration gives it."""
+
+    name: str
+    choose: Strategy
+    reports: LimitedReports
+
+
+class Elector:
+    """A strategy within one decision: leaders are counted once, and each election changes the counts."""
+
+    __slots__ = ("_image", "_leaders", "_racks", "_strategy")
+
+    def __init__(self, strategy: NamedStrategy, image: MetadataImage) -> None:
+        self._strategy = strategy
+        self._image = image
+        self._leaders: Counter[int] | None = None
+        self._racks: dict[int, str | None] = {}
+
+    def choose(self, topic: str, partition: int, candidates: Sequence[int]) -> int:
+        """Returns one of the candidates, of which there is at least one."""
+        leaders = self._count()
+        chosen = candidates[0]
+        if len(candidates) > 1:
+            chosen = self._ask(Choice(topic, partition, tuple(candidates), leaders, self._racks))
+        leaders[chosen] += 1
+        before = self._image.partition(topic, partition)
+        if before is not None and before.leader >= 0:
+            leaders[before.leader] -= 1
+        return chosen
+
+    def _count(self) -> Counter[int]:
+        if self._leaders is None:
+            topics = self._image.topics_by_name.values()
+            self._leaders = Counter(partition.leader for topic in topics for partition in topic.partitions)
+            self._racks = {broker_id: broker.rack for broker_id, broker in self._image.brokers.items()}
+        return self._leaders
+
+    def _ask(self, choice: Choice) -> int:
+        strategy = self._strategy
+        where = f"{choice.topic}-{choice.partition}"
+        try:
+            chosen = strategy.choose(choice)
+        except Exception as error:  # the code is the operator's: whatever it raises, the election goes on
+            text = f"{KEY}={strategy.name} failed for {where}; Kafka's rule applies"
+            strategy.reports.report("strategy failed", text, error)
+            return choice.candidates[0]
+        if isinstance(chosen, int) and chosen in choice.candidates:
+            return chosen
+        candidates = ", ".join(map(str, choice.candidates))
+        text = f"{KEY}={strategy.name} chose {chosen!r} for {where}, allowed are {candidates}; Kafka's rule applies"
+        strategy.reports.report("strategy chose wrongly", text)
+        return choice.candidates[0]
+
+
+def strategy_of(name: str, reports: LimitedReports) -> NamedStrategy | None:
+    """Returns the strategy of this name, None for Kafka's rule. Raises ConfigError if there is none."""
+    if name == ASSIGNMENT:
+        return None
+    if name == LEAST_LEADERS:
+        return NamedStrategy(name, least_leaders, reports)
+    return NamedStrategy(name, _imported(name), reports)
+
+
+def _imported(name: str) -> Strategy:
+    allowed = f"allowed are {ASSIGNMENT}, {LEAST_LEADERS} and module:function"
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise ConfigError(f"Invalid value {name} for configuration {KEY}: {allowed}")
+    try:
+        found = getattr(late_imports.load(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"Invalid value {name} for configuration {KEY}: {error}; {allowed}") from error
+    if not callable(found):
+        raise ConfigError(f"Invalid value {name} for configuration {KEY}: it is not a function; {allowed}")
+    strategy: Strategy = found
+    return strategy

@@ -1,0 +1,207 @@
+"""Topics that wait for their deletion: the marker `/admin/delete_topics/T`, whoever made it.
+
+    marker found --> states without a leader, UpdateMetadata(-2), the topic leaves the image
+                 --> StopReplica with deletion to each replica whose broker is alive
+                 --> all replicas have answered: states, partitions, topic, configuration and marker are deleted
+
+A replica on a dead broker, or in a lost directory, is asked again when its broker registers again; until then this
+topic waits, but no other one (G43). A topic under reassignment waits for its end. After a failover the marker is found
+again, and all requests are sent once more. The marker goes last, and nothing can take the name before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from barnabas.controller.requests.reassignments import is_in_progress
+from barnabas.controller.requests.result import Cause, ControllerEvent
+from barnabas.controller.zookeeper.broker_requests import EPOCH_DURING_DELETE
+from barnabas.controller.zookeeper.core import SELF, Core
+from barnabas.controller.zookeeper.fenced_writer import Unit
+from barnabas.controller.zookeeper.record_writes import deletion_units, offline_units
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
+from barnabas.controller.zookeeper.znode_writes import create, delete
+from barnabas.metadata.topics import TopicImage
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_metadata import RemoveTopicRecord
+from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from barnabas.znodes import paths
+from barnabas.zookeeper.client.store import ReadReply
+
+#: A replica: (partition, broker).
+_Replica = tuple[int, int]
+
+
+class _Deletion:
+    """A topic whose deletion has begun."""
+
+    __slots__ = ("has_left", "is_ending", "replicas")
+
+    def __init__(self, topic: TopicImage) -> None:
+        #: The replicas that have not answered.
+        self.replicas: set[_Replica] = {
+            (index, replica) for index, partition in enumerate(topic.partitions) for replica in partition.replicas
+        }
+        #: Whether the topic has left the committed image: before that, roles that were decided earlier can follow.
+        self.has_left = False
+        self.is_ending = False
+
+
+class TopicDeletions:
+    """The deletions of one controller epoch. `topic_names` are those that have znodes."""
+
+    def __init__(self, core: Core, topic_names: Callable[[], frozenset[str]]) -> None:
+        self._core = core
+        self._topic_names = topic_names
+        #: The markers that exist.
+        self._markers: frozenset[str] = frozenset()
+        self._begun: dict[str, _Deletion] = {}
+
+    def start(self) -> None:
+        self._core.reader.watch_children(paths.DELETE_TOPICS, self._on_names)
+
+    def is_deleting(self, name: str) -> bool:
+        return name in self._markers or name in self._begun
+
+    def has_begun(self, name: str) -> bool:
+        """Returns whether the topic has left the image."""
+        return name in self._begun
+
+    def mark(self, names: Iterable[str], done: Callable[[], None]) -> None:
+        """Creates the markers of these topics, and begins."""
+        wanted = list(names)
+        units = [Unit(name, (create(paths.delete_topic(name)),)) for name in wanted]
+
+        def marked(_: frozenset[str]) -> None:
+            self._markers |= frozenset(wanted)
+            self.resume(lambda: self._core.records.after_all(lambda _: done()))
+
+        self._core.records.write(units, (), marked)
+
+    def _on_names(self, names: Sequence[str]) -> None:
+        self._markers = frozenset(names)
+        if self._core.is_serving:
+            self.resume()
+
+    def resume(self, done: Callable[[], None] | None = None) -> None:
+        """Begins the deletions that are marked and can begin; then calls `done`."""
+        self._core.slices.begin(self._beginning(done))
+
+    def _beginning(self, done: Callable[[], None] | None) -> Job:
+        core = self._core
+        left = PARTITIONS_AT_ONCE
+        for name in sorted(self._markers - self._begun.keys()):
+            if left <= 0:
+                yield
+                left = PARTITIONS_AT_ONCE
+            topic = core.image.topics_by_name.get(name)
+            if name in self._begun or name not in self._markers:
+                continue
+            if not core.config.bool_of("delete.topic.enable"):
+                self._unmark(name)
+            elif topic is None:
+                if name not in self._topic_names():
+                    self._end_if_absent(name)
+            elif not any(is_in_progress(partition) for partition in topic.partitions):
+                left -= len(topic.partitions)
+                self._begin(topic)
+        if done is not None:
+            done()
+
+    def _unmark(self, name: str) -> None:
+        self._markers -= {name}
+        self._core.records.write([Unit(name, (delete(paths.delete_topic(name)),))], ())
+
+    def _end_if_absent(self, name: str) -> None:
+        """Deletes the remaining znodes of a topic whose assignment does not exist."""
+
+        def found(reply: ReadReply) -> None:
+            if reply.znode is None and name in self._markers - self._begun.keys():
+                self._core.records.write(list(deletion_units(name, {}, has_partitions=False)), ())
+
+        self._core.reader.read(paths.topic(name), found)
+
+    def _begin(self, topic: TopicImage) -> None:
+        core = self._core
+        self._begun[topic.name] = _Deletion(topic)
+        units = list(offline_units(topic, core.sender.controller_epoch))
+        removed = RemoveTopicRecord(topic_id=topic.topic_id)
+        cause = Cause(ControllerEvent.DELETE_TOPICS, SELF, topic.name)
+        core.records.write(units, [removed], lambda _: self._on_left(topic.name), cause=cause)
+
+    def _on_left(self, name: str) -> None:
+        self._begun[name].has_left = True
+        self._ask(name, None)
+
+    def _ask(self, name: str, broker_id: int | None) -> None:
+        """Asks all live brokers, or only this one, to delete the replicas that remain."""
+        deletion = self._begun.get(name)
+        if deletion is None or not deletion.has_left:
+            return
+        batch = self._core.batch()
+        for index, replica in sorted(deletion.replicas):
+            if broker_id in (None, replica):
+                batch.stop(replica, name, index, EPOCH_DURING_DELETE, delete=True)
+        self._core.send(batch)
+        self._end_if_done(name, deletion)
+
+    def broker_joined(self, broker_id: int) -> None:
+        for name in sorted(self._begun):
+            self._ask(name, broker_id)
+
+    def on_response(self, broker_id: int, request: Message, response: StopReplicaResponse) -> None:
+        """Records the replicas that are deleted; those with an error are asked again when the broker comes back."""
+        assert isinstance(request, StopReplicaRequest)
+        deleted = {
+            (topic.topic_name, row.partition_index)
+            for topic in request.topic_states
+            for row in topic.partition_states
+            if row.delete_partition and row.leader_epoch == EPOCH_DURING_DELETE
+        }
+        if not deleted or response.error_code:
+            return
+        for row in response.partition_errors:
+            place = (row.topic_name, row.partition_index)
+            deletion = self._begun.get(row.topic_name)
+            if place in deleted and deletion is not None and not row.error_code:
+                deletion.replicas.discard((row.partition_index, broker_id))
+        for name in sorted({name for name, _ in deleted}):
+            known = self._begun.get(name)
+            if known is not None:
+                self._end_if_done(name, known)
+
+    # The end.
+
+    def _end_if_done(self, name: str, deletion: _Deletion) -> None:
+        if not deletion.replicas and not deletion.is_ending:
+            deletion.is_ending = True
+            self._core.reader.names(paths.partitions(name), partial(self._on_partitions, name))
+
+    def _on_partitions(self, name: str, numbers: Sequence[str]) -> None:
+        """Reads the znodes below each partition, which other clients can have left incomplete."""
+        below: dict[str, Sequence[str]] = {}
+        left = set(numbers)
+
+        def on_names(number: str, names: Sequence[str]) -> None:
+            below[number] = names
+            left.discard(number)
+            if not left:
+                self._delete(name, {key: below[key] for key in sorted(below, key=lambda key: (len(key), key))})
+
+        if not left:
+            self._delete(name, {})
+        for number in numbers:
+            self._core.reader.names(f"{paths.partitions(name)}/{number}", partial(on_names, number))
+
+    def _delete(self, name: str, below: dict[str, Sequence[str]]) -> None:
+        units = list(deletion_units(name, below, has_partitions=True))
+
+        def settled(lost: frozenset[str]) -> None:
+            if lost:
+                self._core.reader.names(paths.partitions(name), partial(self._on_partitions, name))
+                return
+            self._begun.pop(name, None)
+            self._markers -= {name}
+
+        self._core.records.write(units, (), settled)

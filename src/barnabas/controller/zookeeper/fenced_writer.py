@@ -1,0 +1,252 @@
+"""The writes of an active controller: multis that begin with a check of `/controller_epoch`, in groups and in order.
+
+    units  --group-->  M[check /controller_epoch, write, write ...]  --reply-->  what it means
+
+    all parts succeeded            the units are done
+    the check failed               another controller claimed: nothing more is written, not even what was queued (G31)
+    the request was refused whole  it is too large for a frame, or not permitted: as if another part had failed
+    another part failed            no unit of the group happened: the group again, one unit at a time, nothing else
+                                   between; a unit that is refused alone is read back
+    the answer was lost            nobody knows: the same group again, when the session is connected again
+    read back: all as wanted       the unit is done, whoever wrote it (G33)
+    read back: partly as wanted    the rest of the unit is written
+    read back: otherwise           a conflict: the znodes say something else, and the controller decides again
+
+The writes of a unit take effect together or not at all. A unit with `is_last` follows when all earlier units of its key
+are done, and is in conflict if one of them is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.controller.zookeeper.znode_writes import ZnodeWrite, check
+from barnabas.znodes import paths
+from barnabas.zookeeper.client.store import MultiReply, ReadReply, ZnodeContent, ZnodeStore
+from barnabas.zookeeper.wire.codes import ErrorCode
+
+#: Half of `jute.maxbuffer`, the largest request that a server takes by default.
+GROUP_BYTES_MAX: Final = 500_000
+#: Errors of the check that mean another controller. Others refuse the request as a whole, for example its size.
+_FENCED: Final = frozenset({ErrorCode.BAD_VERSION, ErrorCode.NO_NODE})
+#: The most multis that wait for their answers.
+WINDOW: Final = 100
+
+
+class Unit(NamedTuple):
+    """Writes that belong together. `key` is their subject, a topic."""
+
+    key: str
+    writes: tuple[ZnodeWrite, ...]
+    is_last: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(write.size_bytes for write in self.writes)
+
+
+class Conflict(NamedTuple):
+    """A unit that was not written, and what was found instead; nothing was read for a unit whose predecessor failed."""
+
+    unit: Unit
+    found: Mapping[str, ZnodeContent | None]
+
+
+#: Gets the conflicts of one decision when all its units are settled.
+Settled = Callable[[Sequence[Conflict]], None]
+
+
+@dataclass(slots=True)
+class _Decision:
+    """The units of one call of `write` without a result yet."""
+
+    left: int
+    settled: Settled
+    conflicts: list[Conflict] = field(default_factory=list)
+
+
+@dataclass(order=True, slots=True)
+class _Attempt:
+    """Units that are sent as one multi. `number` is that of the first unit: attempts leave in this order."""
+
+    number: int
+    units: tuple[Unit, ...] = field(compare=False)
+    decision: _Decision = field(compare=False)
+    #: Whether it was refused, as part of a group or alone, or its answer was lost.
+    is_suspect: bool = field(default=False, compare=False)
+
+
+class FencedWriter:
+    """Writes for one controller epoch. `epoch_version` is the data version of `/controller_epoch` after the claim;
+    `on_fenced` is called once, when a check of this version fails.
+    """
+
+    def __init__(self, store: ZnodeStore, epoch_version: int, on_fenced: Callable[[], None]) -> None:
+        self._store = store
+        self._fence = check(paths.CONTROLLER_EPOCH, epoch_version)
+        self._on_fenced = on_fenced
+        self._queue: list[_Attempt] = []
+        self._next_number = 0
+        self._in_flight = 0
+        #: Suspects that are not settled: while there are any, one request is in flight at a time.
+        self._suspects = 0
+        self._is_connected = True
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def write(self, units: Iterable[Unit], settled: Settled) -> None:
+        """Writes the units, in their order. Does nothing after the fence or `close`."""
+        if self._is_closed:
+            return
+        groups = list(grouped(units))
+        if not groups:
+            settled(())
+            return
+        decision = _Decision(sum(map(len, groups)), settled)
+        for group in groups:
+            heapq.heappush(self._queue, _Attempt(self._next_number, group, decision))
+            self._next_number += len(group)
+        self._send()
+
+    def close(self) -> None:
+        """Ends the writer: what is queued is never sent, and answers have no effect any more."""
+        self._is_closed = True
+        self._queue.clear()
+
+    def suspend(self) -> None:
+        """Stops sending: the connection to ZooKeeper is lost, but possibly not the session."""
+        self._is_connected = False
+
+    def resume(self) -> None:
+        """Continues after the session is connected again: lost attempts are sent again, in the same order."""
+        self._is_connected = True
+        self._send()
+
+    def _send(self) -> None:
+        while self._queue and self._may_send(self._queue[0]):
+            attempt = heapq.heappop(self._queue)
+            unit = attempt.units[0]
+            if unit.is_last and any(conflict.unit.key == unit.key for conflict in attempt.decision.conflicts):
+                self._settle(attempt, [Conflict(unit, {})])
+                continue
+            self._in_flight += 1
+            parts = [self._fence, *(write.part() for unit in attempt.units for write in unit.writes)]
+            self._store.multi(parts, partial(self._on_reply, attempt))
+
+    def _may_send(self, attempt: _Attempt) -> bool:
+        if self._is_closed or not self._is_connected:
+            return False
+        alone = self._suspects > 0 or attempt.units[0].is_last
+        return self._in_flight < (1 if alone else WINDOW)
+
+    def _on_reply(self, attempt: _Attempt, reply: MultiReply) -> None:
+        if self._is_closed:
+            return
+        self._in_flight -= 1
+        refused = reply.refused_part
+        if reply.is_lost:
+            self._lost(attempt)
+        elif refused is None:
+            self._settle(attempt, ())
+        elif refused == 0 and reply.error_of(0) in _FENCED:
+            self.close()
+            self._on_fenced()
+            return
+        elif len(attempt.units) > 1:
+            self._split(attempt)
+        else:
+            self._suspect(attempt)
+            self._read_back(attempt)
+        self._send()
+
+    def _lost(self, attempt: _Attempt) -> None:
+        """Keeps the attempt for the next connection."""
+        self._is_connected = False
+        self._suspect(attempt)
+        heapq.heappush(self._queue, attempt)
+
+    def _split(self, attempt: _Attempt) -> None:
+        self._suspects -= attempt.is_suspect
+        for place, unit in enumerate(attempt.units):
+            single = _Attempt(attempt.number + place, (unit,), attempt.decision)
+            self._suspect(single)
+            heapq.heappush(self._queue, single)
+
+    def _suspect(self, attempt: _Attempt) -> None:
+        if not attempt.is_suspect:
+            attempt.is_suspect = True
+            self._suspects += 1
+
+    def _read_back(self, attempt: _Attempt) -> None:
+        """Reads the znodes of a unit that was refused alone."""
+        self._in_flight += 1
+        found: dict[str, ZnodeContent | None] = {}
+        left = [write.path for write in attempt.units[0].writes]
+
+        def read_next(reply: ReadReply | None = None) -> None:
+            if self._is_closed:
+                return
+            if reply is not None and reply.is_lost:
+                self._in_flight -= 1
+                self._lost(attempt)
+                return
+            if reply is not None:
+                found[left.pop(0)] = reply.znode
+            if left:
+                self._store.read(left[0], read_next)
+                return
+            self._in_flight -= 1
+            self._judge(attempt, found)
+            self._send()
+
+        read_next()
+
+    def _judge(self, attempt: _Attempt, found: Mapping[str, ZnodeContent | None]) -> None:
+        unit = attempt.units[0]
+        rest = tuple(write for write in unit.writes if not self._is_done(write, found[write.path]))
+        if not rest:
+            self._settle(attempt, ())
+        elif len(rest) < len(unit.writes):
+            attempt.units = (unit._replace(writes=rest),)
+            heapq.heappush(self._queue, attempt)
+        else:
+            self._settle(attempt, [Conflict(unit, found)])
+
+    def _is_done(self, write: ZnodeWrite, found: ZnodeContent | None) -> bool:
+        """Returns whether the znode contains what this write, or a later one, intended: if both answers were lost, the
+        later write is queued again, and cannot have happened without this one.
+        """
+        if write.is_done(found):
+            return True
+        later = (each for attempt in self._queue for unit in attempt.units for each in unit.writes)
+        return any(each.path == write.path and each.is_done(found) for each in later)
+
+    def _settle(self, attempt: _Attempt, conflicts: Sequence[Conflict]) -> None:
+        self._suspects -= attempt.is_suspect
+        decision = attempt.decision
+        decision.left -= len(attempt.units)
+        decision.conflicts += conflicts
+        assert decision.left >= 0, "a unit is settled once"
+        if decision.left == 0:
+            decision.settled(decision.conflicts)
+
+
+def grouped(units: Iterable[Unit]) -> Iterator[tuple[Unit, ...]]:
+    """Yields consecutive units of up to `GROUP_BYTES_MAX` in total; a larger one, and one with `is_last`, alone."""
+    group: list[Unit] = []
+    size = 0
+    for unit in units:
+        if group and (unit.is_last or group[-1].is_last or size + unit.size_bytes > GROUP_BYTES_MAX):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(unit)
+        size += unit.size_bytes
+    if group:
+        yield tuple(group)

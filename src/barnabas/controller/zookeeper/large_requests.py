@@ -1,0 +1,83 @@
+"""Requests about thousands of partitions, whose parts are decided one after the other, in slices.
+
+Each part is a decision of its own, on the image as it is then; the response has the rows of all parts. A part whose
+writes found unexpected content in ZooKeeper refuses the whole request, as it would refuse a small one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.replication_requests import Decider, ReplicationRequests
+from barnabas.controller.requests import elections
+from barnabas.controller.requests.result import Result
+from barnabas.controller.requests.view import ControllerView
+from barnabas.controller.zookeeper.active_controller import ActiveController
+from barnabas.controller.zookeeper.answers import Answer
+from barnabas.controller.zookeeper.request_parts import joined_elect_leaders, parts_of_elect_leaders
+from barnabas.controller.zookeeper.slices import Job
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+T = TypeVar("T")
+
+
+def decide_parts(
+    active: ActiveController,
+    parts: Sequence[T],
+    decide: Callable[[ControllerView, T], Result[Any]],
+    answer: Answer,
+    joined: Callable[[Sequence[Any]], object],
+) -> None:
+    """Decides the parts of a request, and answers with their joined responses when all of them are written."""
+    active.core.slices.begin(_deciding(active, parts, decide, answer, joined))
+
+
+def _deciding(
+    active: ActiveController,
+    parts: Sequence[T],
+    decide: Callable[[ControllerView, T], Result[Any]],
+    answer: Answer,
+    joined: Callable[[Sequence[Any]], object],
+) -> Job:
+    core = active.core
+    responses: list[Any] = []
+    conflicts: set[str] = set()
+    for number, part in enumerate(parts):
+        if number:
+            yield
+        result = decide(core.view(), part)
+        responses.append(result.response)
+        core.propose_in_job(result, conflicts.update)
+
+    def written(_: frozenset[str]) -> None:
+        if conflicts:
+            answer.refuse(ErrorCode.NOT_CONTROLLER)
+        else:
+            answer.give(joined(responses))
+
+    core.records.after_all(written)
+
+
+class LargeReplicationRequests(ReplicationRequests):
+    """Elections and reassignments on request; the elections in slices. `active` returns the active controller."""
+
+    def __init__(self, decider: Decider, active: Callable[[], ActiveController | None]) -> None:
+        super().__init__(decider)
+        self._active = active
+
+    def elect_leaders(
+        self, request: ElectLeadersRequest, reply: Callable[[ElectLeadersResponse], None], *, actor: str
+    ) -> None:
+        active = self._active()
+        if active is None or not self._decider.is_active:
+            super().elect_leaders(request, reply, actor=actor)
+            return
+        decide_parts(
+            active,
+            parts_of_elect_leaders(elections.with_partitions(active.core.view(), request)),
+            lambda view, part: elections.elect_leaders(view, part, actor),
+            active.answers.add(reply, lambda code: reply(elections.refused(request, code))),
+            joined_elect_leaders,
+        )

@@ -1,0 +1,268 @@
+"""The metadata of an active controller as two images, and decisions on their way from one to the other.
+
+    image      with all decisions, written or not: the next decision builds on it
+    committed  with those that ZooKeeper has acknowledged: what brokers and clients are told
+
+    decision --replay--> image --units--> FencedWriter --acknowledged, in the order of the decisions--> committed
+
+Records read from znodes take the same way, without units, so that they are committed after the decisions before them. A
+decision whose writes found unexpected content in ZooKeeper is committed without those records, and `on_conflict` gets
+their topics: the image of these topics is wrong until they are read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
+
+from barnabas.common.host import Clock
+from barnabas.controller.requests.result import Cause, Versioned
+from barnabas.controller.zookeeper.fenced_writer import Conflict, FencedWriter, Unit
+from barnabas.controller.zookeeper.record_writes import WriteContext, units_of
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_metadata import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from barnabas.znodes import paths
+from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
+
+#: Gets the topics, and other units' keys, whose writes met something else; none if all was written.
+Settled = Callable[[frozenset[str]], None]
+#: The bits of an offset that count the changes of one controller epoch; the epoch is above them, so that offsets order
+#: the changes of all controllers.
+_COUNT_BITS: Final = 32
+#: A partition by its topic's id.
+_Place = tuple[bytes, int]
+
+
+class StoreEvents(NamedTuple):
+    """Callbacks of a store."""
+
+    #: A change, the image after it, and the cause of the decision; None if other programs made the change.
+    on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]
+    on_conflict: Callable[[frozenset[str]], None]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A decision that is not committed."""
+
+    records: Sequence[Message]
+    keys: frozenset[str]
+    settled: Settled | None = None
+    cause: Cause | None = None
+    #: The epochs in states that were read.
+    epochs: Mapping[_Place, int] = field(default_factory=dict)
+    was_read: bool = False
+    is_settled: bool = False
+    conflicts: Sequence[Conflict] = ()
+
+
+class RecordStore:
+    """The store of one controller epoch. Nothing happens after `close`."""
+
+    def __init__(self, writer: FencedWriter, controller_epoch: int, clock: Clock, events: StoreEvents) -> None:
+        self.image: MetadataImage = replace(EMPTY_IMAGE, offset=controller_epoch << _COUNT_BITS)
+        self.committed: MetadataImage = self.image
+        #: The data versions of znodes that the image does not have: assignments, the block of producer ids.
+        self.versions: dict[str, int] = {}
+        self._writer = writer
+        self._controller_epoch = controller_epoch
+        self._clock = clock
+        self._events = events
+        self._queue: deque[_Pending] = deque()
+        self._keys: Counter[str] = Counter()
+        #: How often a decision was made about a topic: a read is void if it changes meanwhile.
+        self._decided: Counter[str] = Counter()
+        #: Partitions whose state is by another controller.
+        self._foreign: dict[_Place, int] = {}
+        self._is_advancing = False
+        self._is_closed = False
+
+    def epoch_of(self, topic_id: bytes, partition_id: int) -> int:
+        """Returns the epoch of the controller that wrote the state of a partition."""
+        return self._foreign.get((topic_id, partition_id), self._controller_epoch)
+
+    def is_pending(self, key: str) -> bool:
+        """Returns whether a decision about this topic is not committed."""
+        return self._keys[key] > 0
+
+    def decisions_about(self, key: str) -> int:
+        return self._decided[key]
+
+    def propose(self, records: Sequence[Versioned], settled: Settled | None = None, cause: Cause | None = None) -> None:
+        """Writes a decision, and applies it to the image. Calls `settled` when it is committed, after all earlier
+        decisions.
+        """
+        before = self.image
+        after = self._replayed([record for record, _ in records])
+        context = WriteContext(self._controller_epoch, before, after, self._version_of)
+        self.write(list(units_of(context, records)), [record for record, _ in records], settled, after, cause=cause)
+
+    def write(
+        self,
+        units: Sequence[Unit],
+        records: Sequence[Message],
+        settled: Settled | None = None,
+        after: MetadataImage | None = None,
+        *,
+        epochs: Mapping[_Place, int] | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        """Writes these units, which make the changes of the records. With `epochs`, the records were read, and are
+        committed when the units are written.
+        """
+        if self._is_closed:
+            return
+        self.image = self._replayed(records) if after is None else after
+        self._note_versions(units)
+        keys = frozenset(unit.key for unit in units)
+        self._enqueue(_Pending(records, keys, settled, cause, epochs or {}, was_read=epochs is not None), units)
+
+    def take(
+        self,
+        records: Iterable[Message],
+        epochs: Mapping[_Place, int] | None = None,
+        *,
+        key: str | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        """Applies records that were read from znodes; `key` is the topic that they are about."""
+        if self._is_closed:
+            return
+        read = list(records)
+        self.image = self._replayed(read)
+        keys = frozenset() if key is None else frozenset({key})
+        self._enqueue(_Pending(read, keys, None, cause, epochs or {}, was_read=True), ())
+
+    def discard(self, name: str) -> None:
+        """Removes a topic's unwritten changes from the image. No decision about it may be under way."""
+        assert not self.is_pending(name), name
+        known, written = self.image.topics_by_name.get(name), self.committed.topics_by_name.get(name)
+        if known == written:
+            return
+        by_name, by_id = self.image.topics_by_name, self.image.topics_by_id
+        if known is not None:
+            by_name, by_id = by_name.delete(name), by_id.delete(known.topic_id)
+        if written is not None:
+            by_name, by_id = by_name.set(name, written), by_id.set(written.topic_id, written)
+        self.image = replace(self.image, topics_by_name=by_name, topics_by_id=by_id)
+
+    def after_all(self, settled: Settled) -> None:
+        """Calls `settled` when all decisions so far are committed."""
+        if not self._is_closed:
+            self._enqueue(_Pending((), frozenset(), settled), ())
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._queue.clear()
+
+    def _version_of(self, path: str) -> int:
+        return self.versions.get(path, ANY_VERSION)
+
+    def _note_versions(self, units: Sequence[Unit]) -> None:
+        """Tracks the versions of znodes that the store itself writes."""
+        for unit in units:
+            for write in unit.writes:
+                if write.op is OpCode.SET_DATA and write.path in self.versions:
+                    self.versions[write.path] += 1
+                elif write.op is OpCode.CREATE and write.path == paths.topic(unit.key):
+                    self.versions[write.path] = 0
+
+    def _replayed(self, records: Sequence[Message]) -> MetadataImage:
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        return delta.apply(self.image.offset + 1, self._controller_epoch, self._clock.wall_ms())
+
+    def _enqueue(self, pending: _Pending, units: Sequence[Unit]) -> None:
+        self._queue.append(pending)
+        self._keys.update(pending.keys)
+        self._decided.update(pending.keys)
+        if units:
+            self._writer.write(units, partial(self._on_settled, pending))
+        else:
+            self._on_settled(pending, ())
+
+    def _on_settled(self, pending: _Pending, conflicts: Sequence[Conflict]) -> None:
+        pending.is_settled = True
+        pending.conflicts = tuple(conflicts)
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self._queue and self._queue[0].is_settled:
+                self._commit(self._queue.popleft())
+        finally:
+            self._is_advancing = False
+
+    def _commit(self, pending: _Pending) -> None:
+        self._keys.subtract(pending.keys)
+        lost = frozenset(conflict.unit.key for conflict in pending.conflicts)
+        records = self._written(pending)
+        if records:
+            delta = MetadataDelta(self.committed)
+            for record in records:
+                delta.replay(record)
+            self.committed = delta.apply(self.committed.offset + 1, self._controller_epoch, self._clock.wall_ms())
+            self._note_epochs(records, pending)
+            self._events.on_commit(delta, self.committed, pending.cause)
+        if lost and not self._is_closed:
+            self._events.on_conflict(lost)
+        if pending.settled is not None and not self._is_closed:
+            pending.settled(lost)
+
+    def _written(self, pending: _Pending) -> Sequence[Message]:
+        """Returns the records of a decision without those that were not written, and without those about a topic or a
+        partition that does not exist because an earlier decision was not written.
+        """
+        lost = {write.path for conflict in pending.conflicts for write in conflict.unit.writes}
+        created: set[bytes] = set()
+        found: list[Message] = []
+        for record in pending.records:
+            if isinstance(record, TopicRecord):
+                if paths.topic(record.name) in lost:
+                    continue
+                created.add(record.topic_id)
+            elif isinstance(record, RemoveTopicRecord):
+                if record.topic_id not in self.committed.topics_by_id:
+                    continue
+            elif (
+                isinstance(record, PartitionRecord | PartitionChangeRecord)
+                and record.topic_id not in created
+                and not self._has_place(record, lost)
+            ):
+                continue
+            found.append(record)
+        return found
+
+    def _has_place(self, record: PartitionRecord | PartitionChangeRecord, lost: set[str]) -> bool:
+        topic = self.committed.topics_by_id.get(record.topic_id)
+        if topic is None:
+            return False
+        if isinstance(record, PartitionChangeRecord) and record.partition_id >= len(topic.partitions):
+            return False
+        return not lost or _is_written(topic.name, record, lost)
+
+    def _note_epochs(self, records: Sequence[Message], pending: _Pending) -> None:
+        if pending.was_read:
+            self._foreign.update(
+                (place, epoch) for place, epoch in pending.epochs.items() if epoch != self._controller_epoch
+            )
+        elif self._foreign:
+            for record in records:
+                if isinstance(record, PartitionRecord | PartitionChangeRecord):
+                    self._foreign.pop((record.topic_id, record.partition_id), None)
+
+
+def _is_written(topic: str, record: PartitionRecord | PartitionChangeRecord, lost: set[str]) -> bool:
+    return paths.state(topic, record.partition_id) not in lost and (
+        record.replicas is None or paths.topic(topic) not in lost
+    )

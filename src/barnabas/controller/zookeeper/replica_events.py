@@ -1,0 +1,116 @@
+"""Changes of partitions when brokers or log directories come and go, with the rules of ZooKeeper mode.
+
+A broker without a registration is not alive; one in controlled shutdown is alive, keeps its leaderships until another
+replica can lead, and gets no new ones. The ISR keeps its last members when none of them is alive, and the partition has
+no leader then, unless its topic allows unclean elections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.requests.partitions import Located, find
+from barnabas.controller.requests.reassignments import is_in_progress
+from barnabas.controller.requests.result import Versioned
+from barnabas.controller.requests.view import ControllerView
+from barnabas.controller.zookeeper.broker_requests import online_replicas
+from barnabas.controller.zookeeper.new_partitions import has_state
+from barnabas.metadata.topics import LOST_DIRECTORY, NO_LEADER, PartitionImage, partition_to_record
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.records_metadata import PartitionChangeRecord, PartitionRecord
+
+
+def settle(view: ControllerView, partitions: Iterable[Located]) -> list[Versioned]:
+    """Adapts partitions to the live replicas: members that are offline leave the ISR, a leader is elected, a
+    reassignment whose replicas are all in sync is completed. A partition that needs no change gets no record.
+    """
+    records: list[Versioned] = []
+    version = partition_version(view.image.metadata_version)
+    for topic, partition_id, partition in partitions:
+        if not has_state(partition):
+            continue
+        online = online_replicas(view.image, partition)
+        rules = view.rules(topic.name, len(partition.replicas), _may_lead(view, partition, online))
+        change = PartitionChange(partition, rules)
+        staying = tuple(replica for replica in partition.isr if replica in online)
+        if staying:
+            change.target_isr = staying
+        record = change.build(topic.topic_id, partition_id)
+        if record is not None:
+            records.append((record, version))
+    return records
+
+
+def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
+    """Returns whether `settle` possibly changes the partition."""
+    if partition.leader == NO_LEADER or is_in_progress(partition):
+        return True
+    online = online_replicas(view.image, partition)
+    return not all(member in online for member in partition.isr)
+
+
+def _may_lead(view: ControllerView, partition: PartitionImage, online: list[int]) -> Callable[[int], bool]:
+    """Returns a predicate: whether a replica can lead. A leader in controlled shutdown remains one."""
+    return lambda replica: replica in online and (replica == partition.leader or view.is_active(replica))
+
+
+def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterable[Located]) -> list[Versioned]:
+    """Moves leaderships away from a broker that the view shows in controlled shutdown, and takes it out of every ISR
+    where that leaves a member. It keeps the leaderships that no other replica can take over.
+    """
+    records: list[Versioned] = []
+    version = partition_version(view.image.metadata_version)
+    for topic, partition_id, partition in partitions:
+        if broker_id not in partition.isr:
+            continue
+        online = online_replicas(view.image, partition)
+        may_lead = _may_lead(view, partition, online)
+        if partition.leader == broker_id:
+            staying = tuple(member for member in partition.isr if member in online and view.is_active(member))
+        else:
+            staying = tuple(member for member in partition.isr if member != broker_id)
+        if not staying or not any(may_lead(member) for member in staying):
+            continue
+        change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), may_lead))
+        change.target_isr = staying
+        record = change.build(topic.topic_id, partition_id)
+        if record is not None:
+            records.append((record, version))
+    return records
+
+
+def raised(view: ControllerView, partitions: Iterable[Located]) -> list[Versioned]:
+    """Raises the leader epoch of partitions whose states another client wrote, so that brokers accept them."""
+    version = partition_version(view.image.metadata_version)
+    found: list[Versioned] = []
+    for topic, partition_id, partition in partitions:
+        if has_state(partition):
+            record = PartitionChangeRecord(topic_id=topic.topic_id, partition_id=partition_id, leader=partition.leader)
+            found.append((record, version))
+    return found
+
+
+def directories_lost(view: ControllerView, broker_id: int, partitions: Iterable[Located]) -> Iterator[PartitionRecord]:
+    """Yields these partitions with the broker's replicas in a lost directory."""
+    for topic, partition_id, partition in partitions:
+        if broker_id in partition.replicas and partition.directory_of(broker_id) != LOST_DIRECTORY:
+            changed = _with_directory(partition, broker_id, LOST_DIRECTORY)
+            yield partition_to_record(topic.topic_id, partition_id, changed)
+
+
+def directories_regained(view: ControllerView, broker_id: int) -> Iterator[PartitionRecord]:
+    """Yields the partitions whose replicas on this broker were in lost directories, which a new registration ends."""
+
+    def is_lost(partition: PartitionImage) -> bool:
+        return broker_id in partition.replicas and partition.directory_of(broker_id) == LOST_DIRECTORY
+
+    for topic, partition_id, partition in find(view, is_lost):
+        changed = _with_directory(partition, broker_id, view.default_directory(broker_id))
+        yield partition_to_record(topic.topic_id, partition_id, changed)
+
+
+def _with_directory(partition: PartitionImage, broker_id: int, directory: bytes) -> PartitionImage:
+    directories = list(partition.directories)
+    directories[partition.replicas.index(broker_id)] = directory
+    return partition._replace(directories=tuple(directories))

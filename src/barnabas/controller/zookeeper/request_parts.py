@@ -1,0 +1,106 @@
+"""Requests about thousands of partitions, cut into requests about `PARTITIONS_AT_ONCE`, and their responses joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+# AlterPartition.
+
+
+def parts_of_alter_partition(request: AlterPartitionRequest) -> list[AlterPartitionRequest]:
+    parts: list[AlterPartitionRequest] = []
+    left = 0
+    for topic in request.topics:
+        rows = topic.partitions
+        while rows:
+            if not left:
+                parts.append(AlterPartitionRequest(broker_id=request.broker_id, broker_epoch=request.broker_epoch))
+                left = PARTITIONS_AT_ONCE
+            taken, rows = rows[:left], rows[left:]
+            left -= len(taken)
+            parts[-1].topics.append(AlterPartitionRequest.TopicData(topic_id=topic.topic_id, partitions=taken))
+    return parts or [request]
+
+
+def joined_alter_partition(responses: Sequence[AlterPartitionResponse]) -> AlterPartitionResponse:
+    """Returns the rows of all responses, or the first that refuses its part as a whole."""
+    refused = next((each for each in responses if each.error_code), None)
+    if refused is not None:
+        return refused
+    topics: dict[bytes, AlterPartitionResponse.TopicData] = {}
+    for response in responses:
+        for row in response.topics:
+            known = topics.setdefault(row.topic_id, AlterPartitionResponse.TopicData(topic_id=row.topic_id))
+            known.partitions += row.partitions
+    return AlterPartitionResponse(topics=list(topics.values()))
+
+
+# ElectLeaders.
+
+
+def parts_of_elect_leaders(request: ElectLeadersRequest) -> list[ElectLeadersRequest]:
+    """Returns parts of a request that names its partitions."""
+    parts: list[ElectLeadersRequest] = []
+    left = 0
+    for topic in request.topic_partitions or ():
+        indexes = topic.partitions
+        while indexes:
+            if not left:
+                parts.append(
+                    ElectLeadersRequest(
+                        election_type=request.election_type, topic_partitions=[], timeout_ms=request.timeout_ms
+                    )
+                )
+                left = PARTITIONS_AT_ONCE
+            taken, indexes = indexes[:left], indexes[left:]
+            left -= len(taken)
+            rows = parts[-1].topic_partitions
+            assert rows is not None
+            rows.append(ElectLeadersRequest.TopicPartitions(topic=topic.topic, partitions=taken))
+    return parts or [request]
+
+
+def joined_elect_leaders(responses: Sequence[ElectLeadersResponse]) -> ElectLeadersResponse:
+    refused = next((each for each in responses if each.error_code), None)
+    if refused is not None:
+        return refused
+    topics: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}
+    for response in responses:
+        for row in response.replica_election_results:
+            known = topics.setdefault(row.topic, ElectLeadersResponse.ReplicaElectionResult(topic=row.topic))
+            known.partition_result += row.partition_result
+    return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+# CreateTopics.
+
+
+def parts_of_create_topics(request: CreateTopicsRequest) -> list[CreateTopicsRequest]:
+    """Returns parts of whole topics; rows of one name, which are an error, stay together."""
+    by_name: dict[str, list[CreateTopicsRequest.CreatableTopic]] = {}
+    for topic in request.topics:
+        by_name.setdefault(topic.name, []).append(topic)
+    return [
+        CreateTopicsRequest(topics=rows, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+        for rows in _filled(list(by_name.values()))
+    ]
+
+
+def _filled(
+    topics: Sequence[list[CreateTopicsRequest.CreatableTopic]],
+) -> Iterator[list[CreateTopicsRequest.CreatableTopic]]:
+    rows: list[CreateTopicsRequest.CreatableTopic] = []
+    count = 0
+    for named in topics:
+        size = sum(max(row.num_partitions, len(row.assignments), 1) for row in named)
+        if rows and count + size > PARTITIONS_AT_ONCE:
+            yield rows
+            rows, count = [], 0
+        rows = [*rows, *named]
+        count += size
+    yield rows

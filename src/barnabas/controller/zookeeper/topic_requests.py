@@ -1,0 +1,140 @@
+"""CreateTopics, DeleteTopics and CreatePartitions in ZooKeeper mode.
+
+The controller writes the assignment, or the marker, as any tool would, and continues as if it had found it. The
+response waits until this broker knows the result, as Kafka's does, so that a client that asks for metadata finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.requests import topics
+from barnabas.controller.requests.reassignments import is_in_progress
+from barnabas.controller.requests.result import Result, Versioned
+from barnabas.controller.zookeeper.active_controller import ActiveController
+from barnabas.controller.zookeeper.answers import Answer
+from barnabas.controller.zookeeper.new_partitions import without_state
+from barnabas.controller.zookeeper.request_parts import parts_of_create_topics
+from barnabas.controller.zookeeper.slices import Job
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, partition_to_record
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.protocol.messages.records_metadata import PartitionRecord, RemoveTopicRecord
+from barnabas.znodes.topic_znodes import ReplicaAssignment
+
+T = TypeVar("T")
+_CreatedRow = CreateTopicsResponse.CreatableTopicResult
+
+
+def create_topics(
+    active: ActiveController, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None], actor: str
+) -> None:
+    taken = [topic.name for topic in request.topics if active.has_unread_znode(topic.name)]
+    free = CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name not in taken],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    answer = active.answers.add(reply, lambda code: reply(topics.create_refused(request, code)), request.timeout_ms)
+    active.core.slices.begin(_creation(active, free, [_exists(active, name) for name in taken], answer, actor))
+
+
+def _creation(
+    active: ActiveController, request: CreateTopicsRequest, taken: list[_CreatedRow], answer: Answer, actor: str
+) -> Job:
+    """Creates the topics of a request, in slices if they have many partitions."""
+    core = active.core
+    rows: list[_CreatedRow] = []
+    lost: set[str] = set()
+    for number, part in enumerate(parts_of_create_topics(request)):
+        if number:
+            yield
+        result = topics.create_topics(core.view(), part, actor)
+        rows += result.response.topics
+        core.propose_in_job(_without_states(result), lost.update)
+
+    def written(_: frozenset[str]) -> None:
+        found = [_exists(active, row.name) if row.name in lost else row for row in rows]
+        _answer_when_told(active, answer, CreateTopicsResponse(topics=[*found, *taken]))
+
+    core.records.after_all(written)
+
+
+def _exists(active: ActiveController, name: str) -> _CreatedRow:
+    text = f"Topic '{name}' already exists."
+    if active.deletions.is_deleting(name):
+        text = f"Topic '{name}' is marked for deletion."
+    return _CreatedRow(name=name, error_code=ErrorCode.TOPIC_ALREADY_EXISTS, error_message=text, configs=[])
+
+
+def create_partitions(
+    active: ActiveController,
+    request: CreatePartitionsRequest,
+    reply: Callable[[CreatePartitionsResponse], None],
+    actor: str,
+) -> None:
+    def refused(code: ErrorCode) -> None:
+        reply(topics.create_partitions_refused(request, code))
+
+    answer = active.answers.add(reply, refused, request.timeout_ms)
+    moving = [topic.name for topic in request.topics if _is_moving(active, topic.name)]
+    free = CreatePartitionsRequest(
+        topics=[topic for topic in request.topics if topic.name not in moving],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+    result = topics.create_partitions(active.core.view(), free, actor)
+    result.response.results += [_moves(name) for name in moving]
+
+    def settled(lost: frozenset[str]) -> None:
+        if lost:
+            answer.refuse(ErrorCode.NOT_CONTROLLER)
+        else:
+            _answer_when_told(active, answer, result.response)
+
+    active.core.propose(_without_states(result), settled)
+
+
+def _is_moving(active: ActiveController, name: str) -> bool:
+    topic = active.core.image.topics_by_name.get(name)
+    return topic is not None and any(is_in_progress(partition) for partition in topic.partitions)
+
+
+def _moves(name: str) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+    text = f"A partition reassignment is in progress for the topic '{name}'."
+    return CreatePartitionsResponse.CreatePartitionsTopicResult(
+        name=name, error_code=ErrorCode.REASSIGNMENT_IN_PROGRESS, error_message=text
+    )
+
+
+def _without_states(result: Result[T]) -> Result[T]:
+    """Returns the decision with partitions that have no states yet: these are the next decision."""
+    records: list[Versioned] = []
+    for record, version in result.records:
+        if isinstance(record, PartitionRecord):
+            assigned = without_state(ReplicaAssignment(tuple(record.replicas)), MIGRATING_DIRECTORY)
+            record = partition_to_record(record.topic_id, record.partition_id, assigned)
+        records.append((record, version))
+    return Result(records, result.response, result.cause)
+
+
+def _answer_when_told(active: ActiveController, answer: Answer, response: object) -> None:
+    """Answers when this broker knows the first states, which are decided once the assignment is written."""
+    active.core.records.after_all(lambda _: active.when_told(lambda: answer.give(response)))
+
+
+def delete_topics(
+    active: ActiveController, request: DeleteTopicsRequest, reply: Callable[[DeleteTopicsResponse], None], actor: str
+) -> None:
+    result = topics.delete_topics(active.core.view(), request, actor)
+    answer = active.answers.add(reply, lambda code: reply(topics.delete_refused(request, code)), request.timeout_ms)
+    names = _names(active, result.records)
+    active.deletions.mark(names, lambda: active.when_told(lambda: answer.give(result.response)))
+
+
+def _names(active: ActiveController, records: Iterable[Versioned]) -> list[str]:
+    by_id = active.core.image.topics_by_id
+    return [by_id[record.topic_id].name for record, _ in records if isinstance(record, RemoveTopicRecord)]

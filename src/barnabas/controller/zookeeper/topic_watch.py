@@ -1,0 +1,305 @@
+"""The topics of an active controller: the content of `/brokers/topics`, whichever client wrote it.
+
+    new name        its assignment and its states are read; partitions without a state get their first one
+    grown           partitions that the image lacks are added, and get their first state
+    edited          the whole topic is read again, when no decision about it is under way
+    conflict        likewise: a decision found other content; what differs is sent with a higher leader epoch
+    gone            the topic leaves the image; its logs stay, since only a deletion by marker removes them
+
+A topic with a broken znode is not added, or stays as it was; the znode is watched, and the topic is read again when it
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from barnabas.controller.requests import elections
+from barnabas.controller.requests.partitions import Located
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result
+from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
+from barnabas.controller.zookeeper.core import SELF, Core, located
+from barnabas.controller.zookeeper.fenced_writer import Unit
+from barnabas.controller.zookeeper.new_partitions import NO_STATE, first_states, without_state
+from barnabas.controller.zookeeper.replica_events import raised, settle
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
+from barnabas.controller.zookeeper.topic_reads import ReadState, ReadTopic, checked, read_state, replacement
+from barnabas.controller.zookeeper.znode_writes import set_data
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, TopicImage, partition_to_record
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+)
+from barnabas.znodes import paths
+from barnabas.znodes.config_znodes import decode_config
+from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic
+from barnabas.znodes.znode_json import ZnodeError
+from barnabas.zookeeper.client.store import ReadReply, ZnodeContent
+
+
+class TopicWatch:
+    """The topics and configurations of one controller epoch. `has_begun_deletion` tells whether a topic has
+    left the image for its deletion; such a topic is not read."""
+
+    def __init__(self, core: Core, has_begun_deletion: Callable[[str], bool]) -> None:
+        self._core = core
+        self._has_begun_deletion = has_begun_deletion
+        #: The names of the topics that have znodes.
+        self.names: frozenset[str] = frozenset()
+        #: The znodes of topics that are being read, which ends a read that began earlier.
+        self._reads: dict[str, object] = {}
+
+    def start(self) -> None:
+        core = self._core
+        core.reader.watch_children(paths.TOPICS, self._on_names)
+        for resource, name in (("", paths.DEFAULT_ENTITY), (str(core.own_id), str(core.own_id))):
+            path = paths.config(paths.BROKER_CONFIGS, name)
+            core.reader.watch_data(path, partial(self._on_config, BROKER_RESOURCE, resource, path))
+
+    def _on_names(self, names: Sequence[str]) -> None:
+        before, self.names = self.names, frozenset(names)
+        reader = self._core.reader
+        for name in sorted(self.names - before):
+            config = paths.config(paths.TOPIC_CONFIGS, name)
+            reader.watch_data(config, partial(self._on_config, TOPIC_RESOURCE, name, config))
+            reader.watch_data(paths.topic(name), partial(self._on_assignment, name))
+        for name in sorted(before - self.names):
+            reader.forget(paths.topic(name))
+            reader.forget(paths.config(paths.TOPIC_CONFIGS, name))
+            self._reads.pop(name, None)
+            self._core.problems.mended(paths.topic(name))
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        topic = self._core.image.topics_by_name.get(name)
+        if topic is not None:
+            self._core.records.take(
+                [RemoveTopicRecord(topic_id=topic.topic_id)], key=name, cause=_changed(paths.topic(name))
+            )
+
+    # Configurations.
+
+    def _on_config(self, resource_type: int, name: str, path: str, reply: ReadReply) -> None:
+        try:
+            found = decode_config(path, None if reply.znode is None else reply.znode.data)
+        except ZnodeError as error:
+            self._core.problems.add(error)
+            return
+        self._core.problems.mended(path)
+        known = self._core.image.config_of(resource_type, name)
+        changed = sorted(key for key in {*known, *found} if known.get(key) != found.get(key))
+        if not changed:
+            return
+        records = [
+            ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=found.get(key))
+            for key in changed
+        ]
+        self._core.records.take(records, cause=_changed(path))
+        if self._core.is_serving and UNCLEAN_ELECTION in changed:
+            self.elect_unclean_leaders()
+
+    def elect_unclean_leaders(self) -> None:
+        """Elects leaders for leaderless partitions of topics that allow unclean ones now."""
+        self._core.slices.begin(self._unclean_elections())
+
+    def _unclean_elections(self) -> Job:
+        while True:
+            result = elections.unclean_elections_due(self._core.view(), PARTITIONS_AT_ONCE)
+            self._core.propose_in_job(result)
+            if len(result.records) < PARTITIONS_AT_ONCE:
+                return
+            yield
+
+    # Assignments.
+
+    def _on_assignment(self, name: str, reply: ReadReply) -> None:
+        """Applies an assignment that was created or changed. One that is gone is left to the watch of the names."""
+        if reply.znode is None or name not in self.names or self._has_begun_deletion(name):
+            return
+        known = self._core.image.topics_by_name.get(name)
+        if known is None:
+            self._read_states(name, reply.znode)
+            return
+        path = paths.topic(name)
+        try:
+            assignment = decode_topic(path, reply.znode.data)
+            partitions = checked(path, assignment)
+        except ZnodeError as error:
+            self._core.problems.add(error)
+            return
+        self._core.problems.mended(path)
+        if not self._core.records.is_pending(name):
+            self._core.records.versions[path] = reply.znode.version
+        if not _is_continuation(known, assignment):
+            self.read_again(name)
+            return
+        grown = [
+            partition_to_record(known.topic_id, index, without_state(partitions[index], MIGRATING_DIRECTORY))
+            for index in range(len(known.partitions), len(partitions))
+        ]
+        if grown:
+            self._core.records.take(grown, key=name, cause=_changed(path))
+
+    def decide_first_states(self, partitions: Iterable[Located]) -> None:
+        """Gives states to those of these partitions that have none and have a live replica. A topic whose assignment is
+        not written waits: another client can write another one under its name.
+        """
+        self._core.decide_in_slices(partitions, self._first_states)
+
+    def _first_states(self, view: ControllerView, partitions: Sequence[Located]) -> Result[None]:
+        places = [(topic.topic_id, index) for topic, index, _ in partitions]
+        written = {(topic.topic_id, index) for topic, index, _ in located(self._core.records.committed, places)}
+        return first_states(view, [each for each in partitions if (each[0].topic_id, each[1]) in written])
+
+    # The whole topic.
+
+    def read_again(self, name: str) -> None:
+        """Reads all znodes of a topic, as soon as no decision about it is under way."""
+        core = self._core
+        if core.records.is_pending(name):
+            core.records.after_all(lambda _: self.read_again(name))
+            return
+        path = paths.topic(name)
+
+        def found(reply: ReadReply) -> None:
+            if reply.znode is None or self._has_begun_deletion(name):
+                if reply.znode is None:
+                    if not core.records.is_pending(name):
+                        core.records.discard(name)
+                    self._remove(name)
+            else:
+                self._read_states(name, reply.znode)
+
+        core.reader.read(path, found)
+
+    def _read_states(self, name: str, znode: ZnodeContent) -> None:
+        path = paths.topic(name)
+        try:
+            assignment = decode_topic(path, znode.data)
+            partitions = checked(path, assignment)
+        except ZnodeError as error:
+            self._core.problems.add(error)
+            return
+        self._core.problems.mended(path)
+        this_read = self._reads[name] = object()
+        decided = self._core.records.decisions_about(name)
+        left = set(partitions)
+        states: dict[int, ReadState] = {}
+        broken: list[tuple[ZnodeError, int]] = []
+
+        def on_state(index: int, reply: ReadReply) -> None:
+            if self._reads.get(name) is not this_read:
+                return
+            left.discard(index)
+            if reply.znode is not None:
+                try:
+                    states[index] = read_state(name, index, reply.znode, partitions[index])
+                except ZnodeError as error:
+                    broken.append((error, reply.znode.version))
+            if left:
+                return
+            del self._reads[name]
+            if self._core.records.decisions_about(name) != decided or self._core.records.is_pending(name):
+                self.read_again(name)
+            elif broken:
+                for problem, version in broken:
+                    self._watch_broken(name, problem, version)
+            elif not self._has_begun_deletion(name):
+                self._take(name, assignment, znode.version, states)
+
+        for index in partitions:
+            self._core.reader.read(paths.state(name, index), partial(on_state, index))
+
+    def _watch_broken(self, name: str, error: ZnodeError, version: int) -> None:
+        """Reads the topic again when this state has another version than the broken one."""
+        core = self._core
+        core.problems.add(error)
+
+        def found(reply: ReadReply) -> None:
+            if reply.znode is None or reply.znode.version != version:
+                core.reader.forget(error.path)
+                core.problems.mended(error.path)
+                self.read_again(name)
+
+        core.reader.watch_data(error.path, found)
+
+    def _take(self, name: str, assignment: TopicAssignment, version: int, states: dict[int, ReadState]) -> None:
+        core = self._core
+        core.records.discard(name)
+        known = core.image.topics_by_name.get(name)
+        topic_id = assignment.topic_id
+        if topic_id is None:
+            topic_id = core.host.random.uuid() if known is None else known.topic_id
+        read = ReadTopic(name, topic_id, assignment.partitions, states)
+        try:
+            self._check_id(read)
+            records = list(replacement(read, known, MIGRATING_DIRECTORY))
+        except ZnodeError as error:
+            core.problems.add(error)
+            return
+        core.records.versions[paths.topic(name)] = version
+        if assignment.topic_id is None:
+            self._write_topic_id(read, version, records)
+        else:
+            core.records.take(records, read.epochs(), key=name, cause=_changed(paths.topic(name)))
+        if core.is_serving:
+            self._decide(name, known, records)
+
+    def _check_id(self, read: ReadTopic) -> None:
+        holder = self._core.image.topics_by_id.get(read.topic_id)
+        if holder is not None and holder.name != read.name:
+            raise ZnodeError(paths.topic(read.name), f"has the id of topic {holder.name}")
+
+    def _write_topic_id(self, read: ReadTopic, version: int, records: Sequence[Message]) -> None:
+        """Gives an id to a topic that a tool of a release before 2.8 made. Brokers get the topic when its id is
+        written: the next controller would give another id to a topic whose logs have this one.
+        """
+        content = encode_topic(TopicAssignment(read.topic_id, read.assignment))
+        unit = Unit(read.name, (set_data(paths.topic(read.name), content, version),))
+        self._core.records.write([unit], records, epochs=read.epochs(), cause=_changed(paths.topic(read.name)))
+
+    def _decide(self, name: str, known: TopicImage | None, records: Sequence[Message]) -> None:
+        """Makes the decisions that a topic needs after it was read while the controller is active."""
+        cause = Cause(ControllerEvent.CREATE_TOPICS, SELF, f"{name}, as read from its znodes")
+        read = {record.partition_id for record in records if isinstance(record, PartitionRecord) and _is_led(record)}
+        if known is None:
+            read.clear()
+
+        def decide(view: ControllerView, partitions: Sequence[Located]) -> Result[None]:
+            changes = settle(view, partitions)
+            decided = {record.partition_id for record, _ in changes if isinstance(record, PartitionChangeRecord)}
+            rest = [each for each in partitions if each[1] in read - decided]
+            return Result([*changes, *raised(view, rest)], None, cause)
+
+        self._core.decide_in_slices(self._located(name), decide)
+
+    def _located(self, name: str) -> list[Located]:
+        topic = self._core.image.topics_by_name.get(name)
+        if topic is None:
+            return []
+        return [(topic, index, partition) for index, partition in enumerate(topic.partitions)]
+
+
+def _is_continuation(known: TopicImage, assignment: TopicAssignment) -> bool:
+    """Returns whether an assignment is that of the known topic, with more partitions at most."""
+    if assignment.topic_id not in (None, known.topic_id) or len(assignment.partitions) < len(known.partitions):
+        return False
+    return all(
+        assignment.partitions[index]
+        == ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        for index, partition in enumerate(known.partitions)
+    )
+
+
+def _is_led(record: PartitionRecord) -> bool:
+    return record.partition_epoch != NO_STATE
+
+
+def _changed(path: str) -> Cause:
+    """Returns the cause of a change that was read: its author is not known."""
+    return Cause(ControllerEvent.ZNODE_CHANGED, "a client of ZooKeeper", path)

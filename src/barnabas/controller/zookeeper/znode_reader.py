@@ -1,0 +1,162 @@
+"""Reads of znodes by the active controller: with watches that stay armed, or once; repeated when an answer was lost.
+
+An event only causes a read. The read itself arms the watch, and what it finds decides (G42).
+
+    look --read with watch--> found                     the watch stays armed until its event
+                        '---> event meanwhile, or lost   read again; `found` gets only the last result
+    event               ----> look
+
+`on_idle` is called when the last read that was due is answered: after the first looks everything is read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ReadReply, ZnodeStore
+
+#: The most reads that wait for their answers.
+WINDOW: Final = 400
+
+#: Gets a znode with its Stat, both None if it does not exist.
+Found = Callable[[ReadReply], None]
+FoundNames = Callable[[tuple[str, ...]], None]
+
+
+class _Look:
+    """One znode that is read, and how."""
+
+    __slots__ = ("again", "found", "found_names", "is_forgotten", "is_reading", "keeps_watch", "path")
+
+    def __init__(self, path: str, found: Found | None, found_names: FoundNames | None, *, keeps_watch: bool) -> None:
+        self.path = path
+        self.found = found
+        self.found_names = found_names
+        self.keeps_watch = keeps_watch
+        self.is_reading = False
+        self.is_forgotten = False
+        #: Whether an event came, or the answer was lost, since the read was sent.
+        self.again = False
+
+
+class ZnodeReader:
+    """The reads of one controller epoch."""
+
+    def __init__(self, store: ZnodeStore, on_idle: Callable[[], None]) -> None:
+        self._store = store
+        self._on_idle = on_idle
+        self._data: dict[str, _Look] = {}
+        self._children: dict[str, _Look] = {}
+        self._queue: deque[_Look] = deque()
+        self._in_flight = 0
+        #: Looks whose result is due: queued, in flight, or to be repeated.
+        self._due = 0
+        self._lost: list[_Look] = []
+        self._is_closed = False
+
+    # What is read.
+
+    def watch_data(self, path: str, found: Found) -> None:
+        """Reads the znode now, and again whenever it is created, changed or deleted."""
+        self._start(self._data.setdefault(path, _Look(path, found, None, keeps_watch=True)))
+
+    def watch_children(self, path: str, found: FoundNames) -> None:
+        """Reads the names of the children now, and again whenever they change."""
+        self._start(self._children.setdefault(path, _Look(path, None, found, keeps_watch=True)))
+
+    def read(self, path: str, found: Found) -> None:
+        """Reads the znode once."""
+        self._start(_Look(path, found, None, keeps_watch=False))
+
+    def names(self, path: str, found: FoundNames) -> None:
+        """Reads the names of the children once."""
+        self._start(_Look(path, None, found, keeps_watch=False))
+
+    def forget(self, path: str) -> None:
+        """Ends the watch of a znode's data; an event or an answer that still comes has no effect."""
+        look = self._data.pop(path, None)
+        if look is not None:
+            look.is_forgotten = True
+
+    def is_watched(self, path: str) -> bool:
+        return path in self._data
+
+    # What happens.
+
+    def changed(self, path: str) -> None:
+        """Reads again everything that is watched on this path."""
+        for looks in (self._data, self._children):
+            look = looks.get(path)
+            if look is not None:
+                self._start(look)
+
+    def resume(self) -> None:
+        """Repeats what was lost, after the session is connected again."""
+        lost, self._lost = self._lost, []
+        self._queue.extend(lost)
+        self._send()
+
+    def close(self) -> None:
+        """Ends all reads: answers have no effect any more."""
+        self._is_closed = True
+        self._queue.clear()
+
+    def _start(self, look: _Look) -> None:
+        if look.is_reading:
+            look.again = True
+            return
+        look.is_reading = True
+        self._due += 1
+        self._queue.append(look)
+        self._send()
+
+    def _send(self) -> None:
+        while self._queue and self._in_flight < WINDOW and not self._is_closed:
+            look = self._queue.popleft()
+            look.again = False
+            self._in_flight += 1
+            if look.found_names is not None:
+                self._store.children(look.path, partial(self._on_names, look), watch=look.keeps_watch)
+            else:
+                self._store.read(look.path, partial(self._on_data, look), watch=look.keeps_watch)
+
+    def _on_data(self, look: _Look, reply: ReadReply) -> None:
+        if reply.znode is not None or reply.is_lost or not look.keeps_watch:
+            self._ended(look, reply.is_lost, lambda: look.found is not None and look.found(reply))
+            return
+        if self._is_closed:
+            return
+
+        def on_stat(found: ExistsReply) -> None:
+            if found.stat is not None:
+                look.again = True
+            self._ended(look, found.is_lost, lambda: look.found is not None and look.found(reply))
+
+        # The read of a znode that does not exist arms no watch.
+        self._store.exists(look.path, on_stat, watch=True)
+
+    def _on_names(self, look: _Look, reply: ChildrenReply) -> None:
+        names = tuple(sorted(reply.names or ()))
+        self._ended(look, reply.is_lost, lambda: look.found_names is not None and look.found_names(names))
+
+    def _ended(self, look: _Look, is_lost: bool, found: Callable[[], object]) -> None:
+        if self._is_closed:
+            return
+        self._in_flight -= 1
+        if is_lost:
+            self._lost.append(look)
+            return
+        if look.again:
+            self._queue.append(look)
+            self._send()
+            return
+        look.is_reading = False
+        if not look.is_forgotten:
+            found()
+        self._due -= 1
+        self._send()
+        if self._due == 0 and not self._is_closed:
+            self._on_idle()

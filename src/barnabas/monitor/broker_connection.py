@@ -1,0 +1,133 @@
+"""A connection to one broker for requests and responses. It connects when there is a request, and again after any
+error; TLS and SASL are configured by the properties of `protocol.client_security`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeVar, cast
+
+from barnabas.common.errors import DecodeError
+from barnabas.protocol.client_security import client_security
+from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
+from barnabas.protocol.message import Message
+from barnabas.protocol.sasl import Login
+from barnabas.tls.contexts import client_context
+
+M = TypeVar("M", bound=Message)
+Address = tuple[str, int]
+
+_SOFTWARE: Final = "barnabas-monitor"
+
+
+class NoAnswer(Exception):
+    """The broker could not be queried; the text gives the reason."""
+
+
+class Security(NamedTuple):
+    """The security settings of a client's properties."""
+
+    tls: ssl.SSLContext | None = None
+    login: Login | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Security:
+        """Parses the properties. Raises ConfigError for unsupported values, OSError for files that cannot be read."""
+        security = client_security(properties)
+        return cls(None if security.tls is None else client_context(security.tls), security.login)
+
+
+class _Open(NamedTuple):
+    session: ClientSession
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class BrokerConnection:
+    """Sends one request at a time. After `call` raised NoAnswer, the next call connects again."""
+
+    def __init__(self, address: Address, security: Security, *, client_id: str, timeout_s: float) -> None:
+        self.address = address
+        self._security = security
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._turn = asyncio.Lock()
+        self._open: _Open | None = None
+        self._known: ClientSession | None = None
+
+    async def call(
+        self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
+    ) -> M:
+        """Returns the response, in the highest version that both sides support."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(timeout_s or self._timeout_s):
+                    if self._open is not None:
+                        try:
+                            return cast("M", await self._exchange(self._open, request, version_max))
+                        except (ConnectionError, EOFError):
+                            self.close()  # The broker may have closed the connection long ago, and accept a new one.
+                    self._open = await self._dial()
+                    return cast("M", await self._exchange(self._open, request, version_max))
+            except UnknownRequest as error:
+                raise NoAnswer(f"it {error}") from error  # nothing was sent
+            except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
+                hint = "" if self._known is None else self._known.close_hint
+                self.close()
+                raise NoAnswer(_reason(error, hint)) from error
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.writer.close()
+
+    def knows(self, request: type[Message]) -> bool:
+        """Whether the broker supports this API; known after the first response."""
+        return self._known is not None and self._known.knows(request)
+
+    async def _dial(self) -> _Open:
+        host, port = self.address
+        tls, login = self._security
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None)
+        session = self._known = ClientSession(_SOFTWARE, self._client_id, login, secrets.token_urlsafe(24))
+        opened = _Open(session, reader, writer)
+        steps = session.handshake()
+        try:
+            frame = next(steps)
+            while True:
+                frame = steps.send(await self._carry(opened, frame))
+        except StopIteration:
+            return opened
+        except BaseException:
+            writer.close()
+            raise
+
+    async def _exchange(self, opened: _Open, request: Message, version_max: int | None) -> Message:
+        frame = opened.session.request(request, version_max)
+        return opened.session.answer(await self._carry(opened, frame))
+
+    async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
+        """Sends a request's frame, and returns the body of the frame that answers it."""
+        opened.writer.write(frame)
+        await opened.writer.drain()
+        return await opened.reader.readexactly(frame_size(await opened.reader.readexactly(4)))
+
+
+def _reason(error: BaseException, hint: str) -> str:
+    if isinstance(error, asyncio.IncompleteReadError):
+        return f"it closed the connection{hint}"
+    if isinstance(error, LoginRefused):
+        return f"it {error}"
+    if isinstance(error, TimeoutError):
+        return "no response in time"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

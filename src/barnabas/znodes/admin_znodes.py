@@ -1,0 +1,67 @@
+"""Requests and notifications as znodes: preferred election, reassignment, changed ISRs, failed log directories.
+
+Kafka keeps the partitions of these znodes in sets, so their order has no meaning; here it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from barnabas.common.host import Buffer
+from barnabas.common.types import TopicPartition
+from barnabas.znodes.znode_json import JsonObject, json_bytes, read_object
+
+VERSION: Final = 1
+#: The only event of a log directory: it failed.
+LOG_DIR_FAILURE: Final = 1
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Returns the content of /admin/preferred_replica_election, and of a notification of changed ISRs."""
+    listed = [{"topic": item.topic, "partition": item.partition} for item in partitions]
+    return json_bytes({"version": VERSION, "partitions": listed})
+
+
+def decode_partitions(path: str, data: Buffer | None) -> list[TopicPartition]:
+    """Returns the partitions, each once. Raises ZnodeError for content that is not a list of partitions."""
+    items = _items(path, data)
+    return list(dict.fromkeys(_partition(item) for item in items))
+
+
+def _items(path: str, data: Buffer | None) -> list[JsonObject]:
+    content = read_object(path, data)
+    if content.has("version"):
+        content.version(1, VERSION)
+    return content.nested_list("partitions")
+
+
+def _partition(item: JsonObject) -> TopicPartition:
+    number = item.int32("partition")
+    if number < 0:
+        raise item.wrong("partition", f"is {number}")
+    return TopicPartition(item.text("topic"), number)
+
+
+def encode_reassignment(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
+    """Returns the content of /admin/reassign_partitions: the target replicas of each partition."""
+    listed = [
+        {"topic": item.topic, "partition": item.partition, "replicas": list(replicas)}
+        for item, replicas in targets.items()
+    ]
+    return json_bytes({"version": VERSION, "partitions": listed})
+
+
+def decode_reassignment(path: str, data: Buffer | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Returns the target replicas of each partition. Raises ZnodeError for content that is not a reassignment."""
+    return {_partition(item): item.broker_ids("replicas") for item in _items(path, data)}
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """Returns the notification that a log directory of this broker failed."""
+    return json_bytes({"version": VERSION, "broker": broker_id, "event": LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(path: str, data: Buffer | None) -> int:
+    """Returns the broker whose log directory failed."""
+    return read_object(path, data).int32("broker")

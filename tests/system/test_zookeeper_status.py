@@ -1,0 +1,96 @@
+"""`barnabas status` of a cluster in ZooKeeper mode: what it reads from the znodes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from tests.support.zookeeper_process import OurZooKeeper, client_of
+
+from barnabas.cli import entry, zookeeper_view
+from barnabas.embedded.nodes import Node, Recorded, ZookeeperServer
+from barnabas.embedded.processes import start_ticks
+from barnabas.znodes.cluster_znodes import ControllerRegistration, encode_controller, encode_controller_epoch
+
+
+def test_sessions_and_the_controller_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The process of the test stands for broker 1, which is registered; broker 2 has ended."""
+    server = OurZooKeeper(tmp_path / "zookeeper").start()
+    connect = f"127.0.0.1:{server.port}/root"
+    assert server.process is not None
+    pid, ticks = os.getpid(), start_ticks(os.getpid())
+    nodes = (
+        Node(1, pid, ticks, "127.0.0.1", server.port, 0, ("broker",), str(tmp_path / "broker-1")),
+        Node(2, 1 << 30, 1, "127.0.0.1", 1, 0, ("broker",), str(tmp_path / "broker-2")),
+    )
+    own = ZookeeperServer(
+        server.process.pid, start_ticks(server.process.pid), "127.0.0.1", server.port, str(tmp_path / "zookeeper")
+    )
+    Recorded(nodes, None, connect, own).store(tmp_path / "cluster.json")
+    client = KazooClient(connect, timeout=8.0)
+    client.start(timeout=20)
+    client.ensure_path("/")
+    client.create("/brokers/ids/1", b"{}", ephemeral=True, makepath=True)
+    client.create("/controller", encode_controller(ControllerRegistration(1, 5)), ephemeral=True)
+    client.create("/controller_epoch", encode_controller_epoch(7))
+    try:
+        assert entry.run(["status", "--dir", str(tmp_path), "--json"]) == 1
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["controller"], shown["controller_epoch"]) == (1, 7)
+        assert shown["zookeeper"]["connect"] == connect
+        assert shown["zookeeper"]["server"]["running"]
+        assert [node["running"] for node in shown["nodes"]] == [True, False]
+        assert [node["session"] for node in shown["nodes"]] == [f"{client.client_id[0]:#x}", None]
+        assert shown["nodes"][0]["broker_epoch"] > 0
+
+        assert entry.run(["status", "--dir", str(tmp_path)]) == 1
+        text = capsys.readouterr().out
+        assert "controller: 1, controller epoch: 7" in text
+        assert f"zookeeper: {connect}, pid {server.process.pid}" in text
+
+        client.delete("/brokers/ids/1")
+        assert entry.run(["status", "--dir", str(tmp_path)]) == 1
+        assert "unregistered" in capsys.readouterr().out
+
+        client.set("/controller", b"no JSON")
+        view = zookeeper_view.view_of(connect)
+        assert view.controller == -1
+        assert "/controller" in view.problem
+    finally:
+        client.stop()
+        client.close()
+        server.stop()
+
+    assert entry.run(["status", "--dir", str(tmp_path)]) == 1
+    assert f"cannot reach ZooKeeper at 127.0.0.1:{server.port}" in capsys.readouterr().err
+
+
+def test_invalid_znodes_of_topics_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each topic by itself, until its znode is mended."""
+    with OurZooKeeper(tmp_path / "zookeeper") as server, client_of(server.port) as client:
+        connect = f"127.0.0.1:{server.port}"
+        node = Node(1, os.getpid(), start_ticks(os.getpid()), "127.0.0.1", server.port, 0, ("broker",), str(tmp_path))
+        Recorded((node,), None, connect, None).store(tmp_path / "cluster.json")
+        assignment = (
+            b'{"partitions":{"0":[1]},"topic_id":"mXlaWKrERa-ZxMUJhTZPXw","adding_replicas":{},'
+            b'"removing_replicas":{},"version":3}'
+        )
+        state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":0,"isr":[1]}'
+        for name, leader in (("good", 1), ("stranger", 7)):
+            client.create(f"/brokers/topics/{name}", assignment, makepath=True)
+            client.create(f"/brokers/topics/{name}/partitions/0/state", state % leader, makepath=True)
+        client.create("/brokers/topics/nonsense", b"{")
+        client.create("/brokers/topics/holes", assignment.replace(b'"0"', b'"1"'))
+        view = zookeeper_view.view_of(connect)
+        assert [line.partition(":")[0] for line in view.invalid] == [
+            "znode /brokers/topics/holes",
+            "znode /brokers/topics/nonsense",
+            "znode /brokers/topics/stranger/partitions/0/state",
+        ]
+        entry.run(["status", "--dir", str(tmp_path)])
+        assert "invalid znode /brokers/topics/stranger/partitions/0/state: names brokers [7]" in capsys.readouterr().out
+        client.set("/brokers/topics/holes", assignment)
+        assert len(zookeeper_view.view_of(connect).invalid) == 2

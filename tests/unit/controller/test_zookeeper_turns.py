@@ -1,0 +1,223 @@
+"""No event takes the controller of ZooKeeper mode long, however many partitions it is about.
+
+The CPU time of each entry into the controller is measured: answers of ZooKeeper, watches, timers, answers of brokers,
+requests. The work of the tree and of the brokers around it is left out.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from time import thread_time_ns
+from typing import Any
+
+import pytest
+from tests.support.znode_memory import MemoryTree
+from tests.support.zookeeper_controllers import Cluster, FakeBroker
+
+from barnabas.controller.zookeeper.runtime import ZookeeperController
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
+from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.simulation.host import VirtualTime
+from barnabas.znodes import paths
+
+TOPICS, PARTITIONS_EACH = 10, 1_000
+TURN_MS_MAX = 50
+
+
+class Turns:
+    """The CPU times of the controllers' turns."""
+
+    def __init__(self) -> None:
+        self.longest: tuple[float, str] = (0.0, "")
+        self._depth = 0
+        self._left_out_ns = 0
+
+    @contextmanager
+    def turn(self, what: str) -> Iterator[None]:
+        if self._depth:
+            yield
+            return
+        self._depth, self._left_out_ns = 1, 0
+        begin_ns = thread_time_ns()
+        try:
+            yield
+        finally:
+            self._depth = 0
+            elapsed_ms = (thread_time_ns() - begin_ns - self._left_out_ns) / 1e6
+            self.longest = max(self.longest, (elapsed_ms, what))
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        depth, self._depth = self._depth, 0
+        left_out_ns = self._left_out_ns
+        begin_ns = thread_time_ns()
+        try:
+            yield
+        finally:
+            self._depth = depth
+            self._left_out_ns = left_out_ns + thread_time_ns() - begin_ns
+
+    def taken(self) -> tuple[float, str]:
+        longest, self.longest = self.longest, (0.0, "")
+        return longest
+
+
+class TimedStore:
+    """The store of one controller, whose answers are turns."""
+
+    def __init__(self, store: Any, turns: Turns) -> None:
+        self._store = store
+        self._turns = turns
+
+    @property
+    def session_id(self) -> int:
+        return int(self._store.session_id)
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def call(*arguments: Any, **options: Any) -> None:
+            *rest, reply = arguments
+
+            def replied(found: Any) -> None:
+                with self._turns.turn(f"answer to {name}"):
+                    reply(found)
+
+            getattr(self._store, name)(*rest, replied, **options)
+
+        return call
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
+    found = Turns()
+
+    def around(owner: type, name: str, watch: Callable[[], Any]) -> None:
+        inner = getattr(owner, name)
+
+        def run(*arguments: Any, **options: Any) -> Any:
+            with watch():
+                return inner(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, run)
+
+    create = ZookeeperController.__init__
+
+    def begin(controller: Any, host: Any, config: Any, store: Any, *rest: Any) -> None:
+        create(controller, host, config, TimedStore(store, found), *rest)
+
+    monkeypatch.setattr(ZookeeperController, "__init__", begin)
+    for name in ("on_signal", "changed", "create_topics", "alter_partition", "controlled_shutdown", "delete_topics"):
+        around(ZookeeperController, name, partial(found.turn, name))
+    around(VirtualTime, "enter", partial(found.turn, "timer"))
+    for owner, name in ((FakeBroker, "receive"), (MemoryTree, "apply"), (Cluster, "deliver")):
+        around(owner, name, found.left_out)
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+def led_by(cluster: Cluster, broker_id: int) -> int:
+    return sum(role.leader == broker_id for role in cluster.brokers[broker_id].roles.values())
+
+
+def test_ten_thousand_partitions(turns: Turns) -> None:
+    """G44: a topic, the death and the return of a broker, a failover of the controller, a shutdown."""
+    found: dict[str, tuple[float, str]] = {}
+    cluster = Cluster(0, 1, 2)
+    turns.taken()
+
+    names = [f"t{index}" for index in range(TOPICS)]
+    rows = [
+        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=PARTITIONS_EACH, replication_factor=3)
+        for name in names
+    ]
+    cluster.ask(cluster.controller.create_topics, CreateTopicsRequest(topics=rows, timeout_ms=60_000))
+    found["create"] = turns.taken()
+    everything = TOPICS * PARTITIONS_EACH
+    assert sum(led_by(cluster, broker) for broker in (0, 1, 2)) == everything
+
+    cluster.kill(2)
+    cluster.settle()
+    found["broker gone"] = turns.taken()
+    assert sum(led_by(cluster, broker) for broker in (0, 1)) == everything
+
+    cluster.start(2)
+    cluster.settle()
+    found["broker back"] = turns.taken()
+    assert len(cluster.brokers[2].roles) == everything
+
+    cluster.kill(0)
+    cluster.settle()
+    found["failover"] = turns.taken()
+    assert led_by(cluster, 1) == everything
+
+    request = ControlledShutdownRequest(broker_id=1, broker_epoch=cluster.brokers[1].epoch)
+    remaining = cluster.ask(cluster.controller.controlled_shutdown, request).remaining_partitions
+    assert len(remaining) == everything
+    found["shutdown"] = turns.taken()
+
+    cluster.bounce(1)
+    cluster.settle()
+    found["bounced"] = turns.taken()
+    long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
+    assert not long, found
+
+
+def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
+    """G44: elections, changes of ISRs, and a deletion of all topics."""
+    found: dict[str, tuple[float, str]] = {}
+    cluster = Cluster(0, 1, 2)
+    names = [f"t{index}" for index in range(TOPICS)]
+    for name in names:
+        cluster.create_topic(name, *[(2, 0, 1)] * PARTITIONS_EACH)
+    cluster.settle()
+    turns.taken()
+    everything = TOPICS * PARTITIONS_EACH
+    assert led_by(cluster, 2) == everything
+    cluster.kill(2)
+    cluster.settle()
+    cluster.start(2)
+    cluster.settle()
+    turns.taken()
+
+    assert led_by(cluster, 0) == everything
+    leader = cluster.brokers[0]
+    wishes = [
+        AlterPartitionRequest.TopicData(
+            topic_id=topic.topic_id,
+            partitions=[
+                AlterPartitionRequest.PartitionData(
+                    partition_index=index,
+                    leader_epoch=leader.roles[topic.name, index].leader_epoch,
+                    new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in (0, 1, 2)],
+                    partition_epoch=leader.roles[topic.name, index].partition_epoch,
+                )
+                for index in range(PARTITIONS_EACH)
+            ],
+        )
+        for topic in cluster.controller.image.topics()
+    ]
+    change = AlterPartitionRequest(broker_id=0, broker_epoch=leader.epoch, topics=wishes)
+    answer = cluster.ask(cluster.controller.alter_partition, change)
+    assert [len(topic.partitions) for topic in answer.topics] == [PARTITIONS_EACH] * TOPICS
+    assert not any(row.error_code for topic in answer.topics for row in topic.partitions)
+    found["isr"] = turns.taken()
+
+    rows = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=list(range(PARTITIONS_EACH))) for name in names]
+    elections = ElectLeadersRequest(election_type=0, topic_partitions=rows)
+    answer = cluster.ask(cluster.controller.replication.elect_leaders, elections, actor="test")
+    assert [len(row.partition_result) for row in answer.replica_election_results] == [PARTITIONS_EACH] * TOPICS
+    assert led_by(cluster, 2) == everything
+    found["elections"] = turns.taken()
+
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names])
+    cluster.ask(cluster.controller.delete_topics, deletion)
+    assert not [name for name in names if cluster.exists(paths.topic(name))]
+    found["deletion"] = turns.taken()
+    long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
+    assert not long, found
