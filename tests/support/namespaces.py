@@ -73,7 +73,9 @@ class Namespaces:
 
     def open(self) -> Namespaces:
         _remove_left_behind()
-        _ip("link", "add", self._bridge, "type", "bridge")
+        # A bridge without an address of its own takes the lowest of its members', and some systems change it later.
+        self._macs[HOST] = "02:00:00:00:00:02"
+        _ip("link", "add", self._bridge, "address", self._macs[HOST], "type", "bridge")
         _ip("address", "add", f"{self.address(HOST)}/24", "dev", self._bridge)
         for place, name in enumerate(self._names):
             namespace, outside = self._namespace(name), f"{self._bridge}-{place}"
@@ -85,7 +87,6 @@ class Namespaces:
             _ip("-n", namespace, "link", "set", "lo", "up")
             self._macs[name] = _mac(_ip("-n", namespace, "link", "show", _INTERFACE))
         _ip("link", "set", self._bridge, "up")
-        self._macs[HOST] = _mac(_ip("link", "show", self._bridge))
         # Hardware addresses are set, not requested: an ARP request would get through a cut.
         for source, target in itertools.permutations((HOST, *self._names), 2):
             self._teach(source, target)

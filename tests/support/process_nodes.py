@@ -275,18 +275,24 @@ class Nodes:
     def leader(self, among: Iterable[int] | None = None, *, timeout_s: float = WAIT_S) -> int:
         """Returns the active controller, once one of these controllers reports that it leads."""
         nodes = self.controllers if among is None else [self._by_id[node_id] for node_id in among]
+        last: dict[int, object] = {}
 
         def found() -> int | None:
             for node in nodes:
                 try:
-                    told = describe_quorum(node.controller_address, timeout_s=3)
-                except (OSError, DecodeError):
+                    last[node.node_id] = told = describe_quorum(node.controller_address, timeout_s=3)
+                except (OSError, DecodeError) as error:
+                    last[node.node_id] = error
                     continue
                 if told.error_code == 0 and told.high_watermark >= 0:
                     return int(told.leader_id)
             return None
 
-        return until("a leader of the metadata quorum", found, timeout_s)
+        try:
+            return until("a leader of the metadata quorum", found, timeout_s)
+        except AssertionError as error:
+            ends = "\n".join(f"node {node.node_id}: {last[node.node_id]!r}\n{node.log[-2000:]}" for node in nodes)
+            raise AssertionError(f"{error}; the last answers and the ends of the logs:\n{ends}") from error
 
     def quorum(self) -> DescribeQuorumResponse.PartitionData:
         """Returns the quorum as its leader describes it."""

@@ -303,6 +303,14 @@ def apart(tmp_path_factory: pytest.TempPathFactory, network: Namespaces) -> Iter
         nodes.close()
 
 
+@pytest.fixture(autouse=True)
+def healed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ends the cuts of a test that failed, for the next one and for its own repetition."""
+    yield
+    if "network" in request.fixturenames:
+        request.getfixturevalue("network").heal()
+
+
 def named(*node_ids: int) -> list[str]:
     return [f"node-{node_id}" for node_id in node_ids]
 

@@ -90,12 +90,16 @@ def send(process: Identified, number: signal.Signals) -> None:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Returns field 22 of /proc/PID/stat; None for a dead process, a zombie, or a system without /proc."""
+    """Returns field 22 of /proc/PID/stat; None for a process that has ended, or a system without /proc.
+
+    A killed process is a zombie (Z) as soon as its first thread has ended. Its ports and its locks are free when the
+    last of its threads (field 20) has.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] == "Z" else int(fields[19])
+    return None if fields[0] == "Z" and int(fields[17]) <= 1 else int(fields[19])
 
 
 def _exists(pid: int) -> bool:
