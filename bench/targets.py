@@ -105,7 +105,7 @@ def _settings(directory: Path, properties: Mapping[str, str] | None) -> kafka_ja
     port = int(listeners.partition(",")[0].rpartition(":")[2]) if listeners else 0
     server = kafka_jars.KafkaServer(directory, port=port, properties=merged, jvm=kafka_jars.SERVER_JVM)
     if "zookeeper.connect" in merged:
-        # Those of a node with a metadata quorum are left out.
+        # Properties of a node with a metadata quorum are left out.
         server.properties = merged
     return server
 

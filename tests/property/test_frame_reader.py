@@ -121,3 +121,33 @@ def test_a_frame_above_the_limit_is_refused(size: int) -> None:
 def test_a_negative_size_is_refused() -> None:
     with pytest.raises(DecodeError):
         feed(FrameReader(ReceiveArea(), _MAX), b"\xff\xff\xff\xff", 4)
+
+
+def test_reads_stay_as_large_as_the_first_after_an_incomplete_frame() -> None:
+    """An own buffer of 4 kB for the rest of a frame made every later read as small as that."""
+    area = ReceiveArea()
+    reader = FrameReader(area, _MAX)
+    stream = framed([bytes([number]) * 197 for number in range(200)]) * 50
+    sizes = []
+    position = 0
+    while position < len(stream):
+        room = reader.get_buffer()
+        sizes.append(len(room))
+        count = min(len(room), 60_001, len(stream) - position)
+        room[:count] = stream[position : position + count]
+        reader.received(count)
+        position += count
+        while reader.next_frame() is not None:
+            pass
+    assert min(sizes) > len(area.view) // 2
+    assert area.held_bytes == 0
+
+
+def test_an_incomplete_frame_outlives_a_read_that_brought_nothing() -> None:
+    area = ReceiveArea()
+    one, two = FrameReader(area, _MAX), FrameReader(area, _MAX)
+    stream = framed([b"a" * 100])
+    assert feed(one, stream[:60], 60) == []
+    one.get_buffer()  # The host finds nothing to read, and does not call `received`.
+    assert feed(two, framed([b"b" * 100]), 104) == [b"b" * 100]
+    assert feed(one, stream[60:], 60) == [b"a" * 100]

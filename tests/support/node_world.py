@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tests.support.controller_world import directory_of, make_config, registration
 
@@ -12,6 +12,7 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.records_metadata import NoOpRecord
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.simulation.disk import MemoryDisk
@@ -40,6 +41,10 @@ class NodeWorld:
     def start(self) -> NodeWorld:
         self.raft.start()
         return self
+
+    def in_one_event(self, step: Callable[[], None]) -> None:
+        """Runs the step when a proposal completes: all that it proposes is flushed together, afterwards."""
+        self.raft.propose([(NoOpRecord(), 0)], wall_ms=0, done=lambda _: step())
 
     @property
     def said(self) -> list[str]:

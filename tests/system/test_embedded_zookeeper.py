@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.process_nodes import until
+from tests.support.process_nodes import call, until
 
 from barnabas.cli import entry
+from barnabas.common.errors import ErrorCode
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.zookeeper_session import ZookeeperSession
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.testing import Cluster
 
 WAIT_S = 60.0
@@ -50,6 +52,17 @@ def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
     return values
 
 
+def take_producer_id(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+
+    def taken() -> bool:
+        response = call((host, int(port)), request, 4, InitProducerIdResponse)
+        return response.error_code == ErrorCode.NONE
+
+    until("the broker has producer ids", taken)
+
+
 def session_of(cluster: Cluster, broker_id: int) -> int:
     """Returns the session of a broker, 0 if it is not registered."""
     with ZookeeperSession(cluster.zookeeper) as session:
@@ -69,6 +82,9 @@ def test_sessions_expire_and_the_server_crashes_and_everything_is_kept() -> None
         expected += (expired := [f"expired {number}" for number in range(100)])
         produce(cluster, "orders", expired)
 
+        # A broker that has not handed out a producer id yet would need ZooKeeper for its first block of them.
+        for address in cluster.bootstrap.split(","):
+            take_producer_id(address)
         sessions = [session_of(cluster, broker) for broker in (1, 2)]
         cluster.kill_zookeeper()
         expected += (alone := [f"alone {number}" for number in range(100)])

@@ -18,6 +18,9 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Returns monotonic milliseconds, for deadlines and durations."""
 
+    def now_s(self) -> float:
+        """Returns the same in seconds: the cheapest reading of a clock, for work on every batch."""
+
     def wall_ms(self) -> int:
         """Returns milliseconds since the epoch, for record timestamps; can jump."""
 

@@ -195,7 +195,7 @@ ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {
     },
     **{api.key: api.offer(is_forwarded=False) for api in _OF_ZOOKEEPER_CONTROLLERS},
 }
-#: Those that a broker in ZooKeeper mode serves before it knows the cluster.
+#: The APIs that a broker in ZooKeeper mode serves before it knows the cluster.
 EARLY_ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {key: ZOOKEEPER_APIS[key] for key in (4, 5, 6, API_VERSIONS)}
 
 

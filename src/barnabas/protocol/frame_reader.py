@@ -2,13 +2,13 @@
 
 A frame is a 4-byte size and that many bytes (Kafka protocol guide, "Network"). All connections of one event loop share
 one receive area: the host reads into it and passes the bytes on, so an idle connection holds no buffer at all. Only an
-incomplete frame moves to its connection's own buffer. A small buffer doubles as it fills; a large frame gets its full
-size from `allocate`, whose memory costs nothing before it is written. A peer that announces a huge frame and sends
-nothing therefore costs nothing.
+incomplete frame moves to its connection's own buffer, and back before the next read, which can then be as large as the
+first. A large frame gets its full size from `allocate`, whose memory costs nothing before it is written; without that,
+its buffer doubles as it fills. A peer that announces a huge frame and sends nothing therefore costs nothing.
 
     host                      FrameReader
     get_buffer()         ->   the memory to read into
-    received(n)          ->   n bytes have been read
+    received(n)          ->   n bytes have been read; not called if there was nothing to read
     next_frame()         ->   a view of one frame's body, or None; valid until the next call of any method
 
 Before another connection can read into the shared area, the host takes frames until there is none, or keeps the rest
@@ -80,12 +80,14 @@ class ReceiveArea:
 class FrameReader:
     """A splitter of a byte stream into frames. It is of no use after FrameTooLarge or DecodeError of `next_frame`."""
 
-    __slots__ = ("_area", "_end", "_frame_bytes_max", "_own", "_start", "_view", "held_bytes")
+    __slots__ = ("_area", "_end", "_frame_bytes_max", "_is_copied", "_own", "_start", "_view", "held_bytes")
 
     def __init__(self, area: ReceiveArea, frame_bytes_max: int) -> None:
         self._area = area
         self._frame_bytes_max = frame_bytes_max
         self._own: Buffer | None = None
+        #: Whether the last `get_buffer` returned the shared area behind a copy of what the own buffer holds.
+        self._is_copied = False
         #: Bytes written to the connection's own buffer.
         self.held_bytes = 0
         self._view = area.view
@@ -98,6 +100,9 @@ class FrameReader:
             self._release()
             area = self._area
             return area.view if area.read_bytes_max >= len(area.view) else area.view[: area.read_bytes_max]
+        if self._own is not None and self._copied():
+            begin, area = self._end - self._start, self._area
+            return area.view[begin : begin + area.read_bytes_max]
         view = self._view
         if self._end == len(view):
             self._grow()
@@ -106,6 +111,10 @@ class FrameReader:
         return view[end:] if area.read_bytes_max >= len(area.view) else view[end : end + area.read_bytes_max]
 
     def received(self, count: int) -> None:
+        if self._is_copied:
+            buffered = self._end - self._start
+            self._release()
+            self._end = buffered
         self._end += count
         if self._end > self.held_bytes and self._own is not None:
             self._area.held_bytes += self._end - self.held_bytes
@@ -152,6 +161,7 @@ class FrameReader:
 
     def _release(self) -> None:
         self._start = self._end = 0
+        self._is_copied = False
         if self._own is not None:
             own, self._own = self._own, None
             self._view = self._area.view
@@ -170,6 +180,17 @@ class FrameReader:
         buffered = self._end - self._start
         if self._own is None and buffered:
             self._adopt(self._larger_buffer(buffered))
+
+    def _copied(self) -> bool:
+        """Copies the beginning of a small frame to the shared area. Returns False for a large one. The own buffer stays
+        until `received`, because others use the area if there was nothing to read.
+        """
+        start, end, area = self._start, self._end, self._area.view
+        buffered = end - start
+        self._is_copied = buffered < _ALLOCATED_BYTES_MIN > self._announced() and 2 * buffered <= len(area)
+        if self._is_copied:
+            area[:buffered] = self._view[start:end]
+        return self._is_copied
 
     def _grow(self) -> None:
         """Enlarges the full buffer, first by reusing the space of frames that were taken."""

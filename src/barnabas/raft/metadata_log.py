@@ -77,7 +77,7 @@ class MetadataLog:
                 host.clock.wall_ms,
                 lambda bound: 0,
                 Descriptors(),
-                now_ms=host.clock.now_ms,
+                now_s=host.clock.now_s,
                 health=health,
             ),
             Opening(

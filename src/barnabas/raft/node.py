@@ -19,8 +19,7 @@ immediately and committed next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageExhausted, StorageFault, is_exhausted
@@ -102,7 +101,6 @@ class RaftNode:
         self._on_leadership: list[Callable[[bool], None]] = []
         self._on_leader: list[Callable[[], None]] = []
         self._announced = False
-        self._held = 0
         self._settling = False
 
     # Listeners.
@@ -327,16 +325,6 @@ class RaftNode:
         self._delivery.wait(end_offset, end_offset, done, failed)
         self._settle()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Makes the proposals inside the block share one flush, at its end; only tests use it."""
-        self._held += 1
-        try:
-            yield
-        finally:
-            self._held -= 1
-        self._settle()
-
     # Events.
 
     def _run(self, step: Callable[[], None]) -> None:
@@ -348,7 +336,7 @@ class RaftNode:
 
     def _settle(self) -> None:
         """Carries out actions until none is left, including those of events that begin meanwhile."""
-        if self._held or self._settling:
+        if self._settling:
             return
         self._settling = True
         try:

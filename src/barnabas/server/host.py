@@ -22,6 +22,8 @@ log = logging.getLogger("barnabas")
 
 
 class SystemClock:
+    now_s = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 

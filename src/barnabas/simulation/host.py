@@ -40,6 +40,9 @@ class VirtualTime:
     def now_ms(self) -> int:
         return self._now_ms
 
+    def now_s(self) -> float:
+        return self._now_ms / 1000
+
     def wall_ms(self) -> int:
         return EPOCH_WALL_MS + self._now_ms
 

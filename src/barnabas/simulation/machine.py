@@ -52,6 +52,9 @@ class MachineClock:
     def now_ms(self) -> int:
         return self.local_us(self.now_us) // MILLISECOND_US
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def wall_ms(self) -> int:
         return (EPOCH_WALL_US + self.local_us(self.now_us) + self.wall_offset_us) // MILLISECOND_US
 

@@ -101,9 +101,9 @@ class FollowerRun:
             return
         log, segment = self._log, self._log.segments.active
         start = batches[0][0]
-        began_ms = self._services.now_ms()
+        began_s = self._services.now_s()
         if len(batches) > 1 and _written(segment, self._view[start : start + size_bytes]):
-            self._services.append_took(log.directory, self._services.now_ms() - began_ms)
+            self._services.append_took(log.directory, self._services.now_s() - began_s)
             for position, header in batches:
                 self._note(segment, position, header)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

@@ -26,6 +26,7 @@ from barnabas.common.host import Disk, Host, Timer
 PROBE_FILE: Final = ".barnabas-probe"
 #: A write call that takes this long is slow.
 SLOW_MS: Final = 200
+SLOW_S: Final = SLOW_MS / 1000
 _SLOW_CALLS: Final = 3
 #: A sync that takes longer means a hanging disk. Below broker.session.timeout.ms, so that leaders move as soon as they
 #: would for a broker that died.

@@ -30,7 +30,7 @@ from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
-from barnabas.storage.health import SLOW_MS
+from barnabas.storage.health import SLOW_S
 from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_events import LogEvents, LogSignals
 from barnabas.storage.log_reads import LogReader, fault
@@ -240,7 +240,7 @@ class Log(LogReader):
         base_offset, _, _, _, _, _, delta, _, max_timestamp, producer_id, _, _, _ = header
         segment, services = self.segments.active, self._services
         last_offset = base_offset + delta
-        began_ms = services.now_ms()
+        began_s = services.now_s()
         try:
             if not segment.has_files:
                 self._make()
@@ -258,9 +258,9 @@ class Log(LogReader):
                 return
             raise fault(self, "cannot append", error) from error
         self.appended(base_offset, position, last_offset + 1)
-        took_ms = services.now_ms() - began_ms
-        if took_ms >= SLOW_MS or (services.health is not None and services.health.is_counting):
-            services.append_took(self.directory, took_ms)
+        took_s = services.now_s() - began_s
+        if took_s >= SLOW_S or (services.health is not None and services.health.is_counting):
+            services.append_took(self.directory, took_s)
         if self.log_end_offset - self._sync.recovery_point >= self._config.flush_messages:
             self.flush()
 

@@ -106,7 +106,7 @@ class LogManager:
             Descriptors(),
             RecordLimits.of(config),
             LoopBudget(),
-            now_ms=host.clock.now_ms,
+            now_s=host.clock.now_s,
             health=self.health,
         )
         #: The order is that of `log.dirs`.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from barnabas.common.host import Disk
 from barnabas.records.append_rules import DEFAULT_LIMITS, LoopBudget, RecordLimits
 from barnabas.storage.batch_file import Descriptors
-from barnabas.storage.health import SLOW_MS, WriteHealth
+from barnabas.storage.health import SLOW_S, WriteHealth
 from barnabas.storage.segment import Segment
 
 
@@ -25,15 +25,15 @@ class LogServices:
     #: Limits for new batches, and the time on the loop for validating records; without a budget it is unlimited.
     limits: RecordLimits = DEFAULT_LIMITS
     budget: LoopBudget | None = None
-    #: A clock for the duration of appends; needed only with `health`.
-    now_ms: Callable[[], int] = lambda: 0
+    #: A clock for the duration of appends, in seconds; needed only with `health`.
+    now_s: Callable[[], float] = lambda: 0.0
     health: WriteHealth | None = None
 
-    def append_took(self, log_directory: str, took_ms: int) -> None:
+    def append_took(self, log_directory: str, took_s: float) -> None:
         """Records the duration of an append to this log."""
         health = self.health
-        if health is not None and (took_ms >= SLOW_MS or health.is_counting):
-            health.append_took(log_directory.rpartition("/")[0], took_ms)
+        if health is not None and (took_s >= SLOW_S or health.is_counting):
+            health.append_took(log_directory.rpartition("/")[0], round(took_s * 1000))
 
 
 class Segments:

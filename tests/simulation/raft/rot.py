@@ -39,7 +39,7 @@ def rotten(seed: int) -> Plan:
 class RottenWorld(World):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        #: Those whose disks are not what they were.
+        #: The nodes whose disks are not what they were.
         self.victims: set[int] = set()
         self.refusals = 0
         self.repairs = 0

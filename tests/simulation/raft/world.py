@@ -74,6 +74,9 @@ class NodeHost:
     def now_ms(self) -> int:
         return int(self._place.zero_ms + self._world.heap.now * self._place.speed)
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def wall_ms(self) -> int:
         return 1_735_689_600_000 + self.now_ms()
 

@@ -336,7 +336,7 @@ def test_a_turn_that_ends_does_not_stop_the_socket(wired: WiredBroker) -> None:
     """Stopping and starting to read takes two system calls, and the next turn is soon."""
     client = wired.connect()
     link = counted(client)
-    count = 300
+    count = 600
     client.send_raw(b"".join(frame_of(produce_request(wired, batch_of(b"x"), 9, acks=1), 9, n) for n in range(count)))
     assert 0 < len(correlation_ids(bytes(link.sent))) < count
     assert link.reading

@@ -19,6 +19,9 @@ class StoppedClock:
     def now_ms(self) -> int:
         return 1
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def wall_ms(self) -> int:
         return 1_700_000_000_000
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_controller_feed import EPOCH, ID, Node, role, state
 
-from barnabas.broker.zookeeper.controller_feed import PARTITIONS_AT_ONCE
 from barnabas.common.errors import ErrorCode
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest

@@ -14,6 +14,9 @@ class _Clock:
     def now_ms(self) -> int:
         return self.ms
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def wall_ms(self) -> int:
         return self.ms
 

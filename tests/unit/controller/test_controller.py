@@ -62,12 +62,15 @@ def test_a_reply_finds_its_change_published(world: NodeWorld) -> None:
 
 def test_decisions_see_what_was_decided_and_not_yet_committed(world: NodeWorld) -> None:
     answers: list[CreateTopicsResponse] = []
-    with world.raft.held():
+
+    def create_twice() -> None:
         for _ in range(2):
             world.controller.create_topics(_request("t"), answers.append)
         assert answers == []
         assert "t" in world.controller.image.topics_by_name
         assert "t" not in world.image.topics_by_name
+
+    world.in_one_event(create_twice)
     assert [response.topics[0].error_code for response in answers] == [
         ErrorCode.NONE,
         ErrorCode.TOPIC_ALREADY_EXISTS,

@@ -30,6 +30,9 @@ class Lines:
     def now_ms(self) -> int:
         return 0
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def wall_ms(self) -> int:
         return 0
 

@@ -158,26 +158,33 @@ def test_another_quorum_is_refused_with_a_clear_text() -> None:
 def test_nothing_is_delivered_before_it_is_flushed() -> None:
     world = NodeWorld().join()
     seen: list[str] = []
-    with world.raft.held():
+
+    def propose() -> None:
         offset = world.raft.propose([(NoOpRecord(), 0)], wall_ms=5, done=lambda base: seen.append(f"first {base}"))
         world.raft.propose([(NoOpRecord(), 0)], wall_ms=5, done=lambda base: seen.append(f"second {base}"))
         world.raft.when_committed(offset + 2, lambda end: seen.append(f"both {end}"))
         assert seen == []
         assert world.image.offset == offset - 1
         assert world.raft.high_watermark == offset
+
+    world.in_one_event(propose)
+    offset = world.raft.log_end_offset - 2
     assert seen == [f"first {offset}", f"second {offset + 1}", f"both {offset + 2}"]
     assert world.raft.high_watermark == offset + 2
     assert world.image.offset == offset + 1
 
 
-def test_held_proposals_share_one_sync() -> None:
+def test_proposals_of_one_event_share_one_sync() -> None:
     disk = CrashingDisk()
     world = NodeWorld(disk=disk).join()
-    disk.synced_paths.clear()
-    with world.raft.held():
+
+    def propose() -> None:
+        disk.synced_paths.clear()
         for _ in range(5):
             world.raft.propose([(NoOpRecord(), 0)], wall_ms=5)
         assert disk.synced_paths == []
+
+    world.in_one_event(propose)
     assert [path for path in disk.synced_paths if path.endswith(".log")] == [f"{METADATA_DIR}/{'0' * 20}.log"]
 
 

@@ -20,6 +20,9 @@ class Clock:
     def now_ms(self) -> int:
         return self.at_ms
 
+    def now_s(self) -> float:
+        return self.now_ms() / 1000
+
     def now_us(self) -> int:
         return self.at_ms * 1000
 

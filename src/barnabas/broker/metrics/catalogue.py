@@ -21,7 +21,7 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "logs": logs.collect,
     "coordinators": coordinators.collect,
 }
-#: Those of a node in KRaft mode only.
+#: Metrics of a node in KRaft mode only.
 QUORUM_COLLECTORS: Final[Mapping[str, Collector]] = {"quorum": quorum.collect}
 
 

@@ -27,6 +27,7 @@ from barnabas.broker.requests.steps import SLICE_UNITS
 from barnabas.common.errors import ErrorCode, StorageFault
 from barnabas.common.host import Clock
 from barnabas.common.types import ZERO_UUID, TopicPartition
+from barnabas.controller.zookeeper.slices import portions, portions_by_topic
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint
 from barnabas.metadata.store import MetadataStore
@@ -50,8 +51,6 @@ LEADER_DURING_DELETE: Final = -2
 #: Leader epochs of StopReplica that no replica's epoch refuses: a deletion, and versions without the field.
 EPOCH_DURING_DELETE: Final = -2
 NO_EPOCH: Final = -1
-#: The partitions in one slice.
-PARTITIONS_AT_ONCE: Final = 100
 #: The version of LeaderAndIsr from which the rows of the response are below topic ids.
 _BY_TOPIC_ID: Final = 5
 #: The epoch of other brokers, which UpdateMetadata does not contain.
@@ -114,7 +113,7 @@ class ControllerFeed:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> Answering[UpdateMetadataResponse]:
         """Applies brokers and partitions; the brokers of the request are all live brokers."""
-        for number, topics in enumerate(_slices(_update_rows(request, self._store.image))):
+        for number, topics in enumerate(_slices(_shown_rows(request, self._store.image))):
             if number:
                 yield SLICE_UNITS
             code = self._refusal(request.broker_epoch, request.controller_epoch)
@@ -165,7 +164,7 @@ class ControllerFeed:
 
     def leader_and_isr(self, request: LeaderAndIsrRequest, version: int) -> Answering[LeaderAndIsrResponse]:
         """Gives replicas of this broker their roles. The response has a row with an error code for each partition."""
-        rows = _leader_rows(request, self._store.image)
+        rows = _role_rows(request, self._store.image)
         errors: dict[_Key, ErrorCode] = {}
         for number, topics in enumerate(_slices(rows)):
             if number:
@@ -223,8 +222,8 @@ class ControllerFeed:
         """Ends the roles of these replicas, and deletes the logs of those that the request marks for deletion."""
         response = StopReplicaResponse()
         rows = list(_stop_rows(request))
-        for begin in range(0, max(len(rows), 1), PARTITIONS_AT_ONCE):
-            if begin:
+        for number, portion in enumerate(portions(rows)):
+            if number:
                 yield SLICE_UNITS
             code = self._refusal(request.broker_epoch, request.controller_epoch)
             if code is not ErrorCode.NONE:
@@ -233,7 +232,7 @@ class ControllerFeed:
                 StopReplicaResponse.StopReplicaPartitionError(
                     topic_name=name, partition_index=index, error_code=self._stop(name, index, leader_epoch, delete)
                 )
-                for name, index, leader_epoch, delete in rows[begin : begin + PARTITIONS_AT_ONCE]
+                for name, index, leader_epoch, delete in portion
             ]
         return response
 
@@ -349,34 +348,28 @@ def _with_epoch(broker: BrokerImage, epoch: int) -> BrokerImage:
 
 
 def _slices(topics: Iterable[_Rows[_Row]]) -> Iterator[list[_Rows[_Row]]]:
-    """Yields the rows in slices of up to `PARTITIONS_AT_ONCE`; once nothing if there are none."""
-    found: list[_Rows[_Row]] = []
-    left = PARTITIONS_AT_ONCE
-    for topic in topics:
-        rows = topic.partitions
-        while len(rows) > left:
-            found.append(topic._replace(partitions=rows[:left]))
-            yield found
-            rows, found, left = rows[left:], [], PARTITIONS_AT_ONCE
-        found.append(topic._replace(partitions=rows))
-        left -= len(rows)
-    yield found
+    for portion in portions_by_topic((topic, topic.partitions) for topic in topics):
+        yield [topic._replace(partitions=rows) for topic, rows in portion]
 
 
-def _update_rows(request: UpdateMetadataRequest, image: MetadataImage) -> list[_Rows[_ShownRow]]:
-    """Returns the rows by topic. Before version 5 they are not grouped; before version 7 a topic has no id."""
-    grouped = {topic.topic_name: (topic.topic_id, list(topic.partition_states)) for topic in request.topic_states}
-    for row in request.ungrouped_partition_states:
-        grouped.setdefault(row.topic_name, (ZERO_UUID, []))[1].append(row)
-    return [_Rows(name, _id_of(name, topic_id, image), rows) for name, (topic_id, rows) in grouped.items()]
+def _rows_by_topic(
+    grouped: Iterable[tuple[str, bytes, Iterable[_Row]]], ungrouped: Iterable[_Row], image: MetadataImage
+) -> list[_Rows[_Row]]:
+    """Returns the rows of a request by topic. The first versions do not group them, and the next ones have no ids."""
+    found = {name: (topic_id, list(rows)) for name, topic_id, rows in grouped}
+    for row in ungrouped:
+        found.setdefault(row.topic_name, (ZERO_UUID, []))[1].append(row)
+    return [_Rows(name, _id_of(name, topic_id, image), rows) for name, (topic_id, rows) in found.items()]
 
 
-def _leader_rows(request: LeaderAndIsrRequest, image: MetadataImage) -> list[_Rows[_RoleRow]]:
-    """Returns the rows by topic. Before version 2 they are not grouped; before version 5 a topic has no id."""
-    grouped = {topic.topic_name: (topic.topic_id, list(topic.partition_states)) for topic in request.topic_states}
-    for row in request.ungrouped_partition_states:
-        grouped.setdefault(row.topic_name, (ZERO_UUID, []))[1].append(row)
-    return [_Rows(name, _id_of(name, topic_id, image), rows) for name, (topic_id, rows) in grouped.items()]
+def _shown_rows(request: UpdateMetadataRequest, image: MetadataImage) -> list[_Rows[_ShownRow]]:
+    grouped = ((topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states)
+    return _rows_by_topic(grouped, request.ungrouped_partition_states, image)
+
+
+def _role_rows(request: LeaderAndIsrRequest, image: MetadataImage) -> list[_Rows[_RoleRow]]:
+    grouped = ((topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states)
+    return _rows_by_topic(grouped, request.ungrouped_partition_states, image)
 
 
 def _id_of(name: str, topic_id: bytes, image: MetadataImage) -> bytes:

@@ -66,7 +66,7 @@ class Membership:
         #: The data version of /feature.
         self.feature_epoch = 0
         self._joining: StoreSteps | None = None
-        #: What runs next to it.
+        #: Sequences of requests in progress, except that of the registration.
         self._others: dict[StoreSteps, None] = {}
         self._is_member = False
         self._is_active = False

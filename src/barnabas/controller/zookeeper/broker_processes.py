@@ -31,7 +31,7 @@ class _Watched(NamedTuple):
 
 
 class BrokerProcesses:
-    """One watch for each registration but that of this controller's own broker."""
+    """Watches the process of each registration, except that of this controller's own broker."""
 
     def __init__(self, host: Host, own_id: int, listener_name: str, listener: ProcessListener) -> None:
         self._host = host

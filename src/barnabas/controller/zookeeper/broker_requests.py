@@ -1,7 +1,7 @@
 """The requests to the brokers that follow from a change of the image: LeaderAndIsr 7, UpdateMetadata 8, StopReplica 4.
 
     broker is new, or has a new epoch   UpdateMetadata with everything, then LeaderAndIsr for all its replicas
-                                        (`introduction`); all brokers get UpdateMetadata with the brokers first
+                                        (`introduce`); all brokers get UpdateMetadata with the brokers first
     leader epoch rose, or first state   LeaderAndIsr to the brokers of the replicas that are online
     partition changed in any way        UpdateMetadata to all brokers
     replica left the assignment         StopReplica with deletion to its broker, with the partition's leader epoch

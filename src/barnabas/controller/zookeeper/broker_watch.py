@@ -47,7 +47,7 @@ class BrokerWatch:
         self._without_process: dict[int, int] = {}
         #: Brokers that are gone, and are taken out of their partitions now; their znodes are read afterwards.
         self._leaving: set[int] = set()
-        #: Those of them whose znodes have changed since.
+        #: The brokers among them whose znodes have changed since.
         self._returning: set[int] = set()
 
     def start(self) -> None:

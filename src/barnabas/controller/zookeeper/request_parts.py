@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, portions_by_topic
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -13,18 +13,16 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectL
 
 
 def parts_of_alter_partition(request: AlterPartitionRequest) -> list[AlterPartitionRequest]:
-    parts: list[AlterPartitionRequest] = []
-    left = 0
-    for topic in request.topics:
-        rows = topic.partitions
-        while rows:
-            if not left:
-                parts.append(AlterPartitionRequest(broker_id=request.broker_id, broker_epoch=request.broker_epoch))
-                left = PARTITIONS_AT_ONCE
-            taken, rows = rows[:left], rows[left:]
-            left -= len(taken)
-            parts[-1].topics.append(AlterPartitionRequest.TopicData(topic_id=topic.topic_id, partitions=taken))
-    return parts or [request]
+    return [
+        AlterPartitionRequest(
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            topics=[
+                AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=list(rows)) for topic_id, rows in part
+            ],
+        )
+        for part in portions_by_topic((topic.topic_id, topic.partitions) for topic in request.topics)
+    ]
 
 
 def joined_alter_partition(responses: Sequence[AlterPartitionResponse]) -> AlterPartitionResponse:
@@ -45,24 +43,16 @@ def joined_alter_partition(responses: Sequence[AlterPartitionResponse]) -> Alter
 
 def parts_of_elect_leaders(request: ElectLeadersRequest) -> list[ElectLeadersRequest]:
     """Returns parts of a request that names its partitions."""
-    parts: list[ElectLeadersRequest] = []
-    left = 0
-    for topic in request.topic_partitions or ():
-        indexes = topic.partitions
-        while indexes:
-            if not left:
-                parts.append(
-                    ElectLeadersRequest(
-                        election_type=request.election_type, topic_partitions=[], timeout_ms=request.timeout_ms
-                    )
-                )
-                left = PARTITIONS_AT_ONCE
-            taken, indexes = indexes[:left], indexes[left:]
-            left -= len(taken)
-            rows = parts[-1].topic_partitions
-            assert rows is not None
-            rows.append(ElectLeadersRequest.TopicPartitions(topic=topic.topic, partitions=taken))
-    return parts or [request]
+    return [
+        ElectLeadersRequest(
+            election_type=request.election_type,
+            topic_partitions=[
+                ElectLeadersRequest.TopicPartitions(topic=name, partitions=list(indexes)) for name, indexes in part
+            ],
+            timeout_ms=request.timeout_ms,
+        )
+        for part in portions_by_topic((topic.topic, topic.partitions) for topic in request.topic_partitions or ())
+    ]
 
 
 def joined_elect_leaders(responses: Sequence[ElectLeadersResponse]) -> ElectLeadersResponse:

@@ -9,7 +9,7 @@ wait for ZooKeeper: their commits would be one long turn.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from barnabas.common.host import Timers
@@ -19,6 +19,7 @@ PARTITIONS_AT_ONCE: Final = 100
 UNWRITTEN_MAX: Final = 4
 
 T = TypeVar("T")
+K = TypeVar("K")
 Job = Iterator[None]
 _END: Final = object()
 
@@ -71,3 +72,22 @@ def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yields consecutive items for one step each; once nothing if there are none."""
     for begin in range(0, max(len(items), 1), PARTITIONS_AT_ONCE):
         yield items[begin : begin + PARTITIONS_AT_ONCE]
+
+
+def portions_by_topic(topics: Iterable[tuple[K, Sequence[T]]]) -> Iterator[list[tuple[K, Sequence[T]]]]:
+    """Yields (topic, its rows) for one step each, up to PARTITIONS_AT_ONCE rows together, so that a topic can be in
+    several portions; once nothing if there are none.
+    """
+    found: list[tuple[K, Sequence[T]]] = []
+    left = PARTITIONS_AT_ONCE
+    for topic, rows in topics:
+        begin = 0
+        while not begin or begin < len(rows):
+            if not left:
+                yield found
+                found, left = [], PARTITIONS_AT_ONCE
+            taken = rows[begin : begin + left]
+            found.append((topic, taken))
+            left -= len(taken)
+            begin += max(len(taken), 1)
+    yield found
