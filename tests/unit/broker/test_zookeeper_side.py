@@ -133,6 +133,24 @@ def test_what_others_write_is_followed(alone: ZooKeeperBroker) -> None:
     assert dict(alone.broker.metadata.image.topic_config("orders")) == {"retention.ms": "8"}
 
 
+def test_what_is_written_without_a_notification_is_found_in_the_next_session(alone: ZooKeeperBroker) -> None:
+    """G42: a configuration that another program changed, one that it created, and one that it deleted."""
+    client = alone.connect()
+    for name in ("changed", "deleted"):
+        client.call(creation(name), 7, CreateTopicsResponse)
+        client.call(alteration(name, "retention.ms", "7"), 1, IncrementalAlterConfigsResponse)
+    alone.tree.set(paths.config(paths.TOPIC_CONFIGS, "changed"), b'{"version":1,"config":{"retention.ms":"8"}}')
+    alone.tree.set(paths.config(paths.BROKER_CONFIGS, "1"), b'{"version":1,"config":{"log.retention.ms":"8000000"}}')
+    alone.tree.delete(paths.config(paths.TOPIC_CONFIGS, "deleted"))
+    alone.settle()
+    alone.store.expire()
+    alone.settle()
+    image = alone.broker.metadata.image
+    assert dict(image.topic_config("changed")) == {"retention.ms": "8"}
+    assert dict(image.topic_config("deleted")) == {}
+    assert alone.config.log_retention_ms == 8_000_000
+
+
 def test_notifications_end_after_a_quarter_of_an_hour(alone: ZooKeeperBroker) -> None:
     client = alone.connect()
     client.call(creation("orders"), 7, CreateTopicsResponse)
@@ -220,6 +238,35 @@ def test_clients_are_let_in_when_the_broker_knows_the_topics() -> None:
     broker.settle()
     assert broker.opened
     assert broker.connect().call(MetadataRequest(topics=[]), 12, MetadataResponse).controller_id == 1
+
+
+def test_clients_are_let_in_when_the_broker_knows_all_partitions() -> None:
+    """G40: a producer that saw a part of the partitions would choose others for its keys."""
+    first = ZooKeeperBroker().start()
+    created = first.connect().call(creation("orders", 250), 7, CreateTopicsResponse)
+    assert [topic.error_code for topic in created.topics] == [0]
+    first.broker.stop(lambda: None)
+    first.settle()
+    again = ZooKeeperBroker(first.tree)
+    known: list[bool] = []
+
+    def on_open() -> None:
+        image = again.broker.metadata.image
+        known.extend(image.partition("orders", index) is not None for index in range(250))
+
+    again.broker.start(on_open=on_open)
+    again.settle()
+    assert known == [True] * 250
+
+
+def test_clients_are_let_in_although_a_partition_was_never_led() -> None:
+    """A partition without a state znode is in no request."""
+    assignment = TopicAssignment(bytes(range(16)), {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((9,))})
+    tree = MemoryTree({path: ZnodeContent(None, 0) for path in (paths.BROKER_IDS, paths.TOPICS)})
+    tree.set(paths.topic("half"), encode_topic(assignment))
+    broker = ZooKeeperBroker(tree).start()
+    assert broker.opened
+    assert broker.broker.metadata.image.partition("half", 0) is not None
 
 
 def test_clients_do_not_wait_for_a_topic_whose_deletion_waits_for_a_dead_broker() -> None:

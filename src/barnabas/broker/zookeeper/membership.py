@@ -7,7 +7,7 @@ watch fired        configurations, /feature, the registration in the way, the co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -29,6 +29,8 @@ from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ZnodeSto
 from barnabas.zookeeper.wire.codes import CreateFlags, EventType
 
 _UNREGISTERED: Final = -1
+#: The topics that are read at the same time, while clients wait.
+_READS_AT_ONCE: Final = 16
 
 
 class SessionStore(ZnodeStore, Protocol):
@@ -113,12 +115,28 @@ class Membership:
         if isinstance(found, int):
             self.broker_epoch = found
             self._on_registered()
-            topics: ChildrenReply = yield partial(self._store.children, paths.TOPICS)
-            deleted: ChildrenReply = yield partial(self._store.children, paths.DELETE_TOPICS)
-            # The controller names no topic whose deletion waits, possibly for a dead broker.
-            known = frozenset(topics.names or ()) - frozenset(deleted.names or ())
-            self._door.registered(sorted(known), self._metadata.image)
+            if self._door.is_waiting:
+                self._door.registered()
+                self._begin(self._read_topics())
         return found
+
+    def _read_topics(self) -> Steps[None]:
+        """Reads what clients have to find when they are let in; the controller does not wait for it."""
+        topics: ChildrenReply = yield partial(self._store.children, paths.TOPICS)
+        deleted: ChildrenReply = yield partial(self._store.children, paths.DELETE_TOPICS)
+        # The controller names no topic whose deletion waits, possibly for a dead broker.
+        known = frozenset(topics.names or ()) - frozenset(deleted.names or ())
+        names, counts = sorted(known), dict[str, int]()
+        for first in range(min(_READS_AT_ONCE, max(len(names), 1))):
+            self._begin(self._count_partitions(names[first::_READS_AT_ONCE], counts, len(names)))
+
+    def _count_partitions(self, names: Sequence[str], counts: dict[str, int], total: int) -> Steps[None]:
+        """Reads how many partitions of these topics have a state; whoever counts the last topic informs the door."""
+        for name in names:
+            reply: ExistsReply = yield partial(self._store.exists, paths.partitions(name))
+            counts[name] = 0 if reply.stat is None else reply.stat.num_children
+        if len(counts) == total:
+            self._door.expect(counts, self._metadata.image)
 
     def _on_joined(self, found: int | ConfigError) -> None:
         self._joining = None
