@@ -94,3 +94,27 @@ def test_invalid_znodes_of_topics_are_shown(tmp_path: Path, capsys: pytest.Captu
         assert "invalid znode /brokers/topics/stranger/partitions/0/state: names brokers [7]" in capsys.readouterr().out
         client.set("/brokers/topics/holes", assignment)
         assert len(zookeeper_view.view_of(connect).invalid) == 2
+
+
+def test_invalid_znodes_of_other_entities_are_shown(tmp_path: Path) -> None:
+    with OurZooKeeper(tmp_path / "zookeeper") as server, client_of(server.port) as client:
+        quota = b'{"version":1,"config":{"producer_byte_rate":"7"}}'
+        for path, data in {
+            "/config/brokers/x": b"{}",
+            "/config/clients/%zz": quota,
+            "/config/users/good": quota,
+            "/config/users/good/clients/c": quota.replace(b"7", b"much"),
+            "/config/users/bad": b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}',
+            "/config/ips/10.0.0.1": b"{",
+            "/latest_producer_id_block": b"{}",
+        }.items():
+            client.create(path, data, makepath=True)
+        view = zookeeper_view.view_of(f"127.0.0.1:{server.port}")
+        assert [line.split(":")[0].removeprefix("znode ") for line in view.invalid] == [
+            "/config/brokers/x",
+            "/config/users/bad",
+            "/config/clients/%zz",
+            "/config/users/good/clients/c",
+            "/config/ips/10.0.0.1",
+            "/latest_producer_id_block",
+        ]

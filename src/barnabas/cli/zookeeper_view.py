@@ -1,5 +1,5 @@
-"""The queries of `barnabas status` to ZooKeeper: the controller, its epoch, the sessions of the brokers, and the topics
-that the controller leaves out because their znodes are invalid.
+"""The queries of `barnabas status` to ZooKeeper: the controller, its epoch, the sessions of the brokers, and what the
+controller and the brokers leave out because its znode is invalid: topics, configurations, the block of producer ids.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import NamedTuple
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.zookeeper_session import ZookeeperSession
 from barnabas.znodes import paths
+from barnabas.znodes.client_entities import CLIENT_TYPES
 from barnabas.znodes.cluster_znodes import decode_controller, decode_controller_epoch
-from barnabas.znodes.tree_records import topic_records
+from barnabas.znodes.tree_records import topic_records, tree_records
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.znodes.znode_tree import Znode, ZnodeTree
 
@@ -31,7 +32,7 @@ class ZookeeperView:
     controller_epoch: int = -1
     brokers: dict[int, Registered] = field(default_factory=dict)
     problem: str = ""
-    #: A line for each topic with an invalid znode: its path, and what is wrong.
+    #: A line for each topic and each other entity with an invalid znode: its path, and what is wrong.
     invalid: tuple[str, ...] = ()
 
 
@@ -52,6 +53,7 @@ def view_of(connect: str) -> ZookeeperView:
             for name in sorted(session.children(paths.TOPICS)):
                 if (problem := _topic_problem(session, name)) is not None:
                     invalid.append(str(problem))
+            invalid += map(str, _other_problems(session))
     except (Failure, ZnodeError) as error:
         return ZookeeperView(controller, epoch, brokers, str(error))
     return ZookeeperView(controller, epoch, brokers, invalid=tuple(invalid))
@@ -75,3 +77,18 @@ def _topic_problem(session: ZookeeperSession, name: str) -> ZnodeError | None:
     except ZnodeError as error:
         return error
     return None
+
+
+def _other_problems(session: ZookeeperSession) -> list[ZnodeError]:
+    """Returns what is wrong with the configurations of brokers, users, clients and IP addresses, with the block of
+    producer ids and with the features.
+    """
+    below = {kind: session.children(f"{paths.CONFIG}/{kind}") for kind in (paths.BROKER_CONFIGS, *CLIENT_TYPES)}
+    names = [paths.PRODUCER_ID_BLOCK, paths.FEATURE]
+    names += (f"{paths.CONFIG}/{kind}/{name}" for kind, found in below.items() for name in found)
+    for user in below[paths.USER_CONFIGS]:
+        clients = f"{paths.CONFIG}/{paths.USER_CONFIGS}/{user}/{paths.CLIENT_CONFIGS}"
+        names += (f"{clients}/{client}" for client in session.children(clients))
+    found = ((name, session.read(name)) for name in names)
+    znodes = {name: Znode(read.data, read.stat.version, read.stat.czxid) for name, read in found if read is not None}
+    return tree_records(ZnodeTree(znodes), lambda: bytes(16)).problems

@@ -51,11 +51,17 @@ def quota_records(path: str, entity: QuotaEntity, overrides: Mapping[str, str]) 
             continue
         if not _DOUBLE.fullmatch(value.strip()):
             raise ZnodeError(path, f"config.{key} is {value!r} instead of a number")
-        yield r.ClientQuotaRecord(
-            entity=[r.ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            key=key,
-            value=float(value.strip().rstrip("fFdD") if value.strip()[-1] in "fFdD" else value),
-        )
+        yield quota_record(entity, key, float(value.strip().rstrip("fFdD") if value.strip()[-1] in "fFdD" else value))
+
+
+def quota_record(entity: QuotaEntity, key: str, value: float | None = None) -> r.ClientQuotaRecord:
+    """Returns a quota of an entity; without a value, its removal."""
+    return r.ClientQuotaRecord(
+        entity=[r.ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+        key=key,
+        value=0.0 if value is None else value,
+        remove=value is None,
+    )
 
 
 def scram_records(path: str, user: str, overrides: Mapping[str, str]) -> Iterator[r.UserScramCredentialRecord]:

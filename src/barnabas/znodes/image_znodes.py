@@ -18,6 +18,7 @@ from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.znodes import paths
 from barnabas.znodes.acl_znodes import AclEntry, ResourcePattern, acl_path, encode_acls
 from barnabas.znodes.broker_znodes import BrokerRegistration, encode_registration
+from barnabas.znodes.client_entities import CLIENT, IP, USER
 from barnabas.znodes.cluster_znodes import Features, ProducerIdBlock, encode_features, encode_producer_id_block
 from barnabas.znodes.config_znodes import encode_config
 from barnabas.znodes.entity_records import SCRAM_MECHANISMS, scram_text, token_of
@@ -29,7 +30,6 @@ from barnabas.znodes.topic_znodes import (
     encode_state,
     encode_topic,
 )
-from barnabas.znodes.tree_records import CLIENT, IP, USER
 
 Content = tuple[str, bytes | None]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
-from urllib.parse import quote, unquote_plus
+from urllib.parse import quote, unquote_to_bytes
 
 from barnabas.common.types import TopicPartition
 
@@ -46,6 +47,8 @@ IP_CONFIGS: Final = "ips"
 CONFIG_TYPES: Final = (TOPIC_CONFIGS, CLIENT_CONFIGS, USER_CONFIGS, BROKER_CONFIGS, IP_CONFIGS)
 #: The name of the default entity of a type.
 DEFAULT_ENTITY: Final = "<default>"
+
+_BROKEN_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 
 #: The beginnings of the names of sequential znodes, as the paths to create them.
 NEW_CONFIG_CHANGE: Final = f"{CONFIG_CHANGES}/config_change_"
@@ -128,6 +131,13 @@ def sanitize(name: str) -> str:
     return quote(name, safe="").replace("~", "%7E")
 
 
-def desanitize(name: str) -> str:
-    """Returns the name of a user or client from its form in paths."""
-    return unquote_plus(name)
+def desanitize(name: str) -> str | None:
+    """Returns the name of a user or client from its form in paths (`Sanitizer.desanitize`); None for a text that is not
+    percent-encoded UTF-8.
+    """
+    if _BROKEN_ESCAPE.search(name):
+        return None
+    try:
+        return unquote_to_bytes(name.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        return None

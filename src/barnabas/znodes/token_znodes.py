@@ -57,7 +57,7 @@ def decode_token(path: str, data: Buffer | None) -> DelegationToken:
 
 def _principal(content: JsonObject, key: str, text: str) -> str:
     principal = paths.desanitize(text)
-    if ":" not in principal:
+    if principal is None or ":" not in principal:
         raise content.wrong(key, f"holds {text!r}, which is not a principal")
     return principal
 

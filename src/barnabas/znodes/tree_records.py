@@ -7,14 +7,14 @@ marked for deletion yield no records either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from barnabas.metadata.security import QuotaEntity
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import PartitionRecord, TopicRecord
 from barnabas.znodes import acl_znodes, entity_records, paths
 from barnabas.znodes.broker_znodes import decode_registration
+from barnabas.znodes.client_entities import client_records
 from barnabas.znodes.cluster_znodes import decode_features, decode_producer_id_block
 from barnabas.znodes.config_znodes import decode_config
 from barnabas.znodes.token_znodes import decode_token
@@ -23,10 +23,6 @@ from barnabas.znodes.znode_json import ZnodeError
 from barnabas.znodes.znode_tree import ZnodeTree
 
 NewId = Callable[[], bytes]
-
-USER: Final = "user"
-CLIENT: Final = "client-id"
-IP: Final = "ip"
 
 
 class TreeRecords(NamedTuple):
@@ -62,7 +58,7 @@ def tree_records(tree: ZnodeTree, new_id: NewId) -> TreeRecords:
             found.take(topic_records(tree, name, new_id))
     for name in tree.children(f"{paths.CONFIG}/{paths.BROKER_CONFIGS}"):
         found.take(_broker_configs(tree, name))
-    for records in _client_entities(tree):
+    for records in _client_configs(tree):
         found.take(records)
     found.take(_producer_ids(tree))
     for root in (paths.ACLS, paths.PREFIXED_ACLS):
@@ -153,34 +149,17 @@ def _broker_configs(tree: ZnodeTree, name: str) -> Iterator[Message]:
     yield from entity_records.config_records(BROKER_RESOURCE, resource, decode_config(path, tree.data(path)))
 
 
-def _client_entities(tree: ZnodeTree) -> Iterator[Iterator[Message]]:
+def _client_configs(tree: ZnodeTree) -> Iterator[Iterator[Message]]:
     """Yields the records of each entity that can have quotas, in Kafka's order of their kinds."""
-    users = f"{paths.CONFIG}/{paths.USER_CONFIGS}"
-    for user in tree.children(users):
-        yield _user(tree, user)
-    for client in tree.children(f"{paths.CONFIG}/{paths.CLIENT_CONFIGS}"):
-        yield _quotas(tree, paths.config(paths.CLIENT_CONFIGS, client), _entity(CLIENT, client))
-    for user in tree.children(users):
-        for client in tree.children(f"{users}/{user}/{paths.CLIENT_CONFIGS}"):
-            path = f"{users}/{user}/{paths.CLIENT_CONFIGS}/{client}"
-            yield _quotas(tree, path, (*_entity(USER, user), *_entity(CLIENT, client)))
-    for address in tree.children(f"{paths.CONFIG}/{paths.IP_CONFIGS}"):
-        yield _quotas(tree, paths.config(paths.IP_CONFIGS, address), _entity(IP, address))
-
-
-def _entity(kind: str, name: str) -> QuotaEntity:
-    return ((kind, None if name == paths.DEFAULT_ENTITY else paths.desanitize(name)),)
-
-
-def _quotas(tree: ZnodeTree, path: str, entity: QuotaEntity) -> Iterator[Message]:
-    yield from entity_records.quota_records(path, entity, decode_config(path, tree.data(path)))
-
-
-def _user(tree: ZnodeTree, name: str) -> Iterator[Message]:
-    path = paths.config(paths.USER_CONFIGS, name)
-    overrides = decode_config(path, tree.data(path))
-    yield from entity_records.scram_records(path, paths.desanitize(name), overrides)
-    yield from entity_records.quota_records(path, _entity(USER, name), overrides)
+    users = tree.children(f"{paths.CONFIG}/{paths.USER_CONFIGS}")
+    names = [f"{paths.USER_CONFIGS}/{user}" for user in users]
+    names += (f"{paths.CLIENT_CONFIGS}/{name}" for name in tree.children(f"{paths.CONFIG}/{paths.CLIENT_CONFIGS}"))
+    for user in users:
+        below = f"{paths.USER_CONFIGS}/{user}/{paths.CLIENT_CONFIGS}"
+        names += (f"{below}/{client}" for client in tree.children(f"{paths.CONFIG}/{below}"))
+    names += (f"{paths.IP_CONFIGS}/{name}" for name in tree.children(f"{paths.CONFIG}/{paths.IP_CONFIGS}"))
+    for name in names:
+        yield client_records(name, tree.data(f"{paths.CONFIG}/{name}"))
 
 
 def _producer_ids(tree: ZnodeTree) -> Iterator[Message]:

@@ -64,6 +64,7 @@ def test_a_topic_without_an_id_gets_one() -> None:
         (paths.config("brokers", "x"), b"{}", "has a name that is not a broker id"),
         (paths.config("users", "u"), _config(producer_byte_rate="much"), "'much' instead of a number"),
         (paths.config("users", "u"), b'{"version":1,"config":{"SCRAM-SHA-256":"salt=x"}}', "is not a SCRAM credential"),
+        (paths.config("users", "%C3"), _config(producer_byte_rate="7"), "is not percent-encoded UTF-8"),
         (paths.PRODUCER_ID_BLOCK, b"{}", "broker is missing"),
         ("/kafka-acl/Thing/t", b"{}", "is not a resource that has ACLs"),
         (paths.token("i"), b"{}", "version is missing"),

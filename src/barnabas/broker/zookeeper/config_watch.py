@@ -1,18 +1,18 @@
-"""The configurations of topics and brokers in ZooKeeper, as changes of the image.
+"""The configurations in ZooKeeper, as changes of the image: of topics, brokers, users, clients and IP addresses.
 
-    a new session          all of /config/topics and /config/brokers is read, below a watch of /config/changes: what was
-                           written without a notification is found too (G42)
+    a new session          all configurations are read, below a watch of /config/changes: what was written without a
+                           notification is found too (G42)
     a notification         names one configuration, which is read again; the sequence numbers say which are new
     a topic new to the     its configuration is read: CreateTopics writes it without a notification
     image
 
 A znode without a valid configuration leaves the image as it was, and is reported. Notifications end after 15 minutes;
-each broker deletes those that it finds.
+each broker deletes those that it finds. Quotas and SCRAM credentials are kept in the image; nothing enforces them yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -21,8 +21,17 @@ from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import ConfigRecord
 from barnabas.znodes import paths
+from barnabas.znodes.client_entities import (
+    CLIENT_TYPES,
+    ClientEntity,
+    client_changes,
+    client_entities,
+    client_entity,
+    client_records,
+)
 from barnabas.znodes.config_znodes import decode_config, decode_config_change
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ChildrenReply, ZnodeStore
@@ -64,14 +73,37 @@ class ConfigWatch:
         names = yield from self._change_names()
         self._last = max((number for number, _ in names), default=-1)
         for kind, resource_type in _RESOURCES.items():
-            reply: ChildrenReply = yield partial(self._store.children, f"{paths.CONFIG}/{kind}")
-            entities = dict.fromkeys(f"{kind}/{name}" for name in sorted(reply.names or ()))
+            names_of_kind = yield from self._children(f"{paths.CONFIG}/{kind}")
+            entities = dict.fromkeys(f"{kind}/{name}" for name in names_of_kind)
             image = self._metadata.image
             gone = (name for found, name in sorted(image.configs) if found == resource_type)
             entities.update(dict.fromkeys(entity_path(resource_type, name) for name in gone))
             for entity in entities:
                 yield from self.refresh(entity)
+        yield from self._load_clients()
         self._run_if_wanted()
+
+    def _load_clients(self) -> Steps[None]:
+        """Reads the configurations of users, clients and addresses. What the image has of others is removed."""
+        entities: list[str] = []
+        for kind in CLIENT_TYPES:
+            for name in (yield from self._children(f"{paths.CONFIG}/{kind}")):
+                entities.append(f"{kind}/{name}")
+                if kind == paths.USER_CONFIGS:
+                    below = f"{kind}/{name}/{paths.CLIENT_CONFIGS}"
+                    clients = yield from self._children(f"{paths.CONFIG}/{below}")
+                    entities += (f"{below}/{client}" for client in clients)
+        found: set[ClientEntity] = set()
+        for entity in entities:
+            client = yield from self._refresh_client(entity)
+            if client is not None:
+                found.add(client)
+        for gone in sorted(client_entities(self._metadata.image.security) - found, key=repr):
+            self._publish_client(gone, [])
+
+    def _children(self, path: str) -> Steps[list[str]]:
+        reply: ChildrenReply = yield partial(self._store.children, path)
+        return sorted(reply.names or ())
 
     def changed(self, path: str) -> None:
         """Notes that a watch fired."""
@@ -103,11 +135,8 @@ class ConfigWatch:
             self._run()
 
     def refresh(self, entity: str) -> Steps[Mapping[str, str] | None]:
-        """Reads one configuration and puts it into the image. Returns it; None if it cannot be read."""
+        """Reads the configuration of a topic or broker and puts it into the image. Returns it; None if invalid."""
         kind, _, name = entity.partition("/")
-        resource_type = _RESOURCES.get(kind)
-        if resource_type is None:
-            return None
         path = f"{paths.CONFIG}/{entity}"
         reply = yield from read(self._store, path)
         try:
@@ -115,8 +144,39 @@ class ConfigWatch:
         except ZnodeError as error:
             self._reports.report(path, str(error))
             return None
-        self._publish(resource_type, "" if name == paths.DEFAULT_ENTITY else name, overrides)
+        self._mended(path)
+        self._publish(_RESOURCES[kind], "" if name == paths.DEFAULT_ENTITY else name, overrides)
         return overrides
+
+    def _refresh_client(self, entity: str) -> Steps[ClientEntity | None]:
+        """Reads the configuration of a user, a client or an address. Returns what the path names; None if it names
+        nothing.
+        """
+        path = f"{paths.CONFIG}/{entity}"
+        client: ClientEntity | None = None
+        try:
+            client = client_entity(entity)
+            reply = yield from read(self._store, path)
+            records = list(client_records(entity, None if reply.znode is None else reply.znode.data))
+        except ZnodeError as error:
+            self._reports.report(path, str(error))
+            return client
+        self._mended(path)
+        self._publish_client(client, records)
+        return client
+
+    def _mended(self, path: str) -> None:
+        self._reports.over(path, f"znode {path} can be read again")
+
+    def _publish_client(self, client: ClientEntity, records: Sequence[Message]) -> None:
+        image = self._metadata.image
+        changes = client_changes(image.security, client, records)
+        if changes:
+            delta = MetadataDelta(image)
+            delta.roles = frozenset()
+            for record in changes:
+                delta.replay(record)
+            self._metadata.publish(delta, delta.apply(image.offset + 1, image.epoch, self._host.clock.wall_ms()))
 
     def _publish(self, resource_type: int, name: str, overrides: Mapping[str, str]) -> None:
         image = self._metadata.image
@@ -151,7 +211,10 @@ class ConfigWatch:
             while self._wanted:
                 entity = next(iter(self._wanted))
                 del self._wanted[entity]
-                yield from self.refresh(entity)
+                if entity.partition("/")[0] in CLIENT_TYPES:
+                    yield from self._refresh_client(entity)
+                else:
+                    yield from self.refresh(entity)
 
     def _read_changes(self) -> Steps[None]:
         names = yield from self._change_names()

@@ -1,0 +1,122 @@
+"""Quotas and SCRAM credentials below /config, as a broker in ZooKeeper mode follows them."""
+
+from __future__ import annotations
+
+from tests.support.zookeeper_broker import ZooKeeperBroker
+
+from barnabas.metadata.security import SecurityImage
+from barnabas.znodes import paths
+from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
+from barnabas.zookeeper.wire.operations import Part
+from barnabas.zookeeper.wire.records import DeleteRequest
+
+_SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
+
+
+def content(**overrides: str) -> bytes:
+    fields = ",".join(f'"{key.replace("__", "-")}":"{value}"' for key, value in overrides.items())
+    return f'{{"version":1,"config":{{{fields}}}}}'.encode()
+
+
+def security(broker: ZooKeeperBroker) -> SecurityImage:
+    return broker.broker.metadata.image.security
+
+
+def quotas(broker: ZooKeeperBroker) -> dict[object, dict[str, float]]:
+    return {entity: dict(values) for entity, values in security(broker).quotas.items()}
+
+
+class Operator:
+    """Writes configurations, each with its notification, as `kafka-configs` does."""
+
+    def __init__(self, broker: ZooKeeperBroker) -> None:
+        self._broker = broker
+        self._count = 0
+
+    def write(self, entity: str, data: bytes, notification: bytes | None = None) -> None:
+        self._broker.tree.set(f"{paths.CONFIG}/{entity}", data)
+        text = notification or f'{{"version":2,"entity_path":"{entity}"}}'.encode()
+        self._broker.tree.set(f"{paths.NEW_CONFIG_CHANGE}{self._count:010}", text)
+        self._count += 1
+        self._broker.settle()
+
+
+def test_what_is_there_when_a_broker_starts_is_read() -> None:
+    broker = ZooKeeperBroker()
+    for entity, data in {
+        "users/User%3Aann%20b": content(SCRAM__SHA__256=_SCRAM, producer_byte_rate="7"),
+        "users/<default>": content(SCRAM__SHA__512=_SCRAM, request_percentage="12.5"),
+        "users/ann/clients": b"",
+        "users/ann/clients/c%2F1": content(consumer_byte_rate="8"),
+        "users/ann/clients/<default>": content(consumer_byte_rate="9"),
+        "clients/%3Cdefault%3E": content(consumer_byte_rate="10"),
+        "ips/10.0.0.1": content(connection_creation_rate="3"),
+    }.items():
+        broker.tree.set(f"{paths.CONFIG}/{entity}", data)
+    broker.start()
+    assert quotas(broker) == {
+        (("user", "User:ann b"),): {"producer_byte_rate": 7.0},
+        (("user", None),): {"request_percentage": 12.5},
+        (("client-id", "c/1"), ("user", "ann")): {"consumer_byte_rate": 8.0},
+        (("client-id", None), ("user", "ann")): {"consumer_byte_rate": 9.0},
+        (("client-id", "<default>"),): {"consumer_byte_rate": 10.0},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 3.0},
+    }
+    # Kafka ignores credentials of the default user.
+    assert list(security(broker).scram) == [(1, "User:ann b")]
+    assert security(broker).scram[1, "User:ann b"].salt == b"salt"
+
+
+def test_changes_and_removals_are_followed() -> None:
+    broker = ZooKeeperBroker().start()
+    operator = Operator(broker)
+    operator.write("users/ann", content(SCRAM__SHA__256=_SCRAM, SCRAM__SHA__512=_SCRAM, producer_byte_rate="7"))
+    operator.write("users/ann/clients/c%201", content(consumer_byte_rate="8", producer_byte_rate="9"))
+    assert sorted(security(broker).scram) == [(1, "ann"), (2, "ann")]
+    operator.write("users/ann", content(SCRAM__SHA__512=_SCRAM.replace("4096", "8192")))
+    operator.write("users/ann/clients/c%201", content(consumer_byte_rate="10"))
+    assert quotas(broker) == {(("client-id", "c 1"), ("user", "ann")): {"consumer_byte_rate": 10.0}}
+    assert [each.iterations for each in security(broker).scram.values()] == [8192]
+    operator.write(
+        "clients/old", content(producer_byte_rate="1"), b'{"version":1,"entity_type":"clients","entity_name":"old"}'
+    )
+    assert (("client-id", "old"),) in quotas(broker)
+
+
+def test_what_was_changed_while_the_session_was_gone_is_found_without_a_notification() -> None:
+    """G42."""
+    broker = ZooKeeperBroker()
+    broker.tree.set("/config/users/ann", content(SCRAM__SHA__256=_SCRAM, producer_byte_rate="7"))
+    broker.tree.set("/config/ips/10.0.0.1", content(connection_creation_rate="3"))
+    broker.tree.set("/config/clients/same+one", content(producer_byte_rate="1"))
+    broker.start()
+    broker.tree.apply([Part(OpCode.DELETE, DeleteRequest("/config/users/ann", ANY_VERSION))], 0)
+    broker.tree.set("/config/ips/10.0.0.1", content())
+    broker.store.expire()
+    broker.settle()
+    assert quotas(broker) == {(("client-id", "same one"),): {"producer_byte_rate": 1.0}}
+    assert not security(broker).scram
+
+
+def test_an_invalid_one_keeps_its_last_values_and_stops_no_other() -> None:
+    broker = ZooKeeperBroker().start()
+    operator = Operator(broker)
+    operator.write("users/ann", content(producer_byte_rate="7"))
+    operator.write("users/ann", content(producer_byte_rate="much"))
+    operator.write("users/%zz", content(producer_byte_rate="7"))
+    operator.write("users/ann/friends/bob", content(producer_byte_rate="7"))
+    operator.write("clients/c", content(producer_byte_rate="8"))
+    kept = {(("user", "ann"),): {"producer_byte_rate": 7.0}, (("client-id", "c"),): {"producer_byte_rate": 8.0}}
+    assert quotas(broker) == kept
+    broker.store.expire()
+    broker.settle()
+    assert quotas(broker) == kept
+    texts = [text for text, _ in broker.host.faults.reported]
+    for problem in (
+        "/config/users/ann: config.producer_byte_rate is 'much'",
+        "/config/users/%zz: has the name '%zz', which is not percent-encoded UTF-8",
+        "/config/users/ann/friends/bob: names neither a user",
+    ):
+        assert any(problem in text for text in texts), (problem, texts)
+    operator.write("users/ann", content(producer_byte_rate="9"))
+    assert quotas(broker)[("user", "ann"),] == {"producer_byte_rate": 9.0}
