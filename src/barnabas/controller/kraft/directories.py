@@ -7,13 +7,12 @@ when a directory fails. A replica in a directory that is offline loses its leade
 from __future__ import annotations
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.partition_change import PartitionChange
 from barnabas.controller.requests import brokers
-from barnabas.controller.requests.partitions import BrokerEvent, leader_and_isr_records
+from barnabas.controller.requests.partitions import BrokerEvent, directory_record, leader_and_isr_records
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import PartitionImage, TopicImage
-from barnabas.metadata.versions import V_3_7_IV2, partition_version
+from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -44,12 +43,12 @@ def assign_replicas(view: ControllerView, request: AssignReplicasToDirsRequest) 
                 )
                 if topic is None or code is not ErrorCode.NONE:
                     continue
-                partition = topic.partitions[index]
-                record = _assign(view, topic, index, request.broker_id, directory.id)
+                located = (topic, index, topic.partitions[index])
+                record = directory_record(view, located, request.broker_id, directory.id)
                 if record is not None:
                     records.append(record)
                 if is_offline:
-                    lost.append((topic, index, partition))
+                    lost.append(located)
     records += leader_and_isr_records(view, BrokerEvent(removed=request.broker_id), iter(lost))
     count = sum(len(topic.partitions) for directory in request.directories for topic in directory.topics)
     cause = Cause(ControllerEvent.ASSIGN_REPLICAS_TO_DIRS, f"broker {request.broker_id}", f"{count} replicas")
@@ -64,13 +63,3 @@ def _problem(topic: TopicImage | None, index: int, broker_id: int) -> ErrorCode:
     if broker_id not in topic.partitions[index].replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE
-
-
-def _assign(
-    view: ControllerView, topic: TopicImage, index: int, broker_id: int, directory_id: bytes
-) -> Versioned | None:
-    partition = topic.partitions[index]
-    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), view.is_active))
-    change.target_directories[broker_id] = directory_id
-    record = change.build(topic.topic_id, index)
-    return None if record is None else (record, partition_version(view.image.metadata_version))

@@ -16,13 +16,11 @@ from typing import Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.decisions import Election
-from barnabas.controller.partition_change import PartitionChange
-from barnabas.controller.requests.partitions import Located, can_lead, find
+from barnabas.controller.requests.partitions import Located, can_lead, change_record, find
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
-from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
 
@@ -139,10 +137,9 @@ def _is_needed(partition: PartitionImage, election: Election) -> bool:
 
 
 def _change(view: ControllerView, located: Located, election: Election) -> Versioned | None:
-    topic, partition_id, partition = located
+    topic, _, partition = located
     rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), election)
-    record = PartitionChange(partition, rules).build(topic.topic_id, partition_id)
-    return None if record is None else (record, partition_version(view.image.metadata_version))
+    return change_record(view, located, rules)
 
 
 # Elections that the controller begins itself.
@@ -169,18 +166,26 @@ def allows_unclean(records: Iterable[Versioned]) -> bool:
     return any(isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION for record, _ in records)
 
 
-def rebalance(view: ControllerView) -> Result[None]:
-    """Moves leadership to preferred replicas that can lead, as many as fit in one batch."""
+def rebalance(
+    view: ControllerView, partitions: Iterable[Located] | None = None, count_max: int | None = None
+) -> Result[None]:
+    """Moves leadership of these partitions, or of all, to preferred replicas that can lead: as many as fit in
+    one batch, or `count_max`."""
     records: list[Versioned] = []
-    for located in find(view, lambda partition: partition.leader != partition.preferred_leader):
+    if partitions is None:
+        partitions = find(view, lambda partition: _is_needed(partition, Election.PREFERRED))
+    for located in partitions:
         partition = located[2]
+        preferred = partition.preferred_leader
         # Partitions that cannot be rebalanced are skipped, so that each batch leaves fewer of them.
-        if partition.preferred_leader not in partition.isr or not can_lead(view, partition)(partition.preferred_leader):
+        if not _is_needed(partition, Election.PREFERRED) or preferred not in partition.isr:
+            continue
+        if not can_lead(view, partition)(preferred):
             continue
         record = _change(view, located, Election.PREFERRED)
         if record is not None:
             records.append(record)
-            if len(records) == ELECTIONS_PER_BATCH:
+            if len(records) == (count_max or ELECTIONS_PER_BATCH):
                 break
     return Result(records, None, Cause(ControllerEvent.LEADERS_REBALANCED, "controller", _counted(records)))
 

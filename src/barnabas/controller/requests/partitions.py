@@ -50,7 +50,6 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         return broker_id == event.added or view.is_active(broker_id)
 
     gone = {event.removed, event.unclean}
-    version = partition_version(view.image.metadata_version)
     records: list[Versioned] = []
     rules_of: dict[tuple[str, int], Rules] = {}
     for topic, partition_id, partition in partitions:
@@ -66,10 +65,44 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         change.target_isr = without_unwritable(view, partition, staying, rules.may_lead)
         if event.unclean != NO_LEADER:
             change.unclean_shutdown = (event.unclean,)
-        record = change.build(topic.topic_id, partition_id)
+        record = _built(view, change, topic, partition_id)
         if record is not None:
-            records.append((record, version))
+            records.append(record)
     return records
+
+
+def change_record(
+    view: ControllerView, located: Located, rules: Rules, isr: tuple[int, ...] | None = None
+) -> Versioned | None:
+    """Returns the change that elects a leader by these rules, with this ISR or the current one; None if the partition
+    stays as it is."""
+    topic, partition_id, partition = located
+    change = PartitionChange(partition, rules)
+    if isr is not None:
+        change.target_isr = isr
+    return _built(view, change, topic, partition_id)
+
+
+def directory_record(view: ControllerView, located: Located, broker_id: int, directory: bytes) -> Versioned | None:
+    """Returns the change that puts the broker's replica into this directory; None if it is there."""
+    topic, partition_id, partition = located
+    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), view.is_active))
+    change.target_directories[broker_id] = directory
+    return _built(view, change, topic, partition_id)
+
+
+def _built(view: ControllerView, change: PartitionChange, topic: TopicImage, partition_id: int) -> Versioned | None:
+    record = change.build(topic.topic_id, partition_id)
+    return None if record is None else (record, partition_version(view.image.metadata_version))
+
+
+def with_first_state(view: ControllerView, partition: PartitionImage) -> PartitionImage | None:
+    """Returns a partition that has never had a leader with its first ISR, whose first member leads; None if none of its
+    replicas is active."""
+    isr = view.in_sync_at_first(partition.replicas)
+    if not isr:
+        return None
+    return partition._replace(isr=tuple(isr), leader=isr[0], leader_epoch=0, partition_epoch=0)
 
 
 def without_unwritable(

@@ -120,8 +120,13 @@ def is_in_progress(partition: PartitionImage) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
+def target_of(partition: PartitionImage) -> tuple[int, ...]:
+    """Returns the replicas without those that are being removed."""
+    return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
+
+
 def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
-    before = len(set(partition.replicas) - set(partition.removing_replicas))
+    before = len(target_of(partition))
     if before != len(target):
         text = f"The replication factor is changed from {before} to {len(target)}"
         raise RequestFailed(ErrorCode.INVALID_REPLICATION_FACTOR, text)

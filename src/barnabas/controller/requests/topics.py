@@ -16,10 +16,11 @@ from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.decisions import place_replicas
 from barnabas.controller.requests.configs import ConfigChange, alter_resource, check_count
+from barnabas.controller.requests.partitions import with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.image import TOPIC_RESOURCE
-from barnabas.metadata.topics import PartitionImage, TopicImage, partition_to_record
+from barnabas.metadata.topics import UNKNOWN_PARTITION, PartitionImage, TopicImage, partition_to_record
 from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -162,14 +163,14 @@ def _assigned_partition(
     view: ControllerView, index: int, replicas: Sequence[int], replication_factor: int | None
 ) -> PartitionImage:
     check_assignment(view, replicas, replication_factor)
-    isr = view.in_sync_at_first(replicas)
-    if not isr:
+    partition = _new_partition(view, replicas)
+    if partition is None:
         raise RequestFailed(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
             "controlled shutdown.",
         )
-    return _new_partition(view, replicas, isr)
+    return partition
 
 
 def check_assignment(view: ControllerView, replicas: Sequence[int], replication_factor: int | None) -> None:
@@ -226,25 +227,19 @@ def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, bud
 
 
 def _placed_partition(view: ControllerView, replicas: Sequence[int], factor: int) -> PartitionImage:
-    isr = view.in_sync_at_first(replicas)
-    if not isr:
+    partition = _new_partition(view, replicas)
+    if partition is None:
         raise RequestFailed(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled "
             "shutdown.",
         )
-    return _new_partition(view, replicas, isr)
+    return partition
 
 
-def _new_partition(view: ControllerView, replicas: Sequence[int], isr: Sequence[int]) -> PartitionImage:
-    return PartitionImage(
-        replicas=tuple(replicas),
-        isr=tuple(isr),
-        leader=isr[0],
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=tuple(view.default_directory(replica) for replica in replicas),
-    )
+def _new_partition(view: ControllerView, replicas: Sequence[int]) -> PartitionImage | None:
+    directories = tuple(view.default_directory(replica) for replica in replicas)
+    return with_first_state(view, UNKNOWN_PARTITION._replace(replicas=tuple(replicas), directories=directories))
 
 
 def _partition_record(topic_id: bytes, index: int, partition: PartitionImage, version: int) -> PartitionRecord:

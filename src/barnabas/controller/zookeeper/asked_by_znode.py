@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from barnabas.common.types import TopicPartition
 from barnabas.controller.requests import elections, reassignments
-from barnabas.controller.requests.reassignments import is_in_progress
+from barnabas.controller.requests.reassignments import is_in_progress, target_of
 from barnabas.controller.zookeeper.core import SELF, Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.request_parts import parts_of_elect_leaders
@@ -120,10 +120,7 @@ class ReassignmentZnode:
 
     def _is_under_way(self, place: TopicPartition, target: tuple[int, ...]) -> bool:
         partition = self._core.image.partition(place.topic, place.partition)
-        if partition is None or not is_in_progress(partition):
-            return False
-        staying = tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
-        return staying == target
+        return partition is not None and is_in_progress(partition) and target_of(partition) == target
 
     def note_done(self) -> None:
         """Rewrites the znode with the remaining partitions, if one is done, cannot be moved, or does not exist."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from barnabas.controller.requests.partitions import Located
+from barnabas.controller.requests.partitions import Located, with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, partition_to_record
@@ -39,14 +39,10 @@ def has_state(partition: PartitionImage) -> bool:
 
 
 def first_states(view: ControllerView, partitions: Iterable[Located]) -> Result[None]:
-    """Gives a state to each partition without one that has a live replica: the live replicas are its ISR, in the order
-    of the assignment, and the first one leads."""
+    """Gives a state to each partition without one that has a live replica."""
     records: list[Versioned] = []
     for topic, partition_id, partition in partitions:
-        if has_state(partition):
-            continue
-        isr = view.in_sync_at_first(partition.replicas)
-        if isr:
-            first = partition._replace(isr=tuple(isr), leader=isr[0], leader_epoch=0, partition_epoch=0)
+        first = None if has_state(partition) else with_first_state(view, partition)
+        if first is not None:
             records.append((partition_to_record(topic.topic_id, partition_id, first), 0))
     return Result(records, None, Cause(ControllerEvent.CREATE_TOPICS, "controller", f"{len(records)} partitions"))

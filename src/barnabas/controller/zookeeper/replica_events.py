@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from barnabas.controller.partition_change import PartitionChange
-from barnabas.controller.requests.partitions import Located, find
+from barnabas.controller.requests.partitions import Located, change_record, find
 from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Versioned
 from barnabas.controller.requests.view import ControllerView
@@ -26,19 +25,16 @@ def settle(view: ControllerView, partitions: Iterable[Located]) -> list[Versione
     reassignment whose replicas are all in sync is completed. A partition that needs no change gets no record.
     """
     records: list[Versioned] = []
-    version = partition_version(view.image.metadata_version)
-    for topic, partition_id, partition in partitions:
+    for located in partitions:
+        topic, _, partition = located
         if not has_state(partition):
             continue
         online = online_replicas(view.image, partition)
         rules = view.rules(topic.name, len(partition.replicas), _may_lead(view, partition, online))
-        change = PartitionChange(partition, rules)
         staying = tuple(replica for replica in partition.isr if replica in online)
-        if staying:
-            change.target_isr = staying
-        record = change.build(topic.topic_id, partition_id)
+        record = change_record(view, located, rules, staying or None)
         if record is not None:
-            records.append((record, version))
+            records.append(record)
     return records
 
 
@@ -60,8 +56,8 @@ def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterab
     where that leaves a member. It keeps the leaderships that no other replica can take over.
     """
     records: list[Versioned] = []
-    version = partition_version(view.image.metadata_version)
-    for topic, partition_id, partition in partitions:
+    for located in partitions:
+        topic, _, partition = located
         if broker_id not in partition.isr:
             continue
         online = online_replicas(view.image, partition)
@@ -72,11 +68,9 @@ def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterab
             staying = tuple(member for member in partition.isr if member != broker_id)
         if not staying or not any(may_lead(member) for member in staying):
             continue
-        change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), may_lead))
-        change.target_isr = staying
-        record = change.build(topic.topic_id, partition_id)
+        record = change_record(view, located, view.rules(topic.name, len(partition.replicas), may_lead), staying)
         if record is not None:
-            records.append((record, version))
+            records.append(record)
     return records
 
 
