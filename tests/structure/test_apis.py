@@ -107,7 +107,6 @@ def test_in_zookeeper_mode_the_apis_are_those_of_kafka_3_9_1() -> None:
         "AlterClientQuotas",
         "DescribeUserScramCredentials",
         "AlterUserScramCredentials",
-        "UpdateFeatures",
         "Envelope",
     }
     assert not any(offer.is_forwarded for offer in ZOOKEEPER_APIS.values())

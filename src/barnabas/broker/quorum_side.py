@@ -36,6 +36,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.node import RaftNode
 
@@ -251,6 +252,9 @@ class QuorumSide:
                 reply(None)
 
         forward_message(self.access, context, request, answered)
+
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
+        self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         return CONTROLLER_APIS if listener in self._config.controller_listener_names else BROKER_APIS

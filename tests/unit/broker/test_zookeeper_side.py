@@ -22,6 +22,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from barnabas.znodes import paths
 from barnabas.znodes.config_znodes import decode_config
@@ -179,6 +180,50 @@ def test_features_are_followed_over_a_reconnect(alone: ZooKeeperBroker) -> None:
     assert alone.broker.side.features().epoch == before + 1
 
 
+def feature_update(name: str, level: int, upgrade_type: int = 1) -> UpdateFeaturesRequest.FeatureUpdateKey:
+    return UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_no_feature_can_be_updated_because_kafka_3_9_1_supports_none_in_this_mode(
+    alone: ZooKeeperBroker, validate_only: bool
+) -> None:
+    """The brokers of 3.9.1 have empty `brokerFeatures`, so `validateFeatureUpdate` always finds an error."""
+    updates = [
+        feature_update("metadata.version", 21),
+        feature_update("metadata.version", 0),
+        feature_update("", 1),
+        feature_update("a", 1, upgrade_type=0),
+        feature_update("b", 0, upgrade_type=1),
+        feature_update("c", 0, upgrade_type=2),
+        feature_update("d", 0, upgrade_type=3),
+    ]
+    before = alone.tree.content(paths.FEATURE)
+    assert before is not None
+    request = UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
+    answer = alone.connect().call(request, 1, UpdateFeaturesResponse)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    assert [(row.feature, row.error_message) for row in answer.results] == [
+        ("metadata.version", "Could not apply finalized feature update because the provided feature is not supported."),
+        ("", "Feature name can not be empty."),
+        ("a", "Received unknown upgrade type."),
+        (
+            "b",
+            "Can not provide versionLevel: 0 less than 1 without setting the SAFE downgradeType in the request.",
+        ),
+        ("c", "Can not delete non-existing finalized feature."),
+        ("d", "Can not delete non-existing finalized feature."),
+    ]
+    assert {row.error_code for row in answer.results} == {ErrorCode.INVALID_REQUEST}
+    assert alone.tree.content(paths.FEATURE) == before
+
+
+def test_version_0_of_update_features_says_by_a_flag_that_a_feature_may_go(alone: ZooKeeperBroker) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="a", max_version_level=0, allow_downgrade=True)
+    answer = alone.connect().call(UpdateFeaturesRequest(feature_updates=[update]), 0, UpdateFeaturesResponse)
+    assert [row.error_message for row in answer.results] == ["Can not delete non-existing finalized feature."]
+
+
 def test_a_failed_directory_is_reported_to_the_controller(alone: ZooKeeperBroker) -> None:
     alone.broker.side.directory_failed("/data", OSError("broken"))
     alone.store.answer()
@@ -225,6 +270,10 @@ def test_another_broker_refuses_what_the_controller_decides() -> None:
     assert not second.broker.side.controller.is_active
     created = second.connect().call(creation("orders"), 7, CreateTopicsResponse)
     assert [topic.error_code for topic in created.topics] == [ErrorCode.NOT_CONTROLLER]
+    request = UpdateFeaturesRequest(feature_updates=[feature_update("metadata.version", 21)])
+    updated = second.connect().call(request, 1, UpdateFeaturesResponse)
+    assert (updated.error_code, updated.results) == (ErrorCode.NOT_CONTROLLER, [])
+    assert updated.error_message == "This is not the correct controller for this cluster."
 
 
 def test_clients_are_let_in_when_the_broker_knows_the_topics() -> None:

@@ -7,7 +7,8 @@ from tests.support.controller_world import ControllerWorld, registration
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.bootstrap import own_registration
-from barnabas.controller.kraft.features import UpgradeType, update_features
+from barnabas.controller.kraft.features import update_features
+from barnabas.controller.requests.feature_requests import UpgradeType
 from barnabas.controller.requests.view import MIN_ISR
 from barnabas.metadata.features import DEFAULT_FEATURES, default_features
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, GROUP_VERSION, METADATA_VERSION

@@ -1,4 +1,7 @@
-"""UpdateFeatures (57), versions 0-2: changes feature levels of the cluster, all or none (KIP-584, KIP-1022)."""
+"""UpdateFeatures (57), versions 0-2: changes feature levels of the cluster, all or none (KIP-584, KIP-1022).
+
+In ZooKeeper mode, versions 0-1, there are no features: every update is answered with an error of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,4 +10,4 @@ from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest, services: Services) -> None:
-    services.quorum.controller.update_features(request, context.api_version, context.reply, actor=context.principal)
+    services.side.update_features(context, request)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,
     )
+    from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 
 T = TypeVar("T")
 Reply = Callable[[T], None]
@@ -122,6 +123,9 @@ class ClusterSide(Protocol):
         """Has changes of configurations decided, which this broker has checked. `changes` are those of `request`;
         `reply` receives a result for each, or None if no answer comes in time.
         """
+
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
+        """Has the change of feature levels decided, and answers the request."""
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         """Returns the APIs that a listener offers."""

@@ -31,12 +31,14 @@ from barnabas.controller import strategies
 from barnabas.controller.listener import CommitListener
 from barnabas.controller.requests.configs import AlterResult, ResourceChange
 from barnabas.controller.strategies import NamedStrategy
+from barnabas.controller.zookeeper.feature_answers import feature_answers
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.api import EARLY_ZOOKEEPER_APIS, ZOOKEEPER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _NO_CONTROLLER: Final = -1
@@ -200,6 +202,10 @@ class ZooKeeperSide:
         self._membership.writes.change(
             changes, context.principal, reply, replace=replace, validate_only=request.validate_only
         )
+
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
+        """Refuses each update: in ZooKeeper mode no features are supported."""
+        context.reply(feature_answers(request, context.api_version, is_active=self.controller.is_active))
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         return ZOOKEEPER_APIS

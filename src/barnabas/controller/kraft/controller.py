@@ -29,6 +29,7 @@ from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
+from barnabas.controller.requests.feature_requests import failed
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.strategies import NamedStrategy
@@ -239,14 +240,14 @@ class Controller:
         actor: str = SELF,
     ) -> None:
         if self._image is None:
-            reply(features.failed(ErrorCode.NOT_CONTROLLER))
+            reply(failed(ErrorCode.NOT_CONTROLLER))
             return
         kraft_version, changes = self.kraft_version, self._raft.changes
         refusal = changes.upgrade_refusal()
         result = features.update_features(self.view(), request, api_version, kraft_version, actor, refusal)
         if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
             changes.upgrade()
-        self.propose(result, reply, lambda code: reply(features.failed(code)))
+        self.propose(result, reply, lambda code: reply(failed(code)))
 
     # Producer ids.
 

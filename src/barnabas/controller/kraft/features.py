@@ -12,10 +12,10 @@ a cluster-wide min.insync.replicas, and the removal of those of single brokers (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.requests.feature_requests import UpgradeType, failed, upgrade_type_of
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import MIN_ISR, ControllerView
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
@@ -28,14 +28,6 @@ from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, Up
 _Update = UpdateFeaturesRequest.FeatureUpdateKey
 _FAILED: Final = "The update failed for all features since the following feature had an error: "
 _DISABLED: Final = (0, 0)
-
-
-class UpgradeType(IntEnum):
-    """The numbers of upgrade types in UpdateFeatures; Kafka treats all others as unknown."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 def update_features(
@@ -56,7 +48,7 @@ def update_features(
     )
     try:
         for name, update in updates.items():
-            records += _update(view, update, _upgrade_type(update, api_version), current.get(name, 0), proposed)
+            records += _update(view, update, upgrade_type_of(update, api_version), current.get(name, 0), proposed)
             if kraft_refusal is not None and name == KRAFT_VERSION and update.max_version_level > kraft_version:
                 reason = f"Invalid update version {update.max_version_level} for feature {name}. {kraft_refusal}"
                 raise RequestFailed(ErrorCode.INVALID_UPDATE_VERSION, reason)
@@ -82,16 +74,6 @@ def raises_kraft_version(request: UpdateFeaturesRequest, kraft_version: int) -> 
     """Returns whether a request without errors raises the quorum's own feature."""
     levels = [update.max_version_level for update in request.feature_updates if update.feature == KRAFT_VERSION]
     return not request.validate_only and any(level > kraft_version for level in levels)
-
-
-def failed(code: ErrorCode, text: str | None = None) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=code, error_message=text)
-
-
-def _upgrade_type(update: _Update, api_version: int) -> int:
-    if api_version == 0 and update.allow_downgrade:
-        return UpgradeType.SAFE_DOWNGRADE
-    return update.upgrade_type
 
 
 def _update(

@@ -9,14 +9,14 @@ from barnabas.controller.requests.result import Result
 from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.zookeeper.core import Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
-from barnabas.controller.zookeeper.znode_writes import create
+from barnabas.controller.zookeeper.znode_writes import create, set_data
 from barnabas.znodes import paths
-from barnabas.znodes.cluster_znodes import Features, decode_producer_id_block, encode_features
+from barnabas.znodes.cluster_znodes import Features, decode_features, decode_producer_id_block, encode_features
 from barnabas.znodes.entity_records import producer_ids_record
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ReadReply
 
-#: The content of `/feature` that Kafka 3.9 writes: enabled, and no feature is finalized.
+#: The content of `/feature` that Kafka 3.9 writes: version 2, enabled, and no feature is finalized.
 _NO_FEATURES = Features(2, True, {})
 
 
@@ -35,6 +35,8 @@ class ClusterZnodes:
     def read_again(self, path: str) -> None:
         if path == paths.PRODUCER_ID_BLOCK:
             self._core.reader.read(path, self._on_producer_ids)
+        elif path == paths.FEATURE:
+            self._core.reader.read(path, self._on_features)
 
     def _on_producer_ids(self, reply: ReadReply) -> None:
         path = paths.PRODUCER_ID_BLOCK
@@ -58,6 +60,18 @@ class ClusterZnodes:
         return producer_ids.allocate(view, broker_id, broker_epoch)
 
     def _on_features(self, reply: ReadReply) -> None:
+        """Enables the features: a release before 2.7 leaves them disabled, and one before 3.3 writes version 1."""
+        path = paths.FEATURE
         if reply.znode is None:
-            write = create(paths.FEATURE, encode_features(_NO_FEATURES))
-            self._core.records.write([Unit(paths.FEATURE, (write,))], ())
+            self._core.records.write([Unit(path, (create(path, encode_features(_NO_FEATURES)),))], ())
+            return
+        try:
+            found = decode_features(path, reply.znode.data)
+        except ZnodeError as error:
+            self._core.problems.add(error)
+            return
+        self._core.problems.mended(path)
+        wanted = _NO_FEATURES._replace(levels=found.levels if found.enabled else {})
+        if wanted != found:
+            write = set_data(path, encode_features(wanted), reply.znode.version)
+            self._core.records.write([Unit(path, (write,))], ())
