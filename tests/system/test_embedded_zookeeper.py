@@ -99,7 +99,9 @@ def test_sessions_expire_and_the_server_crashes_and_everything_is_kept() -> None
         assert sorted(consume(cluster, "orders", len(expected) + 1)) == sorted([*expected, "after"])
 
 
-def test_the_commands_of_a_cluster_with_zookeeper(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_a_cluster_with_zookeeper(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Started, shown, killed and started again as a whole, from the command line."""
     where = ["--dir", str(tmp_path / "cluster")]
     # A killed broker's znode is in the way of the next start until its session has expired.
@@ -112,6 +114,9 @@ def test_the_commands_of_a_cluster_with_zookeeper(tmp_path: Path, capsys: pytest
         assert (shown["controller"], shown["controller_epoch"]) == (1, 1)
         connect = shown["zookeeper"]["connect"]
         assert entry.run(["znodes", "/controller", "--zookeeper", connect]) == 0
+        assert "broker_id=1" in capsys.readouterr().out
+        monkeypatch.chdir(tmp_path / "cluster")  # the cluster that commands use there
+        assert entry.run(["znodes", "/controller"]) == 0
         assert "broker_id=1" in capsys.readouterr().out
 
         assert entry.run(["down", *where, "--kill"]) == 0

@@ -146,6 +146,15 @@ def test_our_commands_ask_the_controller(cluster: Cluster, tmp_path: Path, capsy
     until("preferred leaders", lambda: [leader_of(cluster, "ours", number) for number in (0, 1)] == [1, 3])
     elected = command("elect", "--type", "preferred", "--topic", "ours", "--partition", "1")
     assert "Valid replica already elected for partitions ours-1" in elected
+    # Brokers in ZooKeeper mode cannot check that the replication factor stays, so the command does.
+    fewer = plan(tmp_path, {("ours", 0): [2, 3], ("ours", 1): [1, 2, 3]})
+    fixed = ["reassign", "execute", "--reassignment-json-file", fewer, "--disallow-replication-factor-change"]
+    assert entry.run([*fixed, "--bootstrap", cluster.bootstrap]) == 1
+    refusal = "ours-0: The replication factor is changed from 3 to 2 (INVALID_REPLICATION_FACTOR)"
+    assert refusal in capsys.readouterr().err
+    until("the move that keeps it", lambda: command("reassign", "verify", *moves).count("is completed.") == 1)
+    described = json.loads(command("topics", "describe", "ours", "--json"))
+    assert [row["replicas"] for row in described[0]["partitions"]] == [[1, 2, 3], [1, 2, 3]], described
 
 
 @pytest.mark.full

@@ -12,10 +12,17 @@ from barnabas.cli.raw_requests import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersResponse
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 
-R = TypeVar("R", ElectLeadersResponse, AlterPartitionReassignmentsResponse, ListPartitionReassignmentsResponse)
+R = TypeVar(
+    "R",
+    ApiVersionsResponse,
+    ElectLeadersResponse,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponse,
+)
 
 _PAUSE_S: Final = 0.2
 

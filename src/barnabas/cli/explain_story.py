@@ -244,7 +244,9 @@ def _moves(event: Event) -> str:
     parts = []
     if before["leader_epoch"] != after["leader_epoch"]:
         epochs = f"epoch {before['leader_epoch']} -> {after['leader_epoch']}"
-        parts.append(f"leader {leader_name(before['leader'])} -> {leader_name(after['leader'])} ({epochs})")
+        same = before["leader"] == after["leader"]
+        move = "again" if same else f"-> {leader_name(after['leader'])}"
+        parts.append(f"leader {leader_name(before['leader'])} {move} ({epochs})")
     for what in ("isr", "replicas", "elr", "adding", "removing"):
         if before.get(what, []) != after.get(what, []):
             name = "ISR" if what == "isr" else "ELR" if what == "elr" else what
@@ -262,16 +264,24 @@ def leader_text(leader: int) -> str:
 def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> list[str]:
     """Returns the events about a broker, and how many partitions each one changed."""
     lines = []
-    by_offset: dict[int, list[Event]] = {}
-    for event in events:
-        if "partition" in event and "metadata_offset" in event:
-            by_offset.setdefault(event["metadata_offset"], []).append(event)
-    for event in events:
-        if event.get("broker") != broker or event["time_ms"] < since_ms:
+    own = [number for number, event in enumerate(events) if event.get("broker") == broker]
+    for number, following in zip(own, [*own[1:], len(events)], strict=True):
+        event = events[number]
+        if event["time_ms"] < since_ms:
             continue
-        changed = by_offset.get(event.get("metadata_offset", NO_NODE), [])
+        changed = [each for each in events[number + 1 : following] if _is_changed_by(each, event)]
         moved = sum(_elects(each) for each in changed)
         noun = "partition" if len(changed) == 1 else "partitions"
         counts = f" ({len(changed)} {noun} changed, {moved} of them the leader)" if changed else ""
         lines.append(f"{at(event['time_ms'])}  {event['kind']}: {event['text']}{counts}")
     return lines
+
+
+def _is_changed_by(event: Event, of_broker: Event) -> bool:
+    """Returns whether a partition's event is due to an event of a broker: one decision made both, or in ZooKeeper mode
+    a later one with the same cause.
+    """
+    if "partition" not in event or "metadata_offset" not in event:
+        return False
+    same_decision = event["metadata_offset"] == of_broker.get("metadata_offset")
+    return same_decision or str(event["text"]).startswith(str(of_broker["text"]))

@@ -28,6 +28,7 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -48,6 +49,8 @@ _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _DIRECTORY_PAUSE_S: Final = 0.1
+#: The version of AlterPartitionReassignments from which a changed replication factor can be refused (KIP-860).
+_CHECKS_FACTORS: Final = 1
 
 app = typer.Typer(help="Move replicas to other brokers or log directories", no_args_is_help=True)
 
@@ -91,6 +94,10 @@ class _Cluster:
         self, targets: Mapping[Partition, Sequence[int] | None], *, factor_may_change: bool = True
     ) -> dict[Partition, str]:
         """Begins reassignments, or cancels those without a target. Returns the ones that failed, with the reason."""
+        if not factor_may_change and not self._checks_factors():
+            refused = self._changed_factors(targets)
+            rest = {partition: ids for partition, ids in targets.items() if partition not in refused}
+            return refused | (self.alter(rest) if rest else {})
         by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
         for (topic, index), ids in sorted(targets.items()):
             wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
@@ -104,7 +111,7 @@ class _Cluster:
                 for name, wishes in by_topic.items()
             ],
         )
-        version = 0 if factor_may_change else 1
+        version = 0 if factor_may_change else _CHECKS_FACTORS
         answer = ask_controller(self.admin, request, version, AlterPartitionReassignmentsResponse)
         _require(answer.error_code, answer.error_message, "cannot alter reassignments")
         return {
@@ -113,6 +120,30 @@ class _Cluster:
             for row in topic.partitions
             if row.error_code
         }
+
+    def _checks_factors(self) -> bool:
+        """Returns whether the controller can refuse a changed replication factor: in ZooKeeper mode, and before Kafka
+        4.1, brokers lack version 1 of the request.
+        """
+        answer = ask_controller(self.admin, ApiVersionsRequest(), 0, ApiVersionsResponse)
+        _require(answer.error_code, None, "cannot ask for the versions of APIs")
+        return any(
+            row.api_key == AlterPartitionReassignmentsRequest.API_KEY and row.max_version >= _CHECKS_FACTORS
+            for row in answer.api_keys
+        )
+
+    def _changed_factors(self, targets: Mapping[Partition, Sequence[int] | None]) -> dict[Partition, str]:
+        """Returns the refusals of targets with another number of replicas, in the words of Kafka 4.1's controller."""
+        ongoing = self.ongoing()
+        current = self.replicas(topic for topic, _ in targets)
+        refused = {}
+        for partition, ids in targets.items():
+            removing = ongoing[partition].removing_replicas if partition in ongoing else ()
+            before = len(set(current.get(partition, ())) - set(removing))
+            if ids is not None and before != len(ids):
+                text = f"The replication factor is changed from {before} to {len(ids)}"
+                refused[partition] = f"{text} ({ErrorCode.INVALID_REPLICATION_FACTOR.name})"
+        return refused
 
     def configure(self, kind: ResourceType, name: str, values: Mapping[str, str | None]) -> None:
         """Sets the configs of an entity; removes those without a value."""

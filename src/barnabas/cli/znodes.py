@@ -8,15 +8,18 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from barnabas.cli import output
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import Json
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Clock, FaultHandler, Links, Random, Timers
 from barnabas.common.types import uuid_to_text
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.server.host import ServerHost
 from barnabas.znodes.kinds import codec_of
@@ -27,6 +30,7 @@ from barnabas.zookeeper.client.zookeeper_client import ClientSettings, ZooKeeper
 from barnabas.zookeeper.wire.codes import ErrorCode, EventType
 from barnabas.zookeeper.znode_paths import problem_of
 
+_DEFAULT: Final = "127.0.0.1:2181"
 _CONNECT_S: Final = 10.0
 _SESSION_TIMEOUT_MS: Final = 10_000
 #: A tree is read with many requests in flight.
@@ -40,15 +44,15 @@ def znodes(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Continue with each change, until Ctrl-C")] = False,
     as_json: Json = False,
     zookeeper: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--zookeeper",
             "-z",
             envvar="BARNABAS_ZOOKEEPER",
             metavar="HOST:PORT,.../CHROOT",
-            help="The ZooKeeper servers, as in zookeeper.connect",
+            help="The ZooKeeper servers, as in zookeeper.connect; by default those of the cluster that `up` started",
         ),
-    ] = "127.0.0.1:2181",
+    ] = None,
 ) -> None:
     """Show znodes and their contents
 
@@ -59,10 +63,17 @@ def znodes(
     if problem is not None:
         raise Failure(f"{path!r} is not a path: {problem}")
     try:
-        servers = parse_connect_string(zookeeper)
+        servers = parse_connect_string(_of_context() if zookeeper is None else zookeeper)
     except ConfigError as error:
         raise Failure(str(error)) from error
     asyncio.run(_Viewer(servers, path, watch=watch, as_json=as_json).run())
+
+
+def _of_context() -> str:
+    """Returns the ZooKeeper of the cluster that other commands find, if `up` has started it in ZooKeeper mode."""
+    chosen = choice.use()
+    directory = None if chosen is None else chosen.context.directory
+    return (directory and EmbeddedCluster(Path(directory)).recorded.connect) or _DEFAULT
 
 
 class _Faults:

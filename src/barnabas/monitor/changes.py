@@ -215,12 +215,12 @@ def _kind(was: PartitionState, state: PartitionState) -> str:
         if state.leader == NO_NODE:
             return "offline"
         return "online" if was.leader == NO_NODE else "leader-change"
-    if was.leader_epoch != state.leader_epoch:
-        return "leader-epoch"
     left, joined = set(was.isr) - set(state.isr), set(state.isr) - set(was.isr)
     if left or joined:
         return "isr-change" if left and joined else "isr-shrink" if left else "isr-expand"
-    return "replicas-changed" if was.replicas != state.replicas else "min-isr-changed"
+    if was.replicas != state.replicas:
+        return "replicas-changed"
+    return "leader-epoch" if was.leader_epoch != state.leader_epoch else "min-isr-changed"
 
 
 def _moves(was: PartitionState, state: PartitionState) -> str:

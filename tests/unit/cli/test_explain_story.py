@@ -141,3 +141,28 @@ def test_what_became_of_a_broker() -> None:
         "them the leader)"
     ]
     assert broker_lines(1, [_FENCED], _BEGIN_MS + 21) == []
+
+
+def test_what_became_of_a_broker_in_zookeeper_mode() -> None:
+    """The changes of its partitions are decisions of their own, after that about the broker."""
+    gone = "broker 1 is gone: no process listens at its address"
+    events = [
+        event(20, "broker:1", "broker-unregistered", gone, broker=1),
+        change(21, _ALL, _WITHOUT_1, gone),
+        event(29, "broker:1", "broker-registered", "broker 1 has registered in ZooKeeper", broker=1),
+        _BACK,
+        event(40, "broker:1", "broker-unregistered", gone, broker=1),
+        change(41, _AGAIN, state(2, 2, [2, 3]), gone),
+        change(42, state(2, 2, [2, 3]), state(3, 3, [3]), "broker 2 is gone: no process listens at its address"),
+    ]
+    assert [line.partition(": ")[2] for line in broker_lines(1, events)] == [
+        f"{gone} (1 partition changed, 1 of them the leader)",
+        "broker 1 has registered in ZooKeeper",
+        f"{gone} (1 partition changed, 0 of them the leader)",
+    ]
+
+
+def test_a_leader_that_stays_in_a_higher_epoch() -> None:
+    fell = change(40, _AGAIN, state(2, 2, [2, 3]), "broker 1 is gone")
+    found = explain(Present("t", 0, 2, (1, 2, 3), (2, 3)), [created(10), _FAILED, _BACK, fell])
+    assert lines_of(found)[-1].endswith("isr-change, leader 2 again (epoch 1 -> 2), ISR 2,3,1 -> 2,3: broker 1 is gone")

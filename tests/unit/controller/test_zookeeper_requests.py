@@ -9,7 +9,11 @@ from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
+from barnabas.controller.listener import CommitListener
+from barnabas.controller.requests.result import Cause
 from barnabas.controller.zookeeper.imbalance import imbalanced, rebalance
+from barnabas.journal.causes import cause_of_change
+from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -86,6 +90,8 @@ def test_a_preferred_election_by_request_and_by_znode(cluster: Cluster) -> None:
     request = ElectLeadersRequest(topic_partitions=None)
     cluster.ask(cluster.controller.replication.elect_leaders, request, actor="User:a")
     assert cluster.state("orders", 1)[:3] == (1, 2, (2, 0, 1))
+    causes: list[Cause | None] = []
+    cluster.controller.listen(CommitListener(lambda image: None, lambda delta, image, cause: causes.append(cause)))
     for _ in range(2):
         with_broker_back(cluster, 1)
         epoch = cluster.state("orders", 1).leader_epoch
@@ -94,6 +100,8 @@ def test_a_preferred_election_by_request_and_by_znode(cluster: Cluster) -> None:
         cluster.settle()
         assert cluster.state("orders", 1)[:2] == (1, epoch + 1)
         assert not cluster.exists(paths.PREFERRED_REPLICA_ELECTION)
+        said = cause_of_change(causes[-1], MetadataDelta(MetadataImage())).text
+        assert said == "a client of ZooKeeper requested a preferred election"
 
 
 def test_an_unclean_election_on_request_and_by_configuration(cluster: Cluster) -> None:

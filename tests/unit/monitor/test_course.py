@@ -36,6 +36,7 @@ def test_each_kind_of_change_has_its_name() -> None:
     assert kind(SOUND, partition(leader=-1, epoch=1, isr=(1,))) == "offline"
     assert kind(partition(leader=-1, epoch=1), partition(epoch=2)) == "online"
     assert kind(SOUND, partition(epoch=2)) == "leader-epoch"
+    assert kind(SOUND, partition(epoch=2, isr=(1, 2))) == "isr-shrink"
     assert kind(SOUND, partition(replicas=(1, 2, 3, 4))) == "replicas-changed"
     assert kind(SOUND, partition(min_isr=1)) == "min-isr-changed"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from barnabas.common.types import TopicPartition
 from barnabas.controller.requests import elections, reassignments
 from barnabas.controller.requests.reassignments import is_in_progress, target_of
-from barnabas.controller.zookeeper.core import SELF, Core
+from barnabas.controller.zookeeper.core import Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.request_parts import parts_of_elect_leaders
 from barnabas.controller.zookeeper.slices import Job
@@ -24,7 +24,7 @@ from barnabas.znodes.admin_znodes import decode_partitions, decode_reassignment,
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ReadReply
 
-_ACTOR = f"{SELF}, asked by znode"
+_ACTOR = "a client of ZooKeeper"
 
 
 class PreferredElectionZnode:
