@@ -1,5 +1,6 @@
-"""The requests of our controller in ZooKeeper mode for the steps in which those of Apache Kafka 3.9.1 were recorded: the
-same kinds, to the same brokers, about the same partitions, with the same contents but for ids, epochs and addresses.
+"""The requests of our controller in ZooKeeper mode for the steps in which those of Apache Kafka 3.9.1 were recorded:
+the same kinds, to the same brokers, about the same partitions, with the same contents but for ids, epochs and
+addresses.
 
 The recording (`tests/data/wire/controller-3.9.1.json.gz`) is a sample: up to twelve frames of each API. So each
 recorded request must be among those of our controller for its step, in the recorded order, or in the table of
