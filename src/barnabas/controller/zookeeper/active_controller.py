@@ -173,6 +173,7 @@ class ActiveController:
         self.core.slices.close()
         self._writer.close()
         self.brokers.close()
+        self.deletions.close()
         self.core.records.close()
         self.core.reader.close()
         self.core.queues.close()

@@ -3,17 +3,23 @@
     marker found --> states without a leader, UpdateMetadata(-2), the topic leaves the image
                  --> StopReplica with deletion to each replica whose broker is alive
                  --> all replicas have answered: states, partitions, topic, configuration and marker are deleted
+                 --> ZooKeeper refuses that: everything below the topic is deleted znode by znode, then the rest; if the
+                     topic itself is refused, all of this again after a pause
 
 A replica on a dead broker, or in a lost directory, is asked again when its broker registers again; until then this
 topic waits, but no other one (G43). A topic under reassignment waits for its end. After a failover the marker is found
-again, and all requests are sent once more. The marker goes last, and nothing can take the name before.
+again, and all requests are sent once more. The marker goes last, and nothing can take the name before. As in Kafka, a
+configuration that cannot be deleted stays, and so does a marker, which the next event about topics tries again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
+from barnabas.common.host import Timer
+from barnabas.common.reports import LimitedReports
 from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.zookeeper.broker_requests import EPOCH_DURING_DELETE
@@ -21,6 +27,7 @@ from barnabas.controller.zookeeper.core import SELF, Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.record_writes import deletion_units, offline_units
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
+from barnabas.controller.zookeeper.subtree import read_subtree
 from barnabas.controller.zookeeper.znode_writes import create, delete
 from barnabas.metadata.topics import TopicImage
 from barnabas.protocol.message import Message
@@ -29,6 +36,8 @@ from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopRepl
 from barnabas.znodes import paths
 from barnabas.zookeeper.client.store import ReadReply
 
+#: The pause before the next attempt of a deletion that ZooKeeper refused.
+_PAUSE_MS: Final = 5_000
 #: A replica: (partition, broker).
 _Replica = tuple[int, int]
 
@@ -57,6 +66,15 @@ class TopicDeletions:
         #: The markers that exist.
         self._markers: frozenset[str] = frozenset()
         self._begun: dict[str, _Deletion] = {}
+        self._reports = LimitedReports(core.host.faults, core.host.clock)
+        #: The next attempts of deletions that ZooKeeper refused.
+        self._pauses: dict[str, Timer] = {}
+
+    def close(self) -> None:
+        """Ends the pauses: no deletion is tried again."""
+        for timer in self._pauses.values():
+            timer.cancel()
+        self._pauses.clear()
 
     def start(self) -> None:
         self._core.reader.watch_children(paths.DELETE_TOPICS, self._on_names)
@@ -118,7 +136,7 @@ class TopicDeletions:
 
         def found(reply: ReadReply) -> None:
             if reply.znode is None and name in self._markers - self._begun.keys():
-                self._core.records.write(list(deletion_units(name, {}, has_partitions=False)), ())
+                self._delete_rest(name, lambda is_marked: None)
 
         self._core.reader.read(paths.topic(name), found)
 
@@ -195,13 +213,53 @@ class TopicDeletions:
             self._core.reader.names(f"{paths.partitions(name)}/{number}", partial(on_names, number))
 
     def _delete(self, name: str, below: dict[str, Sequence[str]]) -> None:
-        units = list(deletion_units(name, below, has_partitions=True))
+        units = list(deletion_units(name, below))
 
         def settled(lost: frozenset[str]) -> None:
             if lost:
-                self._core.reader.names(paths.partitions(name), partial(self._on_partitions, name))
-                return
-            self._begun.pop(name, None)
-            self._markers -= {name}
+                self._delete_singly(name)
+            else:
+                self._ended(name, is_marked=False)
 
         self._core.records.write(units, (), settled)
+
+    def _delete_singly(self, name: str) -> None:
+        """Deletes each znode by itself, with those that other programs have made below the topic."""
+        path = paths.topic(name)
+
+        def found(subtree: list[str]) -> None:
+            units = [Unit(name, (delete(each),)) for each in subtree]
+            self._core.records.write(units, (), settled)
+
+        def settled(lost: frozenset[str]) -> None:
+            if lost:
+                text = f"znode {path} cannot be deleted; this is tried again every {_PAUSE_MS // 1_000} s"
+                self._reports.report(path, text)
+                self._pauses[name] = self._core.host.timers.call_later(_PAUSE_MS, again)
+            else:
+                self._reports.over(path, f"znode {path} is deleted")
+                self._delete_rest(name, lambda is_marked: self._ended(name, is_marked=is_marked))
+
+        def again() -> None:
+            del self._pauses[name]
+            self._delete_singly(name)
+
+        read_subtree(self._core.reader, path, found)
+
+    def _delete_rest(self, name: str, done: Callable[[bool], None]) -> None:
+        """Deletes the configuration and the marker of a topic that does not exist any more, each by itself. `done` gets
+        whether the marker remains.
+        """
+        rest = paths.config(paths.TOPIC_CONFIGS, name), paths.delete_topic(name)
+
+        def settled(lost: frozenset[str]) -> None:
+            for path in sorted(lost):
+                self._reports.report(path, f"znode {path} cannot be deleted")
+            done(paths.delete_topic(name) in lost)
+
+        self._core.records.write([Unit(path, (delete(path),)) for path in rest], (), settled)
+
+    def _ended(self, name: str, *, is_marked: bool) -> None:
+        self._begun.pop(name, None)
+        if not is_marked:
+            self._markers -= {name}

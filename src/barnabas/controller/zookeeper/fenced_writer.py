@@ -10,6 +10,7 @@
     the answer was lost            nobody knows: the same group again, when the session is connected again
     read back: all as wanted       the unit is done, whoever wrote it (G33)
     read back: partly as wanted    the rest of the unit is written
+    read back: a znode to `put`    the unit again, which now sets it
     read back: otherwise           a conflict: the znodes say something else, and the controller decides again
 
 The writes of a unit take effect together or not at all. A unit with `is_last` follows when all earlier units of its key
@@ -211,10 +212,11 @@ class FencedWriter:
     def _judge(self, attempt: _Attempt, found: Mapping[str, ZnodeContent | None]) -> None:
         unit = attempt.units[0]
         rest = tuple(write for write in unit.writes if not self._is_done(write, found[write.path]))
+        fitting = tuple(write.fitting(found[write.path]) for write in rest)
         if not rest:
             self._settle(attempt, ())
-        elif len(rest) < len(unit.writes):
-            attempt.units = (unit._replace(writes=rest),)
+        elif fitting != unit.writes:
+            attempt.units = (unit._replace(writes=fitting),)
             heapq.heappush(self._queue, attempt)
         else:
             self._settle(attempt, [Conflict(unit, found)])

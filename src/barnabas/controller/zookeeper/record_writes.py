@@ -1,6 +1,6 @@
 """The znodes of a decision: its metadata records as writes, in units that take effect together.
 
-    TopicRecord            create the topic's configuration and its assignment
+    TopicRecord            create the topic's configuration, or set it, and create its assignment
     PartitionRecord        without a state: in the topic's assignment
                            with its first one: create `partitions` (first partition of a topic), P, P/state
     PartitionChangeRecord  set P/state under its data version, which is the partition epoch; the topic's assignment too
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from barnabas.controller.requests.result import Versioned
 from barnabas.controller.zookeeper.fenced_writer import GROUP_BYTES_MAX, Unit
-from barnabas.controller.zookeeper.znode_writes import ZnodeWrite, create, delete, set_data
+from barnabas.controller.zookeeper.znode_writes import ZnodeWrite, create, delete, put, set_data
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.protocol.message import Message
@@ -165,7 +165,8 @@ def _creation(after: MetadataImage, topic_id: bytes) -> Unit:
     topic = after.topics_by_id[topic_id]
     config = encode_config(dict(sorted(after.topic_config(topic.name).items())))
     writes = (
-        create(paths.config(paths.TOPIC_CONFIGS, topic.name), config),
+        # As in Kafka, what a deletion or a tool has left of an earlier topic's configuration is replaced.
+        put(paths.config(paths.TOPIC_CONFIGS, topic.name), config),
         create(paths.topic(topic.name), encode_topic(assignment_of(topic))),
     )
     return Unit(topic.name, writes)
@@ -186,21 +187,20 @@ def offline_units(topic: TopicImage, controller_epoch: int) -> Iterator[Unit]:
             yield Unit(topic.name, (set_data(path, encode_state(state), partition.partition_epoch),))
 
 
-def deletion_units(name: str, below: Mapping[str, Sequence[str]], *, has_partitions: bool) -> Iterator[Unit]:
+def deletion_units(name: str, below: Mapping[str, Sequence[str]]) -> Iterator[Unit]:
     """Yields the writes that delete a topic whose replicas are gone. `below` names the znodes below each partition; the
     marker goes last, so that the next controller that finds it continues.
     """
     for number, names in below.items():
         partition_path = f"{paths.partitions(name)}/{number}"
         yield Unit(name, (*(delete(f"{partition_path}/{each}") for each in names), delete(partition_path)))
-    rest = [
+    rest = (
+        delete(paths.partitions(name)),
         delete(paths.topic(name)),
         delete(paths.config(paths.TOPIC_CONFIGS, name)),
         delete(paths.delete_topic(name)),
-    ]
-    if has_partitions:
-        rest.insert(0, delete(paths.partitions(name)))
-    yield Unit(name, tuple(rest), is_last=True)
+    )
+    yield Unit(name, rest, is_last=True)
 
 
 def _producer_ids(context: WriteContext, record: ProducerIdsRecord) -> Unit:

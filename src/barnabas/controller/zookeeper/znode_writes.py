@@ -27,6 +27,8 @@ class ZnodeWrite(NamedTuple):
     acl: tuple[Acl, ...] = OPEN_ACL
     #: For a creation: whether the znode ends with the session.
     is_ephemeral: bool = False
+    #: Whether the content is meant for the znode that exists as well as for a new one.
+    is_put: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -50,6 +52,12 @@ class ZnodeWrite(NamedTuple):
             return False
         return self.op is OpCode.CREATE or self.version == ANY_VERSION or found.version == self.version + 1
 
+    def fitting(self, found: ZnodeContent | None) -> ZnodeWrite:
+        """Returns this write; of `put`, the operation that such a znode needs."""
+        if not self.is_put:
+            return self
+        return self._replace(op=OpCode.CREATE if found is None else OpCode.SET_DATA)
+
 
 #: The header of a part, the lengths of its fields, the version or the flags, and the ACL.
 _OVERHEAD_BYTES: Final = 64
@@ -61,6 +69,11 @@ def create(path: str, data: bytes | None = None, acl: tuple[Acl, ...] = OPEN_ACL
 
 def set_data(path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeWrite:
     return ZnodeWrite(OpCode.SET_DATA, path, data, version)
+
+
+def put(path: str, data: bytes) -> ZnodeWrite:
+    """Creates a znode, or sets its content if it exists, which is known only when the creation was refused."""
+    return ZnodeWrite(OpCode.CREATE, path, data, is_put=True)
 
 
 def delete(path: str) -> ZnodeWrite:
