@@ -95,15 +95,15 @@ class ZooKeeperBroker:
                 self.store.answer_all()
             self.host.time.run_for(5)
 
-    def connect(self) -> ZooKeeperBrokerClient:
-        return ZooKeeperBrokerClient(self)
+    def connect(self, client_id: str = "wired") -> ZooKeeperBrokerClient:
+        return ZooKeeperBrokerClient(self, client_id)
 
 
 class ZooKeeperBrokerClient(WiredClient):
     """A client whose waits answer the broker's requests to ZooKeeper."""
 
-    def __init__(self, broker: ZooKeeperBroker) -> None:
-        super().__init__(broker)  # type: ignore[arg-type]
+    def __init__(self, broker: ZooKeeperBroker, client_id: str) -> None:
+        super().__init__(broker, client_id)  # type: ignore[arg-type]
         broker.host.time.call_later(1, lambda: self._answer(broker))
 
     def _answer(self, broker: ZooKeeperBroker) -> None:

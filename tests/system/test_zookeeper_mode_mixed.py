@@ -4,14 +4,17 @@ every operation of an operator works under each, and nothing that was acknowledg
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.process_nodes import until
 from tests.support.survival import Load, create_topic
 from tests.support.zookeeper_mode import OurBroker, ZooKeeperModeCluster
 from tests.support.zookeeper_mode_admin import administer, elect_unclean, shut_down
 
+from barnabas.cli import entry
 from kafka39_jars import KafkaBroker
 
 OURS, THEIRS = OurBroker, KafkaBroker
@@ -91,3 +94,33 @@ def test_controllers_of_both_kinds_are_killed_under_load(
             cluster.await_isrs("orders")
             load.go_on(200)
     load.judge()
+
+
+@pytest.mark.full
+def test_causes_under_their_controller_are_inferred(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both brokers of ours write what they infer; a reader sees each change once."""
+    cluster = start((OURS, OURS, THEIRS))
+    create_topic(cluster, "orders")
+    controller = cluster.let_decide(THEIRS)
+    bootstrap = ",".join(broker.bootstrap for broker in cluster.brokers.values())
+
+    def said(*words: str) -> str:
+        assert entry.run(["explain", *words, "--bootstrap", bootstrap]) == 0
+        return capsys.readouterr().out
+
+    led = next(number for number in range(3) if cluster.state("orders", number)["leader"] == 1)
+    first = cluster.state("orders", led)["leader_epoch"]
+    cluster.brokers[1].kill()
+    reason = "probably because broker 1 is no longer registered in ZooKeeper (inferred)"
+    until("an inferred cause", lambda: f"(before: leader 1), {reason}" in said(f"orders-{led}"), 60)
+    cluster.start_again(1)
+    cluster.await_isrs("orders")
+    until("the return", lambda: "probably because broker 1 caught up with leader" in said(f"orders-{led}"), 60)
+    assert entry.run(["elect", "--type", "preferred", "--all-topic-partitions", "--bootstrap", bootstrap]) == 0
+    capsys.readouterr()
+    until("the election", lambda: "moved back to the preferred replica" in said(f"orders-{led}"), 60)
+    assert cluster.controller_id == controller, "no other one decided meanwhile"
+    history = json.loads(said(f"orders-{led}", "--json"))["history"]
+    last = [each for each in history if each.get("partition") == led and each["after"]["leader_epoch"] > first]
+    assert [event["kind"] for event in last] == ["leader-change", "isr-expand", "preferred-election"], history
+    assert all(event["inferred"] for event in last)

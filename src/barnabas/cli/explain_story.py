@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from barnabas.monitor.snapshot import NO_NODE, at, ids, leader_name
 
@@ -160,6 +160,9 @@ def _is_of_broker(event: Event, brokers: Sequence[int]) -> bool:
 
 # Text output.
 
+_INFERRED: Final = " (derived from the metadata by a later controller)"
+_INFERRED_BY_BROKER: Final = " (inferred by a broker: this controller keeps no journal)"
+
 
 class Statement(NamedTuple):
     """A sentence about a partition: what holds, since when, and why."""
@@ -202,7 +205,7 @@ def why_leader(explanation: Explanation) -> Statement:
         return Statement(who, event["time_ms"], ", when the partition was created: it was its first eligible replica.")
     before = event["before"]["leader"]
     after_whom = f" (before: {leader_text(before)})" if before != leader else ""
-    return Statement(who, event["time_ms"], f"{after_whom}, because {event['text']}.")
+    return Statement(who, event["time_ms"], f"{after_whom}, {_because(event)}")
 
 
 def on_preferred(present: Present) -> list[str]:
@@ -221,14 +224,20 @@ def why_member(explanation: Explanation, replica: int) -> Statement:
         return Statement(what, None, "; the journal does not say since when.")
     if "first_partition" in event:
         return Statement(what, event["time_ms"], ", when the partition was created.")
-    return Statement(what, event["time_ms"], f", because {event['text']}.")
+    return Statement(what, event["time_ms"], f", {_because(event)}")
+
+
+def _because(event: Event) -> str:
+    """Formats the cause; one that a broker inferred from what a controller of Apache Kafka sent is only probable."""
+    is_probable = event.get("inferred") and "metadata_offset" not in event
+    return f"probably because {event['text']} (inferred)." if is_probable else f"because {event['text']}."
 
 
 def event_text(event: Event) -> str:
     """Formats one event of the journal as one line."""
     text = str(event["text"])
     if event.get("inferred"):
-        text += " (derived from the metadata by a later controller)"
+        text += _INFERRED if "metadata_offset" in event else _INFERRED_BY_BROKER
     if "first_partition" in event:
         return f"{event['kind']}: {text}"
     if "partition" in event and "before" in event:

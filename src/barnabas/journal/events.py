@@ -8,7 +8,7 @@ schema is in docs/explain.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.common.config_keys import BROKER_KEYS
@@ -22,6 +22,8 @@ from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
 
 Event = dict[str, Any]
+#: Infers the cause of one partition's change from its states before and after.
+Infer = Callable[[PartitionImage, PartitionImage], EventCause]
 
 #: The largest number of new partitions in one event.
 _PARTITIONS_PER_EVENT: Final = 200
@@ -80,6 +82,15 @@ def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Ite
         yield from builder.new_partitions(topic_delta)
         yield from builder.changed_partitions(topic_delta)
     yield from builder.settings()
+
+
+def changed_partitions(
+    change: MetadataChange, view: ControllerView, node_id: int, infer: Infer
+) -> Iterator[tuple[str, Event]]:
+    """Yields (subject, event) of each changed partition, with its cause from `infer`: nobody knows the decision's."""
+    builder = _EventBuilder(change, cause_of_change(None, change.delta), view, node_id)
+    for topic_delta in change.delta.changed_topics.values():
+        yield from builder.changed_partitions(topic_delta, infer)
 
 
 class _EventBuilder:
@@ -152,17 +163,20 @@ class _EventBuilder:
             kind = "topic-created" if _is_new(topic) else "partitions-added"
             yield self.event(kind, f"topic:{topic.name}:{first}", self._whole, fields)
 
-    def changed_partitions(self, topic: TopicDelta) -> Iterator[tuple[str, Event]]:
+    def changed_partitions(self, topic: TopicDelta, infer: Infer | None = None) -> Iterator[tuple[str, Event]]:
         topic_id, text_id = topic.topic_id, uuid_to_text(topic.topic_id)
         min_isr = -1
         for index, after in topic.changed_partitions.items():
             before = partition_before(topic, index)
-            changes = [] if before is None else changes_of(before, after, self._whole.code)
-            if before is None or not changes:
+            if before is None:
+                continue
+            whole = self._whole if infer is None else infer(before, after)
+            changes = changes_of(before, after, whole.code)
+            if not changes:
                 continue
             if min_isr < 0:
                 min_isr = self._view.min_isr(topic.name, 1 << 30)
-            cause = cause_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
+            cause = cause_of_partition(whole, self._change.cause, (topic_id, index), before, after)
             fields: Event = {
                 "changes": changes,
                 "topic": topic.name,

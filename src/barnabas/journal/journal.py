@@ -13,7 +13,7 @@ Invariants
 
 In ZooKeeper mode only the active controller knows the changes, and the journal begins with it: changes that it wrote
 and did not report, because it ended a moment later, are missing. Their offsets have the controller epoch above the
-lower 32 bits.
+lower 32 bits. If it keeps no journal, because it is a broker of Apache Kafka, each broker writes what it infers.
 
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
 without failures has only its users' topics, as with Kafka, and the failover itself comes first. Its schema is in
@@ -31,8 +31,9 @@ from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.requests.view import ControllerView
+from barnabas.journal import inferred
 from barnabas.journal.event_record import record_of
-from barnabas.journal.events import MetadataChange, changes_of, events_of, makes_events, partition_before
+from barnabas.journal.events import Event, MetadataChange, changes_of, events_of, makes_events, partition_before
 from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.topic import EventsTopic
 from barnabas.journal.window import ChangeWindow
@@ -102,6 +103,8 @@ class Journal:
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
         self.replica_events = ReplicaEvents(config.node_id, host.clock)
+        #: Changes by a controller without a journal: (the controller, the change).
+        self._unexplained: list[tuple[int, MetadataChange]] = []
         #: The quorum's epoch in which this node, as the active controller, has read how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None
@@ -222,6 +225,27 @@ class Journal:
         """Queues an event about a replica here that lost records, or leads without all that others had."""
         if self._is_enabled:
             self.replica_events.add(topic, topic_id, partition, what, facts)
+            self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
+
+    def on_unexplained(self, delta: MetadataDelta, image: MetadataImage, controller_id: int) -> None:
+        """Queues a change that a controller without a journal made; its cause is inferred when the change settled."""
+        if not self._is_enabled or not makes_events(delta) or len(self._unexplained) >= inferred.CHANGES_MAX:
+            return
+        if not self._unexplained:
+            self._host.timers.call_later(inferred.SETTLE_MS, self._infer)
+        self._unexplained.append((controller_id, MetadataChange(delta, image, None)))
+
+    def _infer(self) -> None:
+        changes, self._unexplained = self._unexplained, []
+        live = self._context.metadata.image.brokers
+        if self._is_closed or len(self._context.metadata.image.brokers) < 2:
+            return
+        found: list[Event] = []
+        for controller_id, change in changes:
+            view = ControllerView(change.image, self._config, self._host.random)
+            found += inferred.inferred_events(change, view, self._node_id, controller_id, live)
+        if found and (self._topic.exists or inferred.concerns_users(found)):
+            self.replica_events.extend(found)
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
     def close(self) -> None:

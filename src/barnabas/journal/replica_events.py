@@ -7,13 +7,14 @@ leader, when it truncates its log, knows exactly which records are lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from barnabas.common.host import Clock
 from barnabas.common.types import uuid_to_text
 from barnabas.journal.event_record import VERSION, record_of
+from barnabas.journal.events import Event
 from barnabas.records.batch import Record
 
 _KEPT_MAX: Final = 5_000
@@ -58,7 +59,7 @@ class ReplicaEvents:
         self._count += 1
         # Unique over the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
-        event: dict[str, Any] = {
+        event: Event = {
             "v": VERSION,
             "id": name,
             "time_ms": wall_ms,
@@ -69,6 +70,14 @@ class ReplicaEvents:
             "actor": f"broker {self._node_id}",
             "text": text,
         }
+        self._queue(event)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Queues events that are complete."""
+        for event in events:
+            self._queue(event)
+
+    def _queue(self, event: Event) -> None:
         if len(self._records) >= _KEPT_MAX:
             self._dropped += 1
             return

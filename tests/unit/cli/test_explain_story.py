@@ -166,3 +166,13 @@ def test_a_leader_that_stays_in_a_higher_epoch() -> None:
     fell = change(40, _AGAIN, state(2, 2, [2, 3]), "broker 1 is gone")
     found = explain(Present("t", 0, 2, (1, 2, 3), (2, 3)), [created(10), _FAILED, _BACK, fell])
     assert lines_of(found)[-1].endswith("isr-change, leader 2 again (epoch 1 -> 2), ISR 2,3,1 -> 2,3: broker 1 is gone")
+
+
+def test_an_inferred_cause_is_only_probable() -> None:
+    inferred = change(20, _ALL, _WITHOUT_1, "broker 1 is no longer registered in ZooKeeper", inferred=True)
+    del inferred["metadata_offset"]
+    lines = lines_of(explain(Present("t", 0, 2, (1, 2, 3), (2, 3)), [created(10), inferred]))
+    assert lines[2].endswith(
+        "(before: leader 1), probably because broker 1 is no longer registered in ZooKeeper (inferred)."
+    )
+    assert lines[-1].endswith("ZooKeeper (inferred by a broker: this controller keeps no journal)")

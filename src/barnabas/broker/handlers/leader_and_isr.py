@@ -8,4 +8,4 @@ from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
 
 def handle(context: RequestContext, request: LeaderAndIsrRequest, services: Services) -> Work:
-    return services.zookeeper.feed.leader_and_isr(request, context.api_version)
+    return services.zookeeper.feed.leader_and_isr(request, context.api_version, context.client_id)

@@ -8,4 +8,4 @@ from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 
 
 def handle(context: RequestContext, request: UpdateMetadataRequest, services: Services) -> Work:
-    return services.zookeeper.feed.update_metadata(request)
+    return services.zookeeper.feed.update_metadata(request, context.client_id)

@@ -95,6 +95,8 @@ class ControllerFeed:
         self.controller_epoch = 0
         #: The controller of the last UpdateMetadata or LeaderAndIsr; -1 before the first.
         self.controller_id = -1
+        #: Whether that controller is a broker of Apache Kafka, which keeps no journal.
+        self.is_of_kafka = False
 
     # -- the gate
 
@@ -109,9 +111,16 @@ class ControllerFeed:
         self.controller_epoch = controller_epoch
         return ErrorCode.NONE
 
+    def _note_controller(self, controller_id: int, client_id: str | None) -> None:
+        """Records the sender. Only a controller of Apache Kafka has its plain id as the client id."""
+        self.controller_id = controller_id
+        self.is_of_kafka = client_id == str(controller_id)
+
     # -- UpdateMetadata
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> Answering[UpdateMetadataResponse]:
+    def update_metadata(
+        self, request: UpdateMetadataRequest, client_id: str | None = None
+    ) -> Answering[UpdateMetadataResponse]:
         """Applies brokers and partitions; the brokers of the request are all live brokers."""
         for number, topics in enumerate(_slices(_shown_rows(request, self._store.image))):
             if number:
@@ -119,7 +128,7 @@ class ControllerFeed:
             code = self._refusal(request.broker_epoch, request.controller_epoch)
             if code is not ErrorCode.NONE:
                 return UpdateMetadataResponse(error_code=code)
-            self.controller_id = request.controller_id
+            self._note_controller(request.controller_id, client_id)
             delta = MetadataDelta(self._store.image)
             delta.roles = frozenset()
             if not number:
@@ -162,7 +171,9 @@ class ControllerFeed:
 
     # -- LeaderAndIsr
 
-    def leader_and_isr(self, request: LeaderAndIsrRequest, version: int) -> Answering[LeaderAndIsrResponse]:
+    def leader_and_isr(
+        self, request: LeaderAndIsrRequest, version: int, client_id: str | None = None
+    ) -> Answering[LeaderAndIsrResponse]:
         """Gives replicas of this broker their roles. The response has a row with an error code for each partition."""
         rows = _role_rows(request, self._store.image)
         errors: dict[_Key, ErrorCode] = {}
@@ -172,7 +183,7 @@ class ControllerFeed:
             code = self._refusal(request.broker_epoch, request.controller_epoch)
             if code is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=code)
-            self.controller_id = request.controller_id
+            self._note_controller(request.controller_id, client_id)
             errors |= self._take_roles(topics)
         return _leader_response(version, rows, errors)
 

@@ -95,6 +95,7 @@ class ZooKeeperSide:
             host, config, session.store, metadata, self.controller, self._door, self._on_registered
         )
         self._parts: ConnectedParts | None = None
+        self._feed: ControllerFeed | None = None
         session.listen(self._membership)
 
     @property
@@ -118,7 +119,7 @@ class ZooKeeperSide:
 
     def connect(self, parts: ConnectedParts) -> None:
         self._parts = parts
-        feed = ControllerFeed(
+        feed = self._feed = ControllerFeed(
             self._config.node_id, self._metadata, parts.replicas, self._host.clock, lambda: self.broker_epoch
         )
         parts.services.connect_zookeeper(ZooKeeperServices(feed, self.controller))
@@ -176,7 +177,10 @@ class ZooKeeperSide:
             self._membership.report_failed_directory()
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        assert self._parts is not None, "set by connect"
         self._door.check(image)
+        if self._feed is not None and self._feed.is_of_kafka:
+            self._parts.journal.on_unexplained(delta, image, self._feed.controller_id)
 
     # -- what clients can tell
 
