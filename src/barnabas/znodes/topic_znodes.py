@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from barnabas.common.host import Buffer
@@ -12,7 +12,7 @@ from barnabas.common.types import uuid_from_text, uuid_to_text
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.znodes import paths
 from barnabas.znodes.jvm_order import mutable_order
-from barnabas.znodes.znode_json import JsonObject, ZnodeError, json_bytes, read_object, reordered
+from barnabas.znodes.znode_json import JsonObject, ZnodeError, read_object
 
 #: The versions of /brokers/topics/T: 2 added the replicas of a reassignment, 3 the topic id.
 TOPIC_VERSION: Final = 3
@@ -46,20 +46,39 @@ class PartitionState(NamedTuple):
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
     """Returns the content in version 3."""
-    partitions = {str(number): replicas for number, replicas in assignment.partitions.items()}
-    content: dict[str, object] = {
-        "version": TOPIC_VERSION,
-        "partitions": _ordered({number: item.replicas for number, item in partitions.items()}),
-        "adding_replicas": _ordered({number: item.adding for number, item in partitions.items() if item.adding}),
-        "removing_replicas": _ordered({number: item.removing for number, item in partitions.items() if item.removing}),
+    partitions = assignment.partitions
+    content = {
+        "version": str(TOPIC_VERSION),
+        "partitions": _object({number: item.replicas for number, item in partitions.items()}),
+        "adding_replicas": _object({number: item.adding for number, item in partitions.items() if item.adding}),
+        "removing_replicas": _object({number: item.removing for number, item in partitions.items() if item.removing}),
     }
     if assignment.topic_id is not None:
-        content["topic_id"] = uuid_to_text(assignment.topic_id)
-    return json_bytes(reordered(content, partial(mutable_order, built_with=4)))
+        content["topic_id"] = f'"{uuid_to_text(assignment.topic_id)}"'
+    members = (f'"{key}":{content[key]}' for key in mutable_order(content, built_with=4))
+    return f"{{{','.join(members)}}}".encode()
 
 
-def _ordered(replicas: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    return reordered(replicas, mutable_order)
+def _object(replicas: Mapping[int, tuple[int, ...]]) -> str:
+    """Returns a JSON object of replicas by partition. Thousands of partitions share a few replica lists."""
+    lists = {each: f"[{','.join(map(str, each))}]" for each in set(replicas.values())}
+    numbers = _partition_order(len(replicas)) if _is_range(replicas) else _ordered(replicas)
+    members = [f'"{number}":{lists[replicas[number]]}' for number in numbers]
+    return f"{{{','.join(members)}}}"
+
+
+def _is_range(replicas: Mapping[int, tuple[int, ...]]) -> bool:
+    return all(number == place for place, number in enumerate(replicas))
+
+
+def _ordered(numbers: Iterable[int]) -> list[int]:
+    return [int(number) for number in mutable_order(map(str, numbers))]
+
+
+@lru_cache(maxsize=8)
+def _partition_order(count: int) -> Sequence[int]:
+    """Returns the order of the first partitions, which costs more than everything else in a large topic."""
+    return _ordered(range(count))
 
 
 def decode_topic(path: str, data: Buffer | None) -> TopicAssignment:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from tests.support.znode_memory import ZnodeMemory
 from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.common.errors import ErrorCode
@@ -256,6 +258,45 @@ def test_a_reassignment_that_only_adds_tells_its_end(cluster: Cluster) -> None:
     assert cluster.alter_isr("solo", 0, (1, 2)) == ErrorCode.NONE
     assert list(cluster.brokers[1].roles["solo", 0].adding_replicas) == []
     assert cluster.state("solo", 0)[:3] == (1, 2, (1, 2))
+
+
+def test_the_controller_does_not_read_again_what_it_wrote(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image is ahead of each assignment that is read while more writes of the controller are under way."""
+    cluster.create_topic("large", *[(0, 1)] * 900)
+    cluster.settle()
+    rows = [
+        AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=[0, 2])
+        for index in range(900)
+    ]
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="large", partitions=rows)
+    states: list[str] = []
+    read = ZnodeMemory.read
+
+    def noted(store: ZnodeMemory, path: str, *arguments: Any, **options: Any) -> None:
+        if path.endswith("/state"):
+            states.append(path)
+        read(store, path, *arguments, **options)
+
+    monkeypatch.setattr(ZnodeMemory, "read", noted)
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    cluster.ask(cluster.controller.replication.alter_reassignments, request, actor="User:a")
+    assert set(cluster.assignment("large").partitions.values()) == {((0, 2, 1), (2,), (1,))}
+    assert not states
+
+
+def test_a_topic_that_another_program_replaces_is_read(cluster: Cluster) -> None:
+    """The new znode has a lower version than the one that the controller wrote."""
+    cluster.create_topic("duo", (1, 2))
+    cluster.settle()
+    cluster.ask(cluster.controller.replication.alter_reassignments, reassignment("duo", 0, [2, 1]), actor="User:a")
+    cluster.ask(cluster.controller.replication.alter_reassignments, reassignment("duo", 0, [0, 1]), actor="User:a")
+    for path in sorted((each for each in cluster.tree.nodes if each.startswith(paths.topic("duo"))), reverse=True):
+        cluster.tree.delete(path)
+    cluster.create_topic("duo", (2,), (2,))
+    cluster.settle()
+    found = cluster.controller.image.topics_by_name["duo"]
+    assert found.topic_id == cluster.assignment("duo").topic_id
+    assert [partition.replicas for partition in found.partitions] == [(2,), (2,)]
 
 
 def test_a_reassignment_by_znode(cluster: Cluster) -> None:

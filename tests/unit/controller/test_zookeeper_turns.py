@@ -17,8 +17,11 @@ import pytest
 from tests.support.znode_memory import MemoryTree
 from tests.support.zookeeper_controllers import Cluster, FakeBroker
 
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.zookeeper.large_requests import LargeReplicationRequests
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -113,6 +116,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
     monkeypatch.setattr(ZookeeperController, "__init__", begin)
     for name in ("on_signal", "changed", "create_topics", "alter_partition", "controlled_shutdown", "delete_topics"):
         around(ZookeeperController, name, partial(found.turn, name))
+    around(LargeReplicationRequests, "alter_reassignments", partial(found.turn, "alter_reassignments"))
     around(VirtualTime, "enter", partial(found.turn, "timer"))
     for owner, name in ((FakeBroker, "receive"), (MemoryTree, "apply"), (Cluster, "deliver")):
         around(owner, name, found.left_out)
@@ -219,5 +223,50 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
     cluster.ask(cluster.controller.delete_topics, deletion)
     assert not [name for name in names if cluster.exists(paths.topic(name))]
     found["deletion"] = turns.taken()
+    long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
+    assert not long, found
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.full)])
+def test_reassignments_of_one_large_topic(turns: Turns, count: int) -> None:
+    """G44: the begin and the end of the moves of all its partitions; each part of them writes the whole assignment."""
+    found: dict[str, tuple[float, str]] = {}
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("large", *[(0, 1)] * count)
+    cluster.settle()
+    turns.taken()
+    rows = [
+        AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=[0, 2])
+        for index in range(count)
+    ]
+    rows.append(rows[0])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="large", partitions=rows)
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    answer = cluster.ask(cluster.controller.replication.alter_reassignments, request, actor="test")
+    (moved,) = answer.responses
+    assert [row.partition_index for row in moved.partitions] == [*range(count), 0]
+    assert [row.error_code for row in moved.partitions] == [0] * count + [ErrorCode.INVALID_REQUEST]
+    found["begin"] = turns.taken()
+
+    (image,) = cluster.controller.image.topics()
+    wishes = [
+        AlterPartitionRequest.PartitionData(
+            partition_index=index,
+            leader_epoch=partition.leader_epoch,
+            new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in (0, 1, 2)],
+            partition_epoch=partition.partition_epoch,
+        )
+        for index, partition in enumerate(image.partitions)
+    ]
+    change = AlterPartitionRequest(
+        broker_id=0,
+        broker_epoch=cluster.brokers[0].epoch,
+        topics=[AlterPartitionRequest.TopicData(topic_id=image.topic_id, partitions=wishes)],
+    )
+    answer = cluster.ask(cluster.controller.alter_partition, change)
+    assert not any(row.error_code for row in answer.topics[0].partitions)
+    assert set(cluster.assignment("large").partitions.values()) == {((0, 2), (), ())}
+    assert not cluster.brokers[1].logs
+    found["end"] = turns.taken()
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
     assert not long, found

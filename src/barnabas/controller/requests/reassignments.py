@@ -44,16 +44,20 @@ _Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 def alter_reassignments(
-    view: ControllerView, request: AlterPartitionReassignmentsRequest, actor: str
+    view: ControllerView,
+    request: AlterPartitionReassignmentsRequest,
+    actor: str,
+    decided: set[tuple[str, int]] | None = None,
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    """Returns one result per partition; valid reassignments begin even if others in the request fail."""
+    """Returns one result per partition; valid reassignments begin even if others in the request fail. `decided` are the
+    partitions (topic, number) of earlier parts of the request; those of this part are added."""
     may_change_factor = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=may_change_factor
     )
     records: list[Versioned] = []
     done: list[str] = []
-    decided: set[tuple[str, int]] = set()
+    decided = set() if decided is None else decided
     for topic in request.topics:
         row = _TopicRow(name=topic.name)
         response.responses.append(row)

@@ -26,7 +26,7 @@ from barnabas.controller.zookeeper.broker_requests import EPOCH_DURING_DELETE
 from barnabas.controller.zookeeper.core import SELF, Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.record_writes import deletion_units, offline_units
-from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, portions
 from barnabas.controller.zookeeper.subtree import read_subtree
 from barnabas.controller.zookeeper.znode_writes import create, delete
 from barnabas.metadata.topics import TopicImage
@@ -155,13 +155,18 @@ class TopicDeletions:
     def _ask(self, name: str, broker_id: int | None) -> None:
         """Asks all live brokers, or only this one, to delete the replicas that remain."""
         deletion = self._begun.get(name)
-        if deletion is None or not deletion.has_left:
-            return
-        batch = self._core.batch()
-        for index, replica in sorted(deletion.replicas):
-            if broker_id in (None, replica):
+        if deletion is not None and deletion.has_left:
+            self._core.slices.begin(self._asking(name, deletion, broker_id))
+
+    def _asking(self, name: str, deletion: _Deletion, broker_id: int | None) -> Job:
+        wanted = sorted(each for each in deletion.replicas if broker_id in (None, each[1]))
+        for number, portion in enumerate(portions(wanted)):
+            if number:
+                yield
+            batch = self._core.batch()
+            for index, replica in portion:
                 batch.stop(replica, name, index, EPOCH_DURING_DELETE, delete=True)
-        self._core.send(batch)
+            self._core.send(batch)
         self._end_if_done(name, deletion)
 
     def broker_joined(self, broker_id: int) -> None:

@@ -11,13 +11,22 @@ from typing import Any, TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.replication_requests import Decider, ReplicationRequests
-from barnabas.controller.requests import elections
+from barnabas.controller.requests import elections, reassignments
 from barnabas.controller.requests.result import Result
 from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.answers import Answer
-from barnabas.controller.zookeeper.request_parts import joined_elect_leaders, parts_of_elect_leaders
+from barnabas.controller.zookeeper.request_parts import (
+    joined_alter_reassignments,
+    joined_elect_leaders,
+    parts_of_alter_reassignments,
+    parts_of_elect_leaders,
+)
 from barnabas.controller.zookeeper.slices import Job
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 T = TypeVar("T")
@@ -61,7 +70,7 @@ def _deciding(
 
 
 class LargeReplicationRequests(ReplicationRequests):
-    """Elections and reassignments on request; the elections in slices. `active` returns the active controller."""
+    """Elections and reassignments on request, in slices. `active` returns the active controller."""
 
     def __init__(self, decider: Decider, active: Callable[[], ActiveController | None]) -> None:
         super().__init__(decider)
@@ -80,4 +89,24 @@ class LargeReplicationRequests(ReplicationRequests):
             lambda view, part: elections.elect_leaders(view, part, actor),
             active.answers.add(reply, lambda code: reply(elections.refused(request, code))),
             joined_elect_leaders,
+        )
+
+    def alter_reassignments(
+        self,
+        request: AlterPartitionReassignmentsRequest,
+        reply: Callable[[AlterPartitionReassignmentsResponse], None],
+        *,
+        actor: str,
+    ) -> None:
+        active = self._active()
+        if active is None or not self._decider.is_active:
+            super().alter_reassignments(request, reply, actor=actor)
+            return
+        decided: set[tuple[str, int]] = set()
+        decide_parts(
+            active,
+            parts_of_alter_reassignments(request),
+            lambda view, part: reassignments.alter_reassignments(view, part, actor, decided),
+            active.answers.add(reply, lambda code: reply(reassignments.refused(request, code))),
+            joined_alter_reassignments,
         )

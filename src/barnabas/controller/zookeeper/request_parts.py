@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, portions_by_topic
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
@@ -65,6 +69,39 @@ def joined_elect_leaders(responses: Sequence[ElectLeadersResponse]) -> ElectLead
             known = topics.setdefault(row.topic, ElectLeadersResponse.ReplicaElectionResult(topic=row.topic))
             known.partition_result += row.partition_result
     return ElectLeadersResponse(replica_election_results=list(topics.values()))
+
+
+# AlterPartitionReassignments.
+
+
+def parts_of_alter_reassignments(
+    request: AlterPartitionReassignmentsRequest,
+) -> list[AlterPartitionReassignmentsRequest]:
+    return [
+        AlterPartitionReassignmentsRequest(
+            timeout_ms=request.timeout_ms,
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=list(rows))
+                for name, rows in part
+            ],
+        )
+        for part in portions_by_topic((topic.name, topic.partitions) for topic in request.topics)
+    ]
+
+
+def joined_alter_reassignments(
+    responses: Sequence[AlterPartitionReassignmentsResponse],
+) -> AlterPartitionReassignmentsResponse:
+    """Returns the rows of all responses; no part is refused as a whole."""
+    first, *others = responses
+    for response in others:
+        for row in response.responses:
+            if first.responses and first.responses[-1].name == row.name:
+                first.responses[-1].partitions += row.partitions
+            else:
+                first.responses.append(row)
+    return first
 
 
 # CreateTopics.

@@ -51,6 +51,8 @@ class TopicWatch:
         self._has_begun_deletion = has_begun_deletion
         #: The names of the topics that have znodes.
         self.names: frozenset[str] = frozenset()
+        #: The transactions that created the topics' znodes.
+        self._creations: dict[str, int] = {}
         #: The znodes of topics that are being read, which ends a read that began earlier.
         self._reads: dict[str, object] = {}
 
@@ -72,6 +74,7 @@ class TopicWatch:
             reader.forget(paths.topic(name))
             reader.forget(paths.config(paths.TOPIC_CONFIGS, name))
             self._reads.pop(name, None)
+            self._creations.pop(name, None)
             self._core.problems.mended(paths.topic(name))
             self._remove(name)
 
@@ -121,11 +124,18 @@ class TopicWatch:
         """Applies an assignment that was created or changed. One that is gone is left to the watch of the names."""
         if reply.znode is None or name not in self.names or self._has_begun_deletion(name):
             return
+        path = paths.topic(name)
+        is_same = reply.stat is not None and self._creations.get(name) == reply.stat.czxid
+        if reply.stat is not None:
+            self._creations[name] = reply.stat.czxid
         known = self._core.image.topics_by_name.get(name)
         if known is None:
             self._read_states(name, reply.znode)
             return
-        path = paths.topic(name)
+        if is_same and reply.znode.version <= self._core.records.versions.get(path, NO_STATE):
+            # This controller's own write. If another program's edit has the same version, the next write here is
+            # refused, and the topic is read again.
+            return
         try:
             assignment = decode_topic(path, reply.znode.data)
             partitions = checked(path, assignment)
