@@ -163,9 +163,13 @@ class TopicDeletions:
         for number, portion in enumerate(portions(wanted)):
             if number:
                 yield
+            if self._begun.get(name) is not deletion:
+                # The topic is gone; another one can have its name by now.
+                return
             batch = self._core.batch()
             for index, replica in portion:
-                batch.stop(replica, name, index, EPOCH_DURING_DELETE, delete=True)
+                if (index, replica) in deletion.replicas:
+                    batch.stop(replica, name, index, EPOCH_DURING_DELETE, delete=True)
             self._core.send(batch)
         self._end_if_done(name, deletion)
 
