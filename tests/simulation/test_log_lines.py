@@ -40,7 +40,14 @@ def places(lines: list[str], *parts: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "controller"), [("island", True), ("island", False), ("deaf", False), ("flap", True), ("pause", False)]
+    ("kind", "controller"),
+    [
+        ("island", True),
+        pytest.param("island", False, marks=pytest.mark.full),
+        pytest.param("deaf", False, marks=pytest.mark.full),
+        ("flap", True),
+        ("pause", False),
+    ],
 )
 def test_a_fault_of_a_minute_writes_few_lines(kind: str, controller: bool) -> None:
     world = Lines(3)

@@ -33,6 +33,7 @@ def test_the_suite_passes(tmp_path: Path) -> None:
     check(tmp_path, results, expected("go"))
 
 
+@pytest.mark.full
 def test_a_sample_of_the_suite_passes(tmp_path: Path) -> None:
     results = zookeeper_suites.go(tmp_path, run=f"^({'|'.join(SAMPLE)})$")
     check(tmp_path, results, [name for name in expected("go") if name.partition("/")[0] in SAMPLE])

@@ -29,9 +29,9 @@ _UNSENT_BYTES_MAX = 1024 * 1024
 #: The work of one turn of a connection, before others are served. A request that the produce shortcut serves counts 1,
 #: other Produce requests `PRODUCE_WORK`, because followers need fewer fetches if more is appended in a turn, and others
 #: `REQUEST_WORK`.
-TURN_WORK: Final = 512
-PRODUCE_WORK: Final = 4
-REQUEST_WORK: Final = 16
+TURN_WORK: Final = 256
+PRODUCE_WORK: Final = 2
+REQUEST_WORK: Final = 8
 #: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024
 
