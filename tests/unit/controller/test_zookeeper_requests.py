@@ -315,6 +315,24 @@ def test_a_reassignment_by_znode(cluster: Cluster) -> None:
     assert [cluster.assignment("duo").partitions[index].replicas for index in range(2)] == [(2,), (1,)]
 
 
+@pytest.mark.parametrize("rounds", range(8))
+def test_a_move_is_not_done_before_it_is_written(cluster: Cluster, rounds: int) -> None:
+    """A decision that was made before the move is committed while the move is only proposed."""
+    cluster.create_topic("duo", (1,))
+    cluster.settle()
+    cluster.create_topic("other", (0, 1))
+    for number in range(60):
+        if number == rounds:
+            cluster.tree.set(paths.REASSIGN_PARTITIONS, encode_reassignment({TopicPartition("duo", 0): [2]}))
+        for broker in cluster.brokers.values():
+            if broker.has_work:
+                broker.store.answer()
+        cluster.time.run_for(0)
+        assert cluster.exists(paths.REASSIGN_PARTITIONS) == (number >= rounds)
+    cluster.alter_isr("duo", 0, (1, 2))
+    assert not cluster.exists(paths.REASSIGN_PARTITIONS)
+
+
 def test_a_reassignment_goes_on_under_the_next_controller(cluster: Cluster) -> None:
     cluster.create_topic("duo", (1,))
     cluster.settle()

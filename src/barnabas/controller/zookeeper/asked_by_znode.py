@@ -7,7 +7,7 @@ whenever a partition is done, and deleted with the last one; moves that cannot b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from barnabas.common.types import TopicPartition
 from barnabas.controller.requests import elections, reassignments
@@ -82,6 +82,8 @@ class ReassignmentZnode:
         self._core = core
         #: What the znode asks for and is not done.
         self._asked: dict[TopicPartition, tuple[int, ...]] = {}
+        #: The partitions among them whose moves are proposed, and those whose moves are written.
+        self._proposed: set[TopicPartition] = set()
         self._begun: set[TopicPartition] = set()
 
     def start(self) -> None:
@@ -91,6 +93,7 @@ class ReassignmentZnode:
         path = paths.REASSIGN_PARTITIONS
         if reply.znode is None:
             self._asked.clear()
+            self._proposed.clear()
             self._begun.clear()
             return
         try:
@@ -100,6 +103,7 @@ class ReassignmentZnode:
             self._asked = {}
         else:
             self._core.problems.mended(path)
+        self._proposed &= self._asked.keys()
         self._begun &= self._asked.keys()
         if self._core.is_serving:
             self._begin()
@@ -110,13 +114,21 @@ class ReassignmentZnode:
             self._begin()
 
     def _begin(self) -> None:
-        new = {place: target for place, target in self._asked.items() if place not in self._begun}
-        self._begun.update(new)
+        known = self._proposed | self._begun
+        new = {place: target for place, target in self._asked.items() if place not in known}
+        self._proposed.update(new)
         wanted = {place: target for place, target in new.items() if not self._is_under_way(place, target)}
         if wanted:
             request = _request(wanted)
             self._core.propose(reassignments.alter_reassignments(self._core.view(), request, _ACTOR))
-        self._core.records.after_all(lambda _: self.note_done())
+        self._core.records.after_all(lambda _: self._written(new))
+
+    def _written(self, places: Iterable[TopicPartition]) -> None:
+        """Counts these moves as begun: the committed image shows them now, or they were refused."""
+        written = self._proposed.intersection(places)
+        self._proposed -= written
+        self._begun |= written
+        self.note_done()
 
     def _is_under_way(self, place: TopicPartition, target: tuple[int, ...]) -> bool:
         partition = self._core.image.partition(place.topic, place.partition)
