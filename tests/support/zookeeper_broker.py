@@ -13,6 +13,7 @@ from barnabas.broker.zookeeper.store_steps import StoreSteps
 from barnabas.broker.zookeeper.zookeeper_side import ZooKeeperSide
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
+from barnabas.common.metrics import TimeBuckets
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
 from barnabas.zookeeper.client.store import StoreListener
@@ -48,6 +49,7 @@ class MemorySession:
 
     def __init__(self, tree: MemoryTree) -> None:
         self.store = MemoryClient(tree=tree)
+        self.latency = TimeBuckets()
 
     def listen(self, listener: StoreListener) -> None:
         self.store.listener = listener

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.metrics import Metrics
 from tests.support.wired_requests import batch_of
 from tests.support.znode_memory import MemoryTree
 from tests.support.zookeeper_broker import ZooKeeperBroker
@@ -237,6 +238,35 @@ def test_metrics_are_those_of_a_broker_without_a_quorum(alone: ZooKeeperBroker) 
     found = {family.name for collect in collectors_of(alone.broker).values() for family in collect(alone.broker)}
     assert "kafka_controller_kafkacontroller_activecontrollercount" in found
     assert not any(name.startswith("kafka_server_raft_metrics") for name in found)
+
+
+def test_metrics_count_what_happens_to_sessions(alone: ZooKeeperBroker) -> None:
+    session = "kafka_server_sessionexpirelistener_zookeeper"
+
+    def counted() -> list[float]:
+        metrics = Metrics.of(alone.broker)
+        names = ("syncconnects", "disconnects", "expires", "authfailures")
+        return [metrics(f"{session}{name}_total") for name in names]
+
+    assert counted() == [1, 0, 0, 0]
+    alone.store.disconnect()
+    alone.store.reconnect()
+    assert counted() == [2, 1, 0, 0]
+    alone.store.expire()
+    alone.settle()
+    assert counted() == [3, 2, 1, 0]
+
+
+def test_only_the_controller_reports_the_cluster() -> None:
+    """A sum over the brokers counts each topic once, as with Kafka."""
+    first = ZooKeeperBroker().start()
+    first.connect().call(creation("orders"), 7, CreateTopicsResponse)
+    second = ZooKeeperBroker(first.tree, broker_id="2", listeners="PLAINTEXT://localhost:9094").start()
+    second.settle(6_000)
+    prefix = "kafka_controller_kafkacontroller_"
+    names = ("activecontrollercount", "globaltopiccount", "topicstodeletecount")
+    metrics = [Metrics.of(each.broker) for each in (first, second)]
+    assert [[each(prefix + name) for name in names] for each in metrics] == [[1, 1, 0], [0, 0, 0]]
 
 
 def test_an_expired_session_is_followed_by_a_new_registration(alone: ZooKeeperBroker) -> None:

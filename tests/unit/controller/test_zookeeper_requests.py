@@ -50,6 +50,19 @@ def with_broker_back(cluster: Cluster, broker_id: int) -> None:
         assert cluster.alter_isr("orders", index, (*isr, broker_id)) == ErrorCode.NONE
 
 
+def test_requests_that_wait_for_a_broker_are_counted(cluster: Cluster) -> None:
+    """The one that is sent and not answered does not count, as with Kafka."""
+    assert cluster.controller.gauges.queue_sizes() == {0: 0, 1: 0, 2: 0}
+    cluster.brokers[1].is_answering = False
+    for name in ("a", "b"):
+        cluster.create_topic(name, (0,))
+        cluster.settle()
+    assert cluster.controller.gauges.queue_sizes() == {0: 0, 1: 1, 2: 0}
+    cluster.brokers[1].answer_again()
+    cluster.settle()
+    assert cluster.controller.gauges.queue_sizes() == {0: 0, 1: 0, 2: 0}
+
+
 # AlterPartition.
 
 
@@ -380,6 +393,8 @@ def test_a_deletion_waits_for_a_dead_replica_over_a_failover(cluster: Cluster) -
     assert [cluster.leader("orders", index) for index in range(3)] == [-1, -1, -1]
     assert not any(place[0] == "orders" for broker in (0, 1) for place in cluster.brokers[broker].logs)
     assert ("orders", 0) in cluster.brokers[2].logs
+    assert cluster.controller.gauges.deletions() == (1, 1, 3, 3)
+    assert cluster.brokers[1].controller.gauges.deletions() == (0, 0, 0, 0)
     request = CreateTopicsRequest(
         topics=[CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)]
     )
@@ -409,7 +424,9 @@ def test_a_deletion_waits_for_the_end_of_a_reassignment(cluster: Cluster) -> Non
     cluster.tree.set("/admin/delete_topics/duo", None)
     cluster.settle()
     assert cluster.leader("duo", 0) == 1
+    assert cluster.controller.gauges.deletions() == (1, 1, 2, 0)
     cluster.alter_isr("duo", 0, (1, 2))
+    assert cluster.controller.gauges.deletions() == (0, 0, 0, 0)
     assert not any("duo" in path for path in cluster.tree.nodes)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.metrics import controller, coordinators, logs, quorum, replicas, requests, traffic
+from barnabas.broker.metrics import (
+    controller,
+    coordinators,
+    logs,
+    quorum,
+    replicas,
+    requests,
+    traffic,
+    zookeeper_sessions,
+)
 from barnabas.common.metrics import Family
 
 if TYPE_CHECKING:
@@ -24,6 +33,9 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
 #: Metrics of a node in KRaft mode only.
 QUORUM_COLLECTORS: Final[Mapping[str, Collector]] = {"quorum": quorum.collect}
 
+#: Metrics of a broker in ZooKeeper mode only.
+ZOOKEEPER_COLLECTORS: Final[Mapping[str, Collector]] = {"zookeeper": zookeeper_sessions.collect}
+
 
 def collectors_of(broker: Broker) -> Mapping[str, Collector]:
-    return {**COLLECTORS, **QUORUM_COLLECTORS} if broker.is_in_quorum else COLLECTORS
+    return {**COLLECTORS, **(QUORUM_COLLECTORS if broker.is_in_quorum else ZOOKEEPER_COLLECTORS)}

@@ -1,7 +1,8 @@
 """KafkaController, ControllerStats and KafkaServer: the cluster according to this node's metadata.
 
 As with Kafka, every controller reports the whole cluster, whether it is active or not; only the active one has
-ActiveControllerCount 1. A node without the controller role does not report it.
+ActiveControllerCount 1. A node without the controller role does not report it. In ZooKeeper mode, again as with Kafka,
+every broker reports, and those that are not the controller report 0.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.common.metrics import COUNTER, GAUGE, Family, Number, single
+from barnabas.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
@@ -47,7 +49,8 @@ def collect(broker: Broker) -> Iterator[Family]:
 
 
 def _controller(broker: Broker) -> Iterator[Family]:
-    image = broker.metadata.image
+    is_reporting = broker.is_in_quorum or broker.side.controller.is_active
+    image = broker.metadata.image if is_reporting else EMPTY_IMAGE
     partitions = offline = imbalanced = 0
     for topic in image.topics_by_name.values():
         for partition in topic.partitions:

@@ -37,9 +37,12 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.cluster_side import ClusterController, ClusterSide
     from barnabas.broker.requests.memory_budget import MemoryBudget
     from barnabas.broker.zookeeper.controller_feed import ControllerFeed
+    from barnabas.broker.zookeeper.session_counts import SessionCounts
     from barnabas.common.config import BrokerConfig
     from barnabas.common.host import Host
+    from barnabas.common.metrics import TimeBuckets
     from barnabas.controller.kraft.controller import Controller
+    from barnabas.controller.zookeeper.gauges import ControllerGauges
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.metadata.store import MetadataStore
@@ -69,6 +72,10 @@ class ZooKeeperServices(NamedTuple):
 
     feed: ControllerFeed
     controller: ShutdownController
+    sessions: SessionCounts
+    #: The times of the requests to ZooKeeper.
+    latency: TimeBuckets
+    gauges: ControllerGauges
 
 
 @dataclass(slots=True)

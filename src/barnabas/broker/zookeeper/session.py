@@ -36,6 +36,7 @@ class ZooKeeperSession:
         )
         self._servers = str(servers)
         self.store = ZooKeeperClient(host, settings, self)
+        self.latency = self.store.latency
         self._listener: StoreListener | None = None
         self._steps: StoreSteps | None = None
         self._timer: Timer | None = None

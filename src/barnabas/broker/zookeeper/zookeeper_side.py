@@ -24,6 +24,7 @@ from barnabas.broker.zookeeper.departure import Departure
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
 from barnabas.broker.zookeeper.membership import Membership
 from barnabas.broker.zookeeper.session import ZooKeeperSession
+from barnabas.broker.zookeeper.session_counts import SessionCounts
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
@@ -96,7 +97,9 @@ class ZooKeeperSide:
         )
         self._parts: ConnectedParts | None = None
         self._feed: ControllerFeed | None = None
-        session.listen(self._membership)
+        self._counts = SessionCounts(self._membership)
+        self._latency = session.latency
+        session.listen(self._counts)
 
     @property
     def broker_epoch(self) -> int:
@@ -122,7 +125,9 @@ class ZooKeeperSide:
         feed = self._feed = ControllerFeed(
             self._config.node_id, self._metadata, parts.replicas, self._host.clock, lambda: self.broker_epoch
         )
-        parts.services.connect_zookeeper(ZooKeeperServices(feed, self.controller))
+        parts.services.connect_zookeeper(
+            ZooKeeperServices(feed, self.controller, self._counts, self._latency, self.controller.gauges)
+        )
         self.controller.listen(CommitListener(parts.journal.begin_epoch, parts.journal.on_commit))
 
     def check_directories(self) -> None:

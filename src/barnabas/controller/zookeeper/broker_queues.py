@@ -83,6 +83,13 @@ class BrokerQueues:
         queue.items.append(done)
         self._send_next(broker_id, queue)
 
+    def sizes(self) -> dict[int, int]:
+        """Returns the number of requests to each broker that are not sent yet."""
+        return {
+            broker_id: sum(isinstance(item, Message) for item in queue.items) - queue.is_sending
+            for broker_id, queue in self._queues.items()
+        }
+
     def close(self) -> None:
         """Ends all queues; answers and timers have no effect any more (G41)."""
         for queue in self._queues.values():

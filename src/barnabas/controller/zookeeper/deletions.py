@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.common.host import Timer
 from barnabas.common.reports import LimitedReports
@@ -42,6 +42,17 @@ _PAUSE_MS: Final = 5_000
 _Replica = tuple[int, int]
 
 
+class DeletionCounts(NamedTuple):
+    """Topics that wait for their deletion, and their replicas that are not deleted. Those that wait for a dead broker
+    are ineligible, and topics under reassignment too.
+    """
+
+    topics: int = 0
+    ineligible_topics: int = 0
+    replicas: int = 0
+    ineligible_replicas: int = 0
+
+
 class _Deletion:
     """A topic whose deletion has begun."""
 
@@ -49,12 +60,14 @@ class _Deletion:
 
     def __init__(self, topic: TopicImage) -> None:
         #: The replicas that have not answered.
-        self.replicas: set[_Replica] = {
-            (index, replica) for index, partition in enumerate(topic.partitions) for replica in partition.replicas
-        }
+        self.replicas = replicas_of(topic)
         #: Whether the topic has left the committed image: before that, roles that were decided earlier can follow.
         self.has_left = False
         self.is_ending = False
+
+
+def replicas_of(topic: TopicImage) -> set[_Replica]:
+    return {(index, replica) for index, partition in enumerate(topic.partitions) for replica in partition.replicas}
 
 
 class TopicDeletions:
@@ -85,6 +98,20 @@ class TopicDeletions:
     def has_begun(self, name: str) -> bool:
         """Returns whether the topic has left the image."""
         return name in self._begun
+
+    def counts(self) -> DeletionCounts:
+        """Counts topics and replicas for metrics."""
+        image = self._core.image
+        topics = replicas = waiting_topics = waiting_replicas = 0
+        for name in sorted(self._markers | self._begun.keys()):
+            deletion, topic = self._begun.get(name), image.topics_by_name.get(name)
+            left = deletion.replicas if deletion is not None else set() if topic is None else replicas_of(topic)
+            dead = sum(replica not in image.brokers for _, replica in left)
+            topics += 1
+            replicas += len(left)
+            waiting_replicas += dead
+            waiting_topics += bool(dead) or (topic is not None and any(map(is_in_progress, topic.partitions)))
+        return DeletionCounts(topics, waiting_topics, replicas, waiting_replicas)
 
     def mark(self, names: Iterable[str], done: Callable[[], None]) -> None:
         """Creates the markers of these topics, and begins."""

@@ -27,6 +27,7 @@ from barnabas.controller.zookeeper.broker_queues import BrokerSender
 from barnabas.controller.zookeeper.broker_shutdown import shut_down
 from barnabas.controller.zookeeper.claim import Beaten, Claim, Claimed, Won
 from barnabas.controller.zookeeper.core import SELF
+from barnabas.controller.zookeeper.gauges import ControllerGauges
 from barnabas.controller.zookeeper.lifecycle import Action, ControllerLife, ControllerSignal, ControllerState
 from barnabas.controller.zookeeper.request_parts import joined_alter_partition, parts_of_alter_partition
 from barnabas.controller.zookeeper.slices import Job
@@ -88,6 +89,7 @@ class ZookeeperController:
         self.leader_id = -1
         #: Elections and reassignments on request.
         self.replication = large_requests.LargeReplicationRequests(self, lambda: self._active)
+        self.gauges = ControllerGauges(lambda: self._active)
         #: Unclean elections decided since this process began.
         self.unclean_election_count = 0
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.common.continuations import detached
+from barnabas.common.metrics import TimeBuckets
 from barnabas.zookeeper.client import store
 from barnabas.zookeeper.client.hosts import ConnectString
 from barnabas.zookeeper.client.requests import Done, Requests
@@ -48,6 +49,8 @@ class ZooKeeperClient:
         self._requests = Requests(settings.window, settings.frame_bytes_max)
         self._watches = Watches()
         self._session = Session(host, settings.servers.hosts, settings.session_timeout_ms, self, settings.credentials)
+        #: From a request to its answer, or to its loss.
+        self.latency = TimeBuckets()
         self._will_flush = False
         self._on_closed: list[Callable[[], None]] = []
 
@@ -168,7 +171,13 @@ class ZooKeeperClient:
             self._add(op, record, done)
 
     def _add(self, op: OpCode, record: Record, done: Done) -> None:
-        self._requests.add(op, record, lambda error, response: done(error, self._chroot.response(response)))
+        since_ms = self._host.clock.now_ms()
+
+        def answered(error: int, response: Record) -> None:
+            self.latency.add(self._host.clock.now_ms() - since_ms)
+            done(error, self._chroot.response(response))
+
+        self._requests.add(op, record, answered)
         if not self._will_flush and self._session.is_connected:
             self._will_flush = True
             detached(self._host.timers.call_soon, self._flush)

@@ -50,6 +50,26 @@ def test_each_request_of_the_port() -> None:
     assert ask(c.children, "/b") == (None, None, ErrorCode.NO_NODE)
 
 
+def test_requests_are_timed_until_they_are_answered_or_lost() -> None:
+    client = client_with_session()
+    assert client.client.latency.count == 0
+    client.ask(client.client.exists, "/a")
+    client.ask(client.client.create, "/a", b"", 0, r.OPEN_ACL)
+    assert client.client.latency.count == 2
+    assert 0 < client.client.latency.total_ms < 40
+    client.links.refuses = True
+    client.links.wire.cut()
+    client.run()
+    answers: list[Any] = []
+    client.client.exists("/a", answers.append)
+    client.run(500)
+    client.links.refuses = False
+    client.run(2_000)
+    assert len(answers) == 1
+    assert client.client.latency.count == 3
+    assert 500 <= client.client.latency.total_ms < 2_600
+
+
 def test_a_multi_answers_each_part() -> None:
     client = client_with_session()
     check = Part(OpCode.CHECK, r.CheckVersionRequest("/a", 1))
