@@ -27,6 +27,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafka39_jars import KafkaBroker
 from zookeeper_jars import ApacheZooKeeper
 
@@ -252,3 +253,48 @@ def test_clients_go_on_where_they_were(
         got += read(nodes.bootstrap, 210)
         assert sorted(got) == sorted([*values, *more])
         create_topic(nodes, "later")
+
+
+def become_dynamic(nodes: Nodes) -> None:
+    """Raises kraft.version to 1, as `kafka-features upgrade --feature kraft.version=1` does."""
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+
+    def raised() -> bool:
+        request = UpdateFeaturesRequest(feature_updates=[update])
+        answer = call(nodes[1].address, request, 1, UpdateFeaturesResponse)
+        return answer.error_code == 0
+
+    until("kraft.version 1", raised, WAIT_S)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [pytest.param(Node, id="ours"), pytest.param(ApacheNode, id="4.1")])
+def test_a_migrated_quorum_becomes_a_dynamic_one(tmp_path: Path, kind: type[Node]) -> None:
+    """The directories are those of a static quorum, which becomes a dynamic one at run time; afterwards no node's
+    configuration names the voters.
+    """
+    cluster = ZooKeeperModeCluster(tmp_path, [OurBroker] * 3)
+    try:
+        create_topic(cluster, TOPIC)
+        write(cluster.bootstrap, ["first"])
+        directories = {number: broker.directory / "data" for number, broker in cluster.brokers.items()}
+        for broker in cluster.brokers.values():
+            assert broker.stop() in (0, 143)
+        source = ["--connect", f"127.0.0.1:{cluster.zookeeper.port}/kafka"]
+        for directory in directories.values():
+            migrate(source, directory)
+    finally:
+        cluster.close()
+
+    with kraft_cluster(tmp_path, kind, COMBINED, directories) as nodes:
+        become_dynamic(nodes)
+        for node in nodes.all:
+            node.settings["controller.quorum.bootstrap.servers"] = nodes.bootstrap_controllers
+            del node.settings["controller.quorum.voters"]
+            node.stop()
+            node.launch()
+            node.wait()
+        until("the voters of the log", lambda: nodes.voters() == list(BROKERS), WAIT_S)
+        until(f"{TOPIC} is in sync", lambda: in_sync(nodes, TOPIC) == set(BROKERS), WAIT_S)
+        write(nodes.bootstrap, ["second"])
+        assert sorted(read(nodes.bootstrap, 2)) == ["first", "second"]
