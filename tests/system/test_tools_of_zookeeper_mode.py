@@ -1,6 +1,6 @@
 """Kafka's command line tools, unmodified, on a cluster of ours in ZooKeeper mode: those of 2.8.2 with `--zookeeper`, as
-articles show them, which write znodes and leave the rest to the controller; those of 3.9.1 with `--bootstrap-server`.
-Besides them our own commands that only the controller answers.
+articles show them, which write znodes and leave the rest to the controller; those of 3.9.1 and 4.1.0 with
+`--bootstrap-server`. Besides them our own commands that only the controller answers.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.process_nodes import until
 
 import kafka28_jars
 import kafka39_jars
+import kafka_jars
 from barnabas.cli import entry
 from barnabas.embedded.zookeeper_session import ZookeeperSession
 from barnabas.testing import Cluster
@@ -25,6 +27,9 @@ from barnabas.testing import Cluster
 TOOLS = "org.apache.kafka.tools"
 TOPICS_28, TOPICS_39 = "kafka.admin.TopicCommand", f"{TOOLS}.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+GROUPS, TRANSACTIONS = f"{TOOLS}.consumer.group.ConsumerGroupCommand", f"{TOOLS}.TransactionsCommand"
+RECORDS, LOG_DIRS = f"{TOOLS}.DeleteRecordsCommand", f"{TOOLS}.LogDirsCommand"
+ELECTION = f"{TOOLS}.LeaderElectionCommand"
 PREFERRED_28 = "kafka.admin.PreferredReplicaLeaderElectionCommand"
 REASSIGN_28, REASSIGN_39 = "kafka.admin.ReassignPartitionsCommand", f"{TOOLS}.reassign.ReassignPartitionsCommand"
 ROW = re.compile(r"Partition: (\d+)\tLeader: (\S+)\tReplicas: (\S+)\tIsr: (\S+)")
@@ -246,3 +251,57 @@ def test_the_tools_of_the_last_release_with_zookeeper(cluster: Cluster, new: Run
     ]
     new(TOPICS_39, "--delete", "--topic", "new")
     assert "new" not in new(TOPICS_39, "--list").split()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("jars", [pytest.param(kafka39_jars, id="3.9.1"), pytest.param(kafka_jars, id="4.1.0")])
+def test_groups_transactions_records_and_leaders_by_tools(cluster: Cluster, tmp_path: Path, jars: ModuleType) -> None:
+    def run(main: str, *args: str) -> str:
+        return text_of(jars.run_tool(main, "--bootstrap-server", cluster.bootstrap, *args))
+
+    topic = f"worked-{jars.__name__}"
+    run(TOPICS_39, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3")
+    fill(cluster, topic, 2)
+
+    group = f"group-{jars.__name__}"
+    reset = ("--reset-offsets", "--group", group, "--topic", topic, "--execute")
+    run(GROUPS, *reset, "--to-offset", "40")
+    lags = re.findall(rf"^{group}\s+{topic}\s+\d\s+40\s+100\s+60\s", run(GROUPS, "--describe", "--group", group), re.M)
+    assert len(lags) == 2
+    run(GROUPS, *reset, "--to-latest")
+    assert re.search(rf"{topic}\s+1\s+100\s+100\s+0\s", run(GROUPS, "--describe", "--group", group))
+    assert group in run(GROUPS, "--list")
+    assert "was successful" in run(GROUPS, "--delete", "--group", group)
+    assert group not in run(GROUPS, "--list")
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": f"id-{topic}"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(WAIT_S) == 0
+    listed = run(TRANSACTIONS, "list")
+    assert re.search(rf"^id-{topic}\s+\d\s+\d+\s+Ongoing", listed, re.M), listed
+    assert f"{topic}-0" in run(TRANSACTIONS, "describe", "--transactional-id", f"id-{topic}")
+    producers = run(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"^\d+\s+\d+\s+-1\s+0\s.*\s100\s", producers, re.M), producers
+    producer.abort_transaction(WAIT_S)
+
+    offsets = {"version": 1, "partitions": [{"topic": topic, "partition": 1, "offset": 30}]}
+    (tmp_path / "offsets.json").write_text(json.dumps(offsets))
+    deleted = run(RECORDS, "--offset-json-file", str(tmp_path / "offsets.json"))
+    assert f"partition: {topic}-1\tlow_watermark: 30" in deleted
+
+    described = run(LOG_DIRS, "--describe", "--topic-list", topic)
+    directories = json.loads(next(line for line in described.splitlines() if line.startswith("{")))["brokers"]
+    found = [row["partition"] for each in directories for log in each["logDirs"] for row in log["partitions"]]
+    assert sorted(found) == [f"{topic}-0"] * 3 + [f"{topic}-1"] * 3
+
+    before = replicas(run(TOPICS_39, "--describe", "--topic", topic))
+    turned = {(topic, number): [int(each) for each in reversed(row.split(","))] for number, row in before.items()}
+    moves = ("--reassignment-json-file", plan(tmp_path, turned))
+    assert "Successfully started partition reassignment" in run(REASSIGN_39, *moves, "--execute")
+    until("the moves", lambda: run(REASSIGN_39, *moves, "--verify").count("is completed.") == 2)
+    run(ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", "0")
+    run(ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", "1")
+    wanted = {number: row[0] for (_, number), row in turned.items()}
+    until("preferred leaders", lambda: leaders(run(TOPICS_39, "--describe", "--topic", topic)) == wanted)
