@@ -151,7 +151,7 @@ class Diagram(NamedTuple):
     title: str
     transitions: Mapping[Any, frozenset[Any]]
     places: Mapping[str, tuple[int, int]]
-    #: What the table does not contain.
+    #: The cases that the table does not contain.
     notes: tuple[str, ...] = ()
 
 

@@ -33,7 +33,7 @@ GO_MODULE: Final = "github.com/go-zookeeper/zk@v1.0.4"
 #: A version whose date go-zookeeper's parser of `srvr` can read, which it cannot with the one of 3.8.4.
 GO_VERSION: Final = "3.8.4, built on 02/12/2024 22:16 GMT"
 KAZOO_TESTS: Final = Path(kazoo_tests.__file__).parent
-#: Of "super:test": the password of the super user in the tests of kazoo and of ZooKeeper.
+#: The digest of "super:test": the password of the super user in the tests of kazoo and of ZooKeeper.
 SUPER_FLAG: Final = "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 _ZK_SERVER: Final = """\

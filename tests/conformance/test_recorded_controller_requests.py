@@ -53,7 +53,7 @@ FRAMES = load_frames()
 
 
 class Receiver:
-    """One broker of the recording, in one of its lives; it has none of its predecessors' logs."""
+    """A broker of the recording, in one of its lives; it has none of its predecessors' logs."""
 
     def __init__(self, broker_id: int, broker_epoch: int) -> None:
         self.host = MemoryHost(seed=1)

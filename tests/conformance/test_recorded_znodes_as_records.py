@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "/latest_producer_id_block": (rb'"broker":-?\d+', 11),
 }
 
-#: What is not metadata of an image: the controller, requests and notifications, parents without children.
+#: The znodes that are not metadata of an image: the controller, requests and notifications, parents without children.
 NOT_IN_IMAGES = re.compile(
     r"/zookeeper.*|/controller|/controller_epoch|/cluster(/id)?|/consumers|/admin.*|/brokers/seqid|/config/changes.*"
     r"|/(isr_change|log_dir_event)_notification|/latest_producer_id_block|/"

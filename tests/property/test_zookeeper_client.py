@@ -24,7 +24,7 @@ PATHS = ("/a", "/b", "/c")
 Step = tuple[str, int, int]
 
 _CALLS = ("write", "both", "read", "exists", "make", "drop")
-#: Each as often as it should be drawn.
+#: The operations, each as often as it should be drawn.
 _STEPS: tuple[Step, ...] = (
     *((name, client, path) for name in _CALLS for client in range(CLIENTS) for path in range(len(PATHS))),
     *(("run", 0, duration_ms) for duration_ms in (1, 1, 2, 2, 3, 3, 5, 5, 50, 50, 200, 1_200) * 2),
@@ -35,7 +35,7 @@ _STEPS: tuple[Step, ...] = (
 _steps = st.lists(st.sampled_from(_STEPS), min_size=20, max_size=60)
 
 
-class Witness(Heard):
+class Observer(Heard):
     """A user that opens the next session after an expiry, and checks what it is told."""
 
     def __init__(self, number: int) -> None:
@@ -90,10 +90,10 @@ class Witness(Heard):
 class Run:
     def __init__(self) -> None:
         self.world = World()
-        self.witnesses = [Witness(number) for number in range(CLIENTS)]
-        self.clients = [JoinedClient(self.world, seed=each.number, listener=each) for each in self.witnesses]
-        for witness, client in zip(self.witnesses, self.clients, strict=True):
-            witness.client = client
+        self.observers = [Observer(number) for number in range(CLIENTS)]
+        self.clients = [JoinedClient(self.world, seed=each.number, listener=each) for each in self.observers]
+        for observer, client in zip(self.observers, self.clients, strict=True):
+            observer.client = client
             client.client.open()
         self.world.run_for(10)
         setup = self.world.session(20_000)
@@ -110,19 +110,19 @@ class Run:
 
     def do_write(self, client: int, path: int) -> None:
         """Creates a znode that nobody else creates."""
-        witness = self.witnesses[client]
-        call, name = witness.next_call(), self._next_name(witness)
+        observer = self.observers[client]
+        call, name = observer.next_call(), self._next_name(observer)
 
         def reply(answer: Any) -> None:
-            witness.answer(call)
-            witness.writes[int(name[2:])] = (name, None if answer.is_lost else answer.error)
+            observer.answer(call)
+            observer.writes[int(name[2:])] = (name, None if answer.is_lost else answer.error)
 
         self.clients[client].client.create(f"/w/{name}", b"", 0, r.OPEN_ACL, reply)
 
     def do_both(self, client: int, path: int) -> None:
         """Creates such a znode and changes a shared one, or neither: its version may be another one by then."""
-        witness = self.witnesses[client]
-        call, name = witness.next_call(), self._next_name(witness)
+        observer = self.observers[client]
+        call, name = observer.next_call(), self._next_name(observer)
         version = self.world.server.database.tree.nodes[PATHS[path]].version if PATHS[path] in self._nodes else 0
         parts = [
             Part(OpCode.CREATE, r.CreateRequest(f"/w/{name}", b"", r.OPEN_ACL, 0)),
@@ -130,34 +130,34 @@ class Run:
         ]
 
         def reply(answer: Any) -> None:
-            witness.answer(call)
+            observer.answer(call)
             error = None if answer.is_lost else max(map(abs, answer.errors))
-            witness.writes[int(name[2:])] = (name, error)
+            observer.writes[int(name[2:])] = (name, error)
 
         self.clients[client].client.multi(parts, reply)
 
     def do_read(self, client: int, path: int) -> None:
-        witness, name = self.witnesses[client], PATHS[path]
-        call = witness.next_call()
+        observer, name = self.observers[client], PATHS[path]
+        call = observer.next_call()
 
         def reply(answer: Any) -> None:
-            witness.answer(call)
+            observer.answer(call)
             if answer.stat is not None:
-                witness.look(name, answer.stat)
-                witness.armed.add(name)
+                observer.look(name, answer.stat)
+                observer.armed.add(name)
 
         self.clients[client].client.read(name, reply, watch=True)
 
     def do_exists(self, client: int, path: int) -> None:
-        witness, name = self.witnesses[client], PATHS[path]
-        call = witness.next_call()
+        observer, name = self.observers[client], PATHS[path]
+        call = observer.next_call()
 
         def reply(answer: Any) -> None:
-            witness.answer(call)
+            observer.answer(call)
             if answer.stat is not None:
-                witness.look(name, answer.stat)
+                observer.look(name, answer.stat)
             if not answer.is_lost:
-                witness.armed.add(name)
+                observer.armed.add(name)
 
         self.clients[client].client.exists(name, reply, watch=True)
 
@@ -169,9 +169,9 @@ class Run:
         self._plain(client, lambda c, reply: c.multi([part], reply))
 
     def _plain(self, client: int, call_with: Any) -> None:
-        witness = self.witnesses[client]
-        call = witness.next_call()
-        call_with(self.clients[client].client, lambda answer: witness.answer(call))
+        observer = self.observers[client]
+        call = observer.next_call()
+        call_with(self.clients[client].client, lambda answer: observer.answer(call))
 
     def do_cut(self, client: int, argument: int) -> None:
         self.clients[client].links.wire.cut()
@@ -213,9 +213,9 @@ class Run:
     def _nodes(self) -> dict[str, Any]:
         return self.world.server.database.tree.nodes
 
-    def _next_name(self, witness: Witness) -> str:
-        name = f"{witness.number}-{len(witness.writes)}"
-        witness.writes.append((name, None))
+    def _next_name(self, observer: Observer) -> str:
+        name = f"{observer.number}-{len(observer.writes)}"
+        observer.writes.append((name, None))
         return name
 
     def check(self) -> None:
@@ -227,17 +227,17 @@ class Run:
         ]
         zxids = dict(created)
         assert len(zxids) == len(created), "a request was repeated"
-        for witness, client in zip(self.witnesses, self.clients, strict=True):
+        for observer, client in zip(self.observers, self.clients, strict=True):
             assert client.state() is SessionState.CONNECTED
-            assert witness.answered == witness.calls - 1, "a request was not answered"
+            assert observer.answered == observer.calls - 1, "a request was not answered"
             order = []
-            for name, error in witness.writes:
+            for name, error in observer.writes:
                 happened = zxids.get(f"/w/{name}")
                 assert error is None or (happened is not None) is (error == 0), (name, error, happened)
                 if happened is not None:
                     order.append(happened)
             assert order == sorted(order), "writes took effect in another order"
-            assert not witness.armed, "a change was not told"
+            assert not observer.armed, "a change was not told"
 
 
 def _created_by(txn: Any) -> list[str]:

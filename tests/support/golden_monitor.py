@@ -13,7 +13,7 @@ from tests.clients import programs
 _RECORDED: Final = Path(__file__).resolve().parents[1] / "data" / "znodes" / "monitor.txt"
 _BEGIN: Final = "02-start"
 _MARK: Final = "### "
-#: It reads again 5 s after an error.
+#: The time after which the monitor reads again after an error: 5 s.
 _PATIENCE_S: Final = 8.0
 _CHANGED: Final = ("Partition event: EventNodeDataChanged", "Partition state changed, checking new state...")
 
@@ -24,7 +24,7 @@ def shown(leader: int, isr: str) -> tuple[str, ...]:
     return (*_CHANGED, state, "Followers: []")
 
 
-#: What it shows of our brokers instead: the states of `golden_deviations`.
+#: The output for our brokers instead: the states of `golden_deviations`.
 DEVIATIONS: Final = {
     "07-controller-killed": [*shown(1, "2 1")],
     "32-topic-deletion-pending": [*shown(0, "0 2"), *shown(-1, "0 2")],

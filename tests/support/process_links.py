@@ -15,12 +15,12 @@ class Listening(Enum):
     ACCEPTS = "it accepts"
     REFUSES = "no process listens, or a firewall rejects"
     SILENT = "nothing answers"
-    #: It accepts, and closes the connection immediately.
+    #: The listener accepts, and closes the connection immediately.
     CLOSES = "it accepts and closes"
 
 
 class ProcessLink(MemoryLink):
-    """One connection; a write is answered if the process responds."""
+    """A connection; a write is answered if the process responds."""
 
     def __init__(self, links: ProcessLinks, port: int, end: LinkEnd) -> None:
         super().__init__()

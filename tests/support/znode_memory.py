@@ -227,7 +227,7 @@ FRAME_BYTES_MAX = 0xFFFFF
 
 
 class ZnodeMemory:
-    """One client, whose session is open and connected at first, unless `is_open` is false. Its requests wait until
+    """A client, whose session is open and connected at first, unless `is_open` is false. Its requests wait until
     `answer` or a loss, in any state of the session."""
 
     def __init__(
@@ -243,7 +243,7 @@ class ZnodeMemory:
         self.listener = listener
         self.session_id = 0
         self.is_connected = False
-        #: Each multi and creation that took effect, without its checks: (operation, path).
+        #: The multis and creations that took effect, without its checks: (operation, path).
         self.log: list[list[tuple[OpCode, str]]] = []
         #: The number of parts of each multi that was sent.
         self.sent: list[int] = []

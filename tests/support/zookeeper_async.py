@@ -15,7 +15,7 @@ from barnabas.zookeeper.client.zookeeper_client import ClientSettings, ZooKeeper
 
 
 class LoopClient:
-    """One client, with the events that it received as lines of text."""
+    """A client, with the events that it received as lines of text."""
 
     def __init__(self, host: ServerHost, servers: str, **settings: Any) -> None:
         self.heard = Heard()

@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
 
 class WireClient:
-    """One connection. A transport implements `send` and `receive`."""
+    """A connection. A transport implements `send` and `receive`."""
 
     def __init__(self) -> None:
         self.session_id = 0

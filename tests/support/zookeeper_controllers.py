@@ -83,7 +83,7 @@ class WriteLog(MemoryTree):
 
 
 class FakeBroker:
-    """One broker: its session, its controller, and the roles that controllers gave it."""
+    """A broker: its session, its controller, and the roles that controllers gave it."""
 
     def __init__(self, cluster: Cluster, broker_id: int, properties: Mapping[str, str] | None) -> None:
         self.cluster = cluster
@@ -97,7 +97,7 @@ class FakeBroker:
         )
         self.epoch = -1
         self.is_alive = True
-        #: What dials to other brokers find, where it is not what these do.
+        #: The outcomes of dials to other brokers, where the brokers do not decide them.
         self.finds: dict[int, Listening] = {}
         #: Whether the process is stopped: it reads no answer and no request.
         self.is_paused = False

@@ -49,7 +49,7 @@ class SocketClient(WireClient):
 
 
 class Step(NamedTuple):
-    """One operation of one client. The operations "connect", "reconnect" and "drop" have no request."""
+    """An operation of a client. The operations "connect", "reconnect" and "drop" have no request."""
 
     client: int
     name: str
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class Side(Generic[C]):
-    """One of the two servers, with its clients by number."""
+    """A server of the two, with its clients by number."""
 
     def __init__(self, new_client: Callable[[], C], drop: Callable[[C], None]) -> None:
         self._new_client = new_client

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kafka_jars import free_ports
 from zookeeper_jars import is_serving
 
-#: What client tests of other projects expect of a server: all words, and TTL nodes.
+#: The settings that client tests of other projects expect of a server: all words, and TTL nodes.
 OPEN_SETTINGS = {"4lw.commands.whitelist": "*", "extendedTypesEnabled": "true"}
 
 

@@ -19,7 +19,7 @@ from barnabas.pipelines.java import find_java
 
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 _TIMEOUT_S = 600
-#: One query, because each starts a JVM.
+#: The query for everything, because each starts a JVM.
 _SUMS = """
 SELECT (SELECT count(*) FROM orders) AS orders,
        (SELECT sum(total) * 100 FROM orders) AS cents,

@@ -35,7 +35,7 @@ class Exempt(NamedTuple):
     reason: str
 
 
-#: What differs from run to run, with Apache's server too.
+#: The paths that differ from run to run, with Apache's server too.
 EXEMPT: Final = (
     Exempt("(2[5-9]|3).*", "/latest_producer_id_block", "any broker may ask for the first block"),
     Exempt(

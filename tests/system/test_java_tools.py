@@ -21,7 +21,7 @@ TOOLS = "org.apache.kafka.tools"
 START_MS = 1_700_000_000_000
 Names = Callable[[str], str]
 Run = Callable[..., ToolResult]
-#: For what brokers in ZooKeeper mode do not have, or have otherwise.
+#: The reason for what brokers in ZooKeeper mode do not have, or have otherwise.
 only_with_a_quorum = pytest.mark.parametrize("server", ["quorum"], indirect=True)
 
 

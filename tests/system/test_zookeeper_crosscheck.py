@@ -13,7 +13,7 @@ from zookeeper_jars import ApacheZooKeeper
 
 pytestmark = pytest.mark.full
 
-#: Of "super:admin".
+#: The digest of "super:admin".
 SUPER_DIGEST: Final = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
 STEPS: Final = 1500
 

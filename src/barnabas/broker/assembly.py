@@ -45,7 +45,7 @@ _LINGER_CHECK_MS = 5
 
 
 class Broker:
-    """All parts of one node, connected once."""
+    """The parts of one node, connected once."""
 
     @classmethod
     def create(

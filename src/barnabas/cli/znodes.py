@@ -103,7 +103,7 @@ class _Host:
 
 
 class _Viewer:
-    """One run of the command; the listener of its client."""
+    """A run of the command; the listener of its client."""
 
     def __init__(self, servers: ConnectString, path: str, *, watch: bool, as_json: bool) -> None:
         self._servers = servers

@@ -44,7 +44,7 @@ class _Server:
 
 @dataclass(frozen=True, slots=True)
 class Node(_Server):
-    """One broker process."""
+    """A broker process."""
 
     node_id: int
     pid: int
@@ -105,7 +105,7 @@ class Recorded(NamedTuple):
 
     @property
     def servers(self) -> list[Node | ZookeeperServer]:
-        """All processes, in the order of a start."""
+        """The processes, in the order of a start."""
         return [*([] if self.zookeeper is None else [self.zookeeper]), *self.nodes]
 
     @classmethod

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class ZookeeperSession:
-    """One session, over one connection; `with` closes it. `connect` is `zookeeper.connect`, hosts and chroot.
+    """A session, over one connection; `with` closes it. `connect` is `zookeeper.connect`, hosts and chroot.
 
     Raises:
         barnabas.embedded.failures.Failure: no server answers, or the session is refused.

@@ -42,7 +42,7 @@ class DirectoryState(Enum):
 
 
 class DirectoryPlan(NamedTuple):
-    """One directory: its state, and the node it belongs to."""
+    """A directory: its state, and the node it belongs to."""
 
     directory: str
     state: DirectoryState

@@ -37,7 +37,7 @@ class KRaftMigration(NamedTuple):
     image: MetadataImage
     #: The records of `image` with their versions, for `bootstrap.checkpoint`.
     records: list[tuple[Message, int]]
-    #: What must be mended before: the migration would lose it.
+    #: The findings to mend before: the migration would lose them.
     problems: list[ZnodeError]
     #: Topics that wait for their deletion: they are not taken over.
     deleted_topics: list[str]

@@ -12,7 +12,7 @@ ALL: Final = 31
 
 
 class Access(NamedTuple):
-    """One entry of a znode's ACL: permission bits for an identity of a scheme."""
+    """An entry of a znode's ACL: permission bits for an identity of a scheme."""
 
     permissions: int
     scheme: str

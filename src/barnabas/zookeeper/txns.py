@@ -97,7 +97,7 @@ class ErrorTxn(NamedTuple):
 
 
 class TxnPart(NamedTuple):
-    """One operation of a multi."""
+    """An operation of a multi."""
 
     type: int
     txn: SingleTxn
@@ -123,7 +123,7 @@ Txn = SingleTxn | MultiTxn
 
 
 class TxnEntry(NamedTuple):
-    """One entry of the log; without a digest if its writer was older than 3.6 or had digests switched off."""
+    """An entry of the log; without a digest if its writer was older than 3.6 or had digests switched off."""
 
     header: TxnHeader
     txn: Txn

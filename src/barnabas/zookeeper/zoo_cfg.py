@@ -40,7 +40,7 @@ class ZooConfig:
     files: FileSettings
     #: `snapshot.trust.empty`
     trust_empty: bool
-    #: One line for each key that has no effect and could surprise.
+    #: The warnings: a line for each key that has no effect and could surprise.
     warnings: tuple[str, ...]
 
     def with_folders(self, data_dir: str, log_dir: str) -> ZooConfig:
@@ -211,7 +211,7 @@ _IRRELEVANT_PREFIXES: Final = (
     "weight.",
     "group.",
 )
-#: What the server does not do, and why it does not start instead of doing less than it is told.
+#: The keys that end the start, because the server cannot do what they ask for, with the reasons.
 _REFUSED: Final[dict[str, str]] = {
     "secureClientPort": "TLS is not served",
     "secureClientPortAddress": "TLS is not served",

@@ -30,7 +30,7 @@ ID, OTHER_ID = b"T" * 16, b"U" * 16
 
 
 class Node:
-    """One broker's image and replicas, without its connections. Another node on the same disk is a restart."""
+    """A broker's image and replicas, without its connections. Another node on the same disk is a restart."""
 
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.host = MemoryHost(seed=1, disk=disk)

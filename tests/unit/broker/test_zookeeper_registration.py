@@ -20,7 +20,7 @@ PATH = paths.broker(1)
 
 
 class Node:
-    """One process of a broker, which receives its watches."""
+    """A process of a broker, which receives its watches."""
 
     def __init__(self, tree: MemoryTree, host: MemoryHost, broker_id: int = 1, port: int = 9092) -> None:
         config = BrokerConfig.from_properties(

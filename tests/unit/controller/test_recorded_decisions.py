@@ -50,7 +50,7 @@ DIFFERENCES: Final = {
     "deletion": "A deletion writes one state without a leader; its ISR stays.",
 }
 
-#: What differs, by step and path: the states, or the assignments, that are written here.
+#: The deviations, by step and path: the states, or the assignments, that are written here.
 _STATES_HERE: Final[dict[tuple[str, str], tuple[str, list[tuple[int, list[int]]]]]] = {
     ("27", "orders-1"): ("removal", [(1, [1, 2])]),
     ("28", "orders-1"): ("asked again", []),

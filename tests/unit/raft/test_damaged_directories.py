@@ -63,7 +63,7 @@ def held(image: MetadataImage) -> MetadataImage:
     return replace(content(image), controllers=EMPTY_IMAGE.controllers)
 
 
-#: What a refusal tells the operator to do.
+#: The advice that a refusal gives the operator.
 ADVICE = ("restore the", "`barnabas log repair", "correct", "use the directory of this node")
 BASES = ("clean", "kill", "plain-clean", "plain-kill")
 

@@ -9,7 +9,7 @@ from barnabas.protocol.message import Message
 
 
 class RequestContext(Protocol):
-    """One request in flight."""
+    """A request in flight."""
 
     @property
     def api_key(self) -> int: ...

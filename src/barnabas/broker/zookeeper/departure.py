@@ -18,7 +18,7 @@ from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownReq
 
 
 class Departure:
-    """One controlled shutdown; `done` is called once, also if the controller did not move everything."""
+    """A controlled shutdown; `done` is called once, also if the controller did not move everything."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, access: ControllerAccess, broker_epoch: int, done: Callable[[], None]

@@ -49,7 +49,7 @@ class ControllerEvent(Enum):
     ACTIVATION = "activation"
     CONTROLLER_REGISTRATION = "ControllerRegistration"
     ALLOCATE_PRODUCER_IDS = "AllocateProducerIds"
-    # Only in ZooKeeper mode, where brokers register by themselves, and any program can change a znode.
+    # Events of ZooKeeper mode, where brokers register by themselves, and any program can change a znode.
     ZNODE_REGISTERED = "registered in ZooKeeper"
     ZNODE_SESSION_ENDED = "session with ZooKeeper ended"
     ZNODE_PROCESS_ENDED = "process ended, session with ZooKeeper not"

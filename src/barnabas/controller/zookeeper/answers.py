@@ -12,7 +12,7 @@ Refused = Callable[[ErrorCode], None]
 
 
 class Answer:
-    """One answer: the response, or an error."""
+    """An answer: the response, or an error."""
 
     __slots__ = ("_refused", "_reply", "_timer", "is_given")
 

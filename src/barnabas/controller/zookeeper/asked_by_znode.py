@@ -80,7 +80,7 @@ class PreferredElectionZnode:
 class ReassignmentZnode:
     def __init__(self, core: Core) -> None:
         self._core = core
-        #: What the znode asks for and is not done.
+        #: The moves that the znode asks for and that are not done.
         self._asked: dict[TopicPartition, tuple[int, ...]] = {}
         #: The partitions among them whose moves are proposed, and those whose moves are written.
         self._proposed: set[TopicPartition] = set()

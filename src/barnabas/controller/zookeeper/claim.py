@@ -51,7 +51,7 @@ Claimed = Won | Beaten
 
 
 class Claim:
-    """One claim; `done` is called once. After a lost answer it waits for `resume`."""
+    """A claim; `done` is called once. The claim waits for `resume` after a lost answer."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Topics that wait for their deletion: the marker `/admin/delete_topics/T`, whoever made it.
+"""Topics that wait for their deletion: the marker `/admin/delete_topics/T`, made by any program.
 
     marker found --> states without a leader, UpdateMetadata(-2), the topic leaves the image
                  --> StopReplica with deletion to each replica whose broker is alive

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, portions_by_topic
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -12,6 +13,14 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
 )
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+_Response = TypeVar("_Response", AlterPartitionResponse, ElectLeadersResponse)
+
+
+def _refusal(responses: Sequence[_Response]) -> _Response | None:
+    """Returns the first response that refuses its part as a whole."""
+    return next((each for each in responses if each.error_code), None)
+
 
 # AlterPartition.
 
@@ -31,8 +40,7 @@ def parts_of_alter_partition(request: AlterPartitionRequest) -> list[AlterPartit
 
 def joined_alter_partition(responses: Sequence[AlterPartitionResponse]) -> AlterPartitionResponse:
     """Returns the rows of all responses, or the first that refuses its part as a whole."""
-    refused = next((each for each in responses if each.error_code), None)
-    if refused is not None:
+    if (refused := _refusal(responses)) is not None:
         return refused
     topics: dict[bytes, AlterPartitionResponse.TopicData] = {}
     for response in responses:
@@ -60,8 +68,7 @@ def parts_of_elect_leaders(request: ElectLeadersRequest) -> list[ElectLeadersReq
 
 
 def joined_elect_leaders(responses: Sequence[ElectLeadersResponse]) -> ElectLeadersResponse:
-    refused = next((each for each in responses if each.error_code), None)
-    if refused is not None:
+    if (refused := _refusal(responses)) is not None:
         return refused
     topics: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}
     for response in responses:

@@ -111,7 +111,7 @@ class SessionUser(Protocol):
 
 
 class Session:
-    """One session after another; `open` begins each of them."""
+    """A client's sessions, one after another; `open` begins each of them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Session:
     def _forget(self) -> None:
         self.session_id = 0
         self._password = _NO_PASSWORD
-        #: As negotiated with the server, or as wanted before.
+        #: The timeout that the server granted, or before that the wanted one.
         self.timeout_ms = self._wanted_timeout_ms
         #: The highest zxid that this session has seen. Another server that is behind it refuses the connection.
         self.last_zxid = 0
@@ -335,7 +335,7 @@ class Session:
 
 
 class _End:
-    """One connection, or its dial; a session ignores those that it has dropped."""
+    """A connection, or its dial; a session ignores those that it has dropped."""
 
     __slots__ = ("_area", "_frames", "_session", "heard_ms", "link", "server")
 

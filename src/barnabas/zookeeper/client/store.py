@@ -108,7 +108,7 @@ LOST_CREATE: Final = CreateReply("", LOST)
 
 
 class ZnodeStore(Protocol):
-    """One client, over its sessions. Requests take effect and are answered in the order of the calls; no reply arrives
+    """A client, over its sessions. Requests take effect and are answered in the order of the calls; no reply arrives
     before its call has returned.
     """
 

@@ -49,7 +49,7 @@ class ZooKeeperClient:
         self._requests = Requests(settings.window, settings.frame_bytes_max)
         self._watches = Watches()
         self._session = Session(host, settings.servers.hosts, settings.session_timeout_ms, self, settings.credentials)
-        #: From a request to its answer, or to its loss.
+        #: The times from a request to its answer, or to its loss.
         self.latency = TimeBuckets()
         self._will_flush = False
         self._on_closed: list[Callable[[], None]] = []

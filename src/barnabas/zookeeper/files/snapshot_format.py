@@ -32,7 +32,7 @@ _FIELDS: Final = struct.Struct(">qqqqqiiiqq")
 _SEAL: Final = struct.Struct(">qis")
 _DIGEST: Final = struct.Struct(">qiq")
 _OPEN_ACL_NUMBER: Final = -1
-#: Of a node whose ACL was set while the snapshot was written and is not in its list; the log sets it again.
+#: The number of an ACL that was set while the snapshot was written and is not in its list; the log sets it again.
 _UNKNOWN_ACL: Final = (Acl(0, Id("world", "anyone")),)
 
 

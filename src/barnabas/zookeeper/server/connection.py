@@ -89,7 +89,9 @@ class Serving(Protocol):
 
 
 class Connection:
-    """One client. The host calls `get_buffer`, `received`, `closed`, `pause_writing` and `resume_writing`."""
+    """The end of a client's connection. The host calls `get_buffer`, `received`, `closed`, `pause_writing` and
+    `resume_writing`.
+    """
 
     def __init__(self, server: Serving, link: Link, address: Address) -> None:
         self._server = server

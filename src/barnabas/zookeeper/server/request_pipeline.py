@@ -21,7 +21,7 @@ from barnabas.zookeeper.server.sessions import Session
 from barnabas.zookeeper.tree.database import Database, TxnResult
 from barnabas.zookeeper.txns import TxnEntry
 
-#: One turn finishes at least so many requests, and ends after this time.
+#: The requests that a turn finishes at least, and the time after which it ends.
 _TURN_REQUESTS: Final = 64
 TURN_MS: Final = 8
 #: The appended entries for which a sync begins within a turn.

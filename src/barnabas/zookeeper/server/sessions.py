@@ -48,7 +48,7 @@ class Session:
         self.is_closing = False
         #: When its bucket expires.
         self.bucket_ms = 0
-        #: Its requests that wait for a sync, behind which its reads wait.
+        #: The client's requests that wait for a sync, behind which its reads wait.
         self.unanswered = 0
 
 

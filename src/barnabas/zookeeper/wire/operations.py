@@ -22,7 +22,7 @@ Record = tuple[Any, ...]
 
 
 class Part(NamedTuple):
-    """One operation of a multi: its type, and its request or its result."""
+    """An operation of a multi: its type, and its request or its result."""
 
     type: int
     record: Record

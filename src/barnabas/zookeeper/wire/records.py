@@ -42,7 +42,7 @@ class Stat(NamedTuple):
 
 OPEN_ACL: Final = (Acl(31, Id("world", "anyone")),)
 READ_ACL: Final = (Acl(1, Id("world", "anyone")),)
-#: All permissions for whoever creates the node, as authenticated.
+#: The ACL that gives all permissions to the creator of the node, as authenticated.
 CREATOR_ALL_ACL: Final = (Acl(31, Id("auth", "")),)
 
 
@@ -369,7 +369,7 @@ def put(out: bytearray, record: tuple[Any, ...]) -> None:
 
 def read(record: type[R], reader: FieldReader) -> R:
     """Reads a record. Raises DecodeError."""
-    # As `record._make`, which calls a function in Python.
+    # The same as `record._make`, which calls a function in Python.
     return tuple.__new__(record, [field(reader) for field in _READS[record]])
 
 
