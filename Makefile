@@ -12,6 +12,10 @@ JOBS ?= 2
 ARGS ?=
 COVERED ?= tests/unit tests/property tests/conformance tests/simulation
 
+# Images of Python often set this. Without bytecode on disk every process compiles all its modules when it starts, which
+# takes a broker half a second of CPU; an editable installation has none before the first import.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo system-deps test test-full coverage bench lint format generate docs clean
 

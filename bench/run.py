@@ -207,9 +207,10 @@ def tables(
 
 
 def prepare_process() -> None:
-    """Raises the limit of descriptors as far as possible, for the brokers inherit it, and lets a signal clean up before
-    the end.
+    """Raises the limit of descriptors as far as possible, for the brokers inherit it; lets them keep their bytecode,
+    which an installed package has (an image can forbid it); and lets a signal clean up before the end.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     for number in (signal.SIGINT, signal.SIGTERM):

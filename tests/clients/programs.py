@@ -105,6 +105,16 @@ def monitor_go() -> str:
     return str(_built("monitor_go", build) / "monitor")
 
 
+def kazoo_go() -> str:
+    """Returns the path of a program that prints what kazoo-go reads. Its first argument is the connect string."""
+    _require("go")
+
+    def build(source: Path, target: Path) -> None:
+        _run(["go", "build", "-o", str(target / "kazoo"), "."], cwd=source)
+
+    return str(_built("kazoo_go", build) / "kazoo")
+
+
 def kafkajs(bootstrap: str) -> ProcessClient:
     # kafkajs keeps headers in an object, which has each name once, and refuses null in it.
     traits = Traits(null_headers=False, repeated_headers=False)

@@ -13,6 +13,7 @@ from barnabas.metadata.registrations import Endpoint, FeatureRange
 from barnabas.znodes import acl_znodes, broker_znodes, cluster_znodes, config_znodes, paths, token_znodes, topic_znodes
 from barnabas.znodes.jvm_order import hash_map_order, immutable_order, java_hash, mutable_order, properties_order
 from barnabas.znodes.kinds import codec_of
+from barnabas.znodes.topic_text import TopicText
 from barnabas.znodes.znode_json import ZnodeError, write_text
 
 _TEXT = st.text(max_size=12)
@@ -33,6 +34,10 @@ _TOPICS = st.builds(
     topic_znodes.TopicAssignment,
     st.none() | st.binary(min_size=16, max_size=16),
     st.dictionaries(_PARTITION, st.builds(topic_znodes.ReplicaAssignment, _BROKERS, _BROKERS, _BROKERS), max_size=30),
+)
+_CHANGES = st.lists(
+    st.dictionaries(st.integers(0, 40), st.builds(topic_znodes.ReplicaAssignment, *[_BROKERS | st.just(())] * 3)),
+    max_size=6,
 )
 _REGISTRATIONS = st.builds(
     broker_znodes.BrokerRegistration,
@@ -170,3 +175,17 @@ def test_hashes_of_texts() -> None:
 def test_overrides_that_were_read_are_written_and_read_again(overrides: dict[str, str]) -> None:
     once = config_znodes.decode_config("/config/topics/t", config_znodes.encode_config(overrides))
     assert config_znodes.decode_config("/config/topics/t", config_znodes.encode_config(once)) == overrides
+
+
+@given(_TOPICS, _CHANGES)
+def test_a_text_that_was_changed_is_that_of_the_whole_assignment(
+    first: topic_znodes.TopicAssignment, changes: list[dict[int, topic_znodes.ReplicaAssignment]]
+) -> None:
+    text = TopicText(first.topic_id)
+    partitions: dict[int, topic_znodes.ReplicaAssignment] = {}
+    for changed in (dict(first.partitions), *changes):
+        partitions.update(changed)
+        for number, item in changed.items():
+            text.put(number, item.replicas, item.adding, item.removing)
+        whole = topic_znodes.encode_topic(topic_znodes.TopicAssignment(first.topic_id, partitions))
+        assert text.encoded() == whole

@@ -420,3 +420,37 @@ def test_fetches_with_a_wrong_epoch_are_fenced() -> None:
     assert world.fetch(0, at=2, epoch=epoch - 1).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert world.fetch(0, at=2, epoch=epoch + 1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert world.fetch(0, at=2, epoch=epoch).error_code == 0
+
+
+def test_a_leader_that_was_deposed_unknowingly_calls_no_offset_out_of_range() -> None:
+    """A consumer with old metadata would begin again at offset 0 there."""
+    world = rig()
+    assert world.produce(b"0")[0] == 0
+    world.await_equal()
+    pairs = cut(world, 1, 2, 3, controller=True)
+    world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")
+    world.await_isr([2, 3])
+    assert [world.produce(value, to=2)[0] for value in (b"1", b"2", b"3")] == [0, 0, 0]
+    world.run_for(1_000)
+    assert world.partition(1).role is Role.LEADER, "broker 1 does not know it"
+    assert world.fetch(4, at=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.fetch(1, at=1).error_code == 0, "the end of its log is no reason to doubt"
+    assert world.fetch(4, at=1, epoch=world.partition(1).leader_epoch).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    heal(world, pairs)
+    world.await_isr([1, 2, 3])
+
+
+def test_a_reader_beyond_the_end_knows_it_while_members_follow_or_have_left() -> None:
+    world = rig(min_isr=1)
+    assert world.produce(b"0")[0] == 0
+    world.await_equal()
+    world.run_for(5_000)
+    assert world.fetch(4, at=1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "idle followers fetch"
+    pairs = cut(world, 1, 2, 3)
+    world.run_for(1_100)
+    assert world.fetch(4, at=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "one of them possibly leads"
+    assert world.produce(b"1", acks=1)[0] == 0, "members leave if they lack something, as in Kafka"
+    world.await_isr([1], within_ms=50_000)
+    world.run_for(50)
+    assert world.fetch(4, at=1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "no other replica can be elected"
+    heal(world, pairs)

@@ -12,17 +12,18 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from barnabas.cli import simulate_runs
 from barnabas.replication.partition import Partition
 from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
-from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind
+from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.faulty_disk import FaultyFile
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
-from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import World
 from barnabas.storage.producers import ProducerStateManager
 
@@ -289,6 +290,11 @@ def test_the_atlas_keeps_its_promise() -> None:
 def drawn_kinds(layout: Layout) -> list[frozenset[FaultKind]]:
     schedules = (schedule_of(Settings(seed, layout, faults_s=600)) for seed in range(40))
     return [frozenset(fault.kind for fault in schedule) for schedule in schedules]
+
+
+def test_each_kind_of_fault_can_begin() -> None:
+    injector = Injector(cast("Cluster", None))
+    assert set(injector._begin_by_kind) == set(FaultKind)
 
 
 def test_seeds_draw_different_subsets_of_faults() -> None:

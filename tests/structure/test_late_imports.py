@@ -24,6 +24,7 @@ CALLERS = {
     "barnabas.broker.requests.handler_modules": "a handler is imported at the first request of its API",
     "barnabas.controller.strategies": "the strategy is a function of the user, which the configuration names",
     "barnabas.protocol.messages.index": "a message is imported at its first use: there are hundreds",
+    "barnabas.records.checksum": "the extension module of a package, whose own imports take 25 ms",
     "barnabas.records.compression": "a compression package is imported at its first use",
     "barnabas.records.walk": "the compiled module exists only where it could be built",
 }

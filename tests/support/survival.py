@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.epoch_bumps import is_of_the_client
 
 from barnabas.cli.cluster_view import view_of
 from barnabas.testing import History
@@ -116,7 +117,13 @@ class Load:
         verdict = self.history.verdict()
         self.history.close()
         told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
-        assert verdict.valid, "\n".join([str(self.history.path), *told[:20]])
+        found = [finding for finding in verdict.findings if not finding.note]
+        assert verdict.valid or (
+            sum(verdict.anomalies.values()) == len(found)
+            and all(is_of_the_client(self._bootstrap, finding) for finding in found)
+        ), "\n".join([str(self.history.path), *told[:20]])
+        for line in told:
+            print(f"allowed: {line}")
         assert verdict.counts["acked"] == len(self.acked_at) > 0
         if not errors_allowed:
             assert not self.errors, self.errors[:5]

@@ -151,7 +151,8 @@ class MemoryTree:
 
     def delete(self, path: str) -> None:
         """Deletes a znode as an operator does."""
-        assert not self.apply([Part(OpCode.DELETE, DeleteRequest(path, ANY_VERSION))], 0).refused_part
+        reply = self.apply([Part(OpCode.DELETE, DeleteRequest(path, ANY_VERSION))], 0)
+        assert reply.refused_part is None, (path, reply.errors)
 
     def end_session(self, session_id: int) -> None:
         """Deletes the ephemeral znodes of a session."""

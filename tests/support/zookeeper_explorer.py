@@ -98,9 +98,14 @@ class ZookeeperRig(Replicated):
         self.tree = ServerTree(self.cluster, [OneWriter(), self.followed, Deletions(self.cluster)])
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
-        self.run_until(lambda: self._all_unfenced(len(BROKERS)), "all brokers are there")
+        self.run_until(self._all_serve, "all brokers are there")
         self.obedience = Obedience()
         self.obedience.check(self.cluster)
+
+    def _all_serve(self) -> bool:
+        """Returns whether all brokers know one another and let clients in, which can be later."""
+        brokers = [node.broker for node in self.cluster.nodes.values()]
+        return self._all_unfenced(len(BROKERS)) and all(broker is not None and broker._is_let_in for broker in brokers)
 
     @property
     def decided(self) -> MetadataImage:

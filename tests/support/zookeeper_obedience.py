@@ -14,6 +14,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
+from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
@@ -63,8 +64,13 @@ class _Life:
 
     def _haunt(self, call: Callable[..., Any], request: Any, *rest: Any) -> None:
         """Delivers a request once more. A LeaderAndIsr would make a replica again that was deleted in between: nobody
-        knows its epoch any more (in Kafka neither).
+        knows its epoch any more (in Kafka neither). An UpdateMetadata would bring back an earlier list of live brokers,
+        which has no epoch, until the controller sends the next one (in Kafka too).
         """
+        if isinstance(request, UpdateMetadataRequest):
+            live = {row.id for row in request.live_brokers}
+            if live != self.broker.metadata.image.brokers.keys():
+                return
         if isinstance(request, LeaderAndIsrRequest):
             for topic in request.topic_states:
                 for row in topic.partition_states:

@@ -91,11 +91,11 @@ def test_a_bystander_is_served_for_long(server: Server, name: str) -> None:
 
 
 @contextmanager
-def readers(port: int, count: int) -> Iterator[list[int]]:
+def readers(port: int, count: int, max_wait_ms: int) -> Iterator[list[int]]:
     """Runs `count` readers of the same partitions, each waiting for more records on its own connection, again and
     again.
     """
-    (request,) = (request.encoded() for request in fetch_rows(200, epoch=0, max_wait_ms=200))
+    (request,) = (request.encoded() for request in fetch_rows(200, epoch=0, max_wait_ms=max_wait_ms))
     stopped, served = threading.Event(), [0]
 
     def read() -> None:
@@ -138,8 +138,18 @@ def test_connections_that_come_and_go_hold_up_nobody(server: Server) -> None:
 
 def test_readers_that_wait_hold_up_nobody(server: Server) -> None:
     """All of them wait at 200 partitions, and their time is up at about the same moment."""
-    with Bystander(server.port, QUIET) as bystander, readers(server.port, 40) as served:
+    with Bystander(server.port, QUIET) as bystander, readers(server.port, 40, max_wait_ms=200) as served:
         bystander.serves(answers=100)
     assert served[0] > 40
     assert bystander.percentile_ms(0.99) < WAIT_MS_MAX
     assert wire.end_offset(server.port, WIDE, WIDE_PARTITIONS - 1) >= 0
+
+
+def test_readers_that_one_append_completes_hold_up_nobody(server: Server) -> None:
+    """All of them wait at 200 partitions, and read all of these again after an append to one."""
+    with Bystander(server.port, QUIET) as bystander, readers(server.port, 40, max_wait_ms=20_000) as served:
+        bystander.serves(answers=50)
+        assert wire.produce(server.port, WIDE, 0, wire.batch([wire.record(0, b"k", b"v")]))[0] == 0
+        bystander.serves(answers=50)
+        assert served[0] >= 40
+    assert bystander.percentile_ms(0.99) < WAIT_MS_MAX

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cli.app import run
 from barnabas.testing import Cluster
@@ -17,6 +18,12 @@ def shown(directory: Path, capsys: pytest.CaptureFixture[str], code: int) -> dic
     assert run(["status", "--dir", str(directory), "--json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+def create_single(cluster: Cluster, broker: int) -> None:
+    """Creates a topic with one replica on that broker."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("single", num_partitions=1, replica_assignment=[[broker]])])["single"].result(60)
 
 
 def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,16 +41,24 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
         assert text.count("active controller") == 1
         assert text.count("follower") == 2
 
+        assert status["leaderless"] == []
+        create_single(cluster, leader)
+
         cluster.kill(leader)
         deadline = time.monotonic() + 120
         while True:
             status = shown(cluster.directory, capsys, 1)
             states = {node["node_id"]: node["fenced"] for node in status["nodes"]}
-            if status["controller"] not in (-1, leader) and states[leader]:
+            if status["controller"] not in (-1, leader) and states[leader] and status["leaderless"]:
                 break
             assert time.monotonic() < deadline, status
             time.sleep(0.1)
         assert [node["running"] for node in status["nodes"]].count(False) == 1
+        (lost,) = status["leaderless"]
+        assert (lost["topic"], lost["partition"], lost["replicas"]) == ("single", 0, [leader])
+        assert lost["way_out"].startswith(f"start broker {leader}, in ")
+        assert run(["status", "--dir", str(cluster.directory)]) == 1
+        assert f"no leader: single-0: {lost['way_out']}" in capsys.readouterr().out
 
         (other, *_) = [number for number in (1, 2, 3) if number != leader]
         cluster.kill(other)

@@ -7,23 +7,18 @@ requests.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final
 
-from barnabas.common.errors import DecodeError
+from barnabas.cli.raw_requests import Wire
 from barnabas.common.types import METADATA_TOPIC
-from barnabas.protocol import codec
-from barnabas.protocol.header import request_header_version, response_header_version
-from barnabas.protocol.message import Message
+from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from barnabas.protocol.messages.header import RequestHeader
 
-_TIMEOUT_S = 2.0
-_VERSION = 2
-M = TypeVar("M", bound=Message)
+TIMEOUT_S: Final = 2.0
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +43,16 @@ def view_of(addresses: Iterable[tuple[str, int]]) -> ClusterView:
     """Returns the view of the first broker that answers; an empty view if none does."""
     for address in addresses:
         try:
-            brokers = _call(address, DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
-            fenced = {broker.broker_id: broker.is_fenced for broker in brokers.brokers}
-        except (OSError, DecodeError):
+            with Wire(*address, timeout_s=TIMEOUT_S) as wire:
+                request = DescribeClusterRequest(include_fenced_brokers=True)
+                brokers = wire.call(request, _VERSION, DescribeClusterResponse)
+        except Failure:
             continue
+        fenced = {broker.broker_id: broker.is_fenced for broker in brokers.brokers}
         try:
-            return _with_quorum(_call(address, _quorum_request(), DescribeQuorumResponse), fenced)
-        except (OSError, DecodeError):
+            with Wire(*address, timeout_s=TIMEOUT_S) as wire:
+                return _with_quorum(wire.call(_quorum_request(), _VERSION, DescribeQuorumResponse), fenced)
+        except Failure:
             # No controller leads: what this broker knew last is still worth showing.
             return ClusterView(fenced=fenced)
     return ClusterView()
@@ -80,18 +78,3 @@ def _with_quorum(answer: DescribeQuorumResponse, fenced: dict[int, bool]) -> Clu
                     fenced,
                 )
     return ClusterView(fenced=fenced)
-
-
-def _call(address: tuple[str, int], request: Message, response: type[M]) -> M:
-    """Sends one request and returns its response. Raises OSError or DecodeError if no readable response arrives."""
-    assert request.API_KEY is not None
-    header = RequestHeader(request_api_key=request.API_KEY, request_api_version=_VERSION, client_id="barnabas-status")
-    frame = codec.encode(header, request_header_version(request.API_KEY, _VERSION))
-    codec.encode_into(request, _VERSION, frame)
-    with socket.create_connection(address, timeout=_TIMEOUT_S) as link, link.makefile("rb") as stream:
-        link.sendall(len(frame).to_bytes(4, "big") + frame)
-        data = stream.read(int.from_bytes(stream.read(4), "big"))
-    start = 4 + response_header_version(request.API_KEY, _VERSION)
-    if len(data) <= start:
-        raise DecodeError("the connection was closed before a response")
-    return codec.decode(response, _VERSION, data, start)[0]

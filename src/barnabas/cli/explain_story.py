@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from barnabas.cli.leaderless import way_out
 from barnabas.monitor.snapshot import NO_NODE, at, ids, leader_name
 
 Event = dict[str, Any]
@@ -184,7 +185,8 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
         f"in sync {ids(present.isr)}" + (f", out of sync {ids(present.out_of_sync)}" if present.out_of_sync else ""),
         "",
         str(why_leader(explanation)),
-        *on_preferred(present),
+        *on_preferred(explanation),
+        *on_leaderless(explanation),
         *(str(why_member(explanation, replica)) for replica in present.replicas),
     ]
     if not explanation.is_current:
@@ -208,13 +210,24 @@ def why_leader(explanation: Explanation) -> Statement:
     return Statement(who, event["time_ms"], f"{after_whom}, {_because(event)}")
 
 
-def on_preferred(present: Present) -> list[str]:
+def on_preferred(explanation: Explanation) -> list[str]:
+    present = explanation.present
     preferred = present.replicas[0] if present.replicas else NO_NODE
     if present.leader in (preferred, NO_NODE):
         return []
     if preferred in present.isr:
         return [f"Broker {preferred} is preferred and in sync: the next preferred election moves leadership there."]
     return [f"Broker {preferred} is preferred, but not in sync."]
+
+
+def on_leaderless(explanation: Explanation) -> list[str]:
+    """Returns what brings a partition without a leader back."""
+    present = explanation.present
+    if present.leader != NO_NODE:
+        return []
+    after: dict[str, Any] = next((event["after"] for event in reversed(explanation.history) if "after" in event), {})
+    remedy = way_out(present.isr, after.get("elr", ()), after.get("last_known_elr", ()))
+    return [f"To have a leader again, {remedy}."]
 
 
 def why_member(explanation: Explanation, replica: int) -> Statement:

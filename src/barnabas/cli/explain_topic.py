@@ -18,19 +18,15 @@ from barnabas.cli.explain_story import (
     Statement,
     event_text,
     leader_text,
+    on_leaderless,
     on_preferred,
     why_leader,
     why_member,
 )
+from barnabas.monitor.merged_texts import WITHIN_MS, merged, skeleton
 from barnabas.monitor.snapshot import at, ids
 
-#: Numbers that are of one partition only: offsets, and delays.
-_OWN_NUMBER: Final = re.compile(
-    r"(?<=log end offset )\d+|(?<=the leader's )\d+|(?<=back from )\d+|(?<= to )\d+(?=, where)|(?<=ended at )\d+"
-    r"|(?<=again at )\d+|\d+(?= ms before)"
-)
 _REPLICA: Final = re.compile(r"Replica (\d+) is ")
-_WITHIN_MS: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -43,7 +39,7 @@ class _Group:
     partitions: list[int] = field(default_factory=list)
 
     def text(self) -> str:
-        return _merged(self.texts)
+        return merged(self.texts)
 
     def time(self) -> str:
         if self.first_ms is None or self.last_ms is None:
@@ -59,7 +55,9 @@ def lines_of(explanations: Sequence[Explanation], since_ms: int = 0) -> list[str
     lines.append("")
     lines += _sentences(explanations, every, lambda each: [why_leader(each)])
     lines += _sentences(
-        explanations, every, lambda each: [Statement(one, None, "") for one in on_preferred(each.present)]
+        explanations,
+        every,
+        lambda each: [Statement(one, None, "") for one in [*on_preferred(each), *on_leaderless(each)]],
     )
     lines += _members(explanations, every)
     behind = [each.present.partition for each in explanations if not each.is_current]
@@ -120,7 +118,7 @@ def _grouped(statements: Iterable[tuple[int, Statement]]) -> list[tuple[str, _Gr
     found: list[tuple[str, _Group]] = []
     open_groups: dict[tuple[str, str], list[_Group]] = {}
     for partition, (what, time_ms, why) in statements:
-        candidates = open_groups.setdefault((what, _skeleton(why)), [])
+        candidates = open_groups.setdefault((what, skeleton(why)), [])
         group = next((each for each in candidates if _is_near(each, time_ms)), None)
         if group is None:
             group = _Group(time_ms, time_ms, [])
@@ -145,7 +143,7 @@ def _happened(explanations: Sequence[Explanation], every: list[int], since_ms: i
     for event, partitions in ordered:
         text, time_ms = event_text(_sorted_isr(event)), int(event["time_ms"])
         own = "partition" in event
-        key = f"{own} {_skeleton(text)}"
+        key = f"{own} {skeleton(text)}"
         group = latest.get(key) if own else None
         if group is None or not _is_near(group, time_ms) or set(partitions) & set(group.partitions):
             group = latest[key] = _Group(time_ms, time_ms, [])
@@ -179,18 +177,7 @@ def _add(group: _Group, time_ms: int | None, text: str) -> None:
 def _is_near(group: _Group, time_ms: int | None) -> bool:
     if time_ms is None or group.first_ms is None:
         return time_ms is None and group.first_ms is None
-    return abs(time_ms - group.first_ms) <= _WITHIN_MS
-
-
-def _skeleton(text: str) -> str:
-    return _OWN_NUMBER.sub("#", text)
-
-
-def _merged(texts: Sequence[str]) -> str:
-    """Returns one text for several with the same skeleton: "offset 7" and "offset 9" -> "offset 7..9"."""
-    columns = list(zip(*(map(int, _OWN_NUMBER.findall(text)) for text in texts), strict=True))
-    numbers = iter(str(min(one)) if min(one) == max(one) else f"{min(one)}..{max(one)}" for one in columns)
-    return _OWN_NUMBER.sub(lambda _: next(numbers), texts[0])
+    return abs(time_ms - group.first_ms) <= WITHIN_MS
 
 
 def _label(partitions: Sequence[int], every: Sequence[int]) -> str:

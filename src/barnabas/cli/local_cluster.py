@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -98,16 +98,22 @@ def up(
             zookeeper=zookeeper,
             zookeeper_port=zookeeper_port,
         )
-        started.record(cluster.directory, [node.bootstrap for node in nodes])
-        print(f"bootstrap: {cluster.bootstrap}", flush=True)
-        if not detach:
-            _run(cluster, directory)
+        if detach:
+            _announce(cluster, nodes)
+        else:
+            _run(cluster, nodes, directory)
 
 
-def _run(cluster: EmbeddedCluster, directory: Path) -> None:
-    """Waits until the user ends the cluster, and stops it. Raises Failure if its last broker ends."""
+def _announce(cluster: EmbeddedCluster, nodes: Sequence[Node]) -> None:
+    started.record(cluster.directory, [node.bootstrap for node in nodes])
+    print(f"bootstrap: {cluster.bootstrap}", flush=True)
+
+
+def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path) -> None:
+    """Announces the cluster, waits until the user ends it, and stops it. Raises Failure if its last broker ends."""
     try:
-        nodes = cluster.nodes
+        # A program that has read the announcement can send SIGINT before this process continues.
+        _announce(cluster, nodes)
         logs = nodes[0].log_path if len(nodes) == 1 else cluster.directory / "broker-*" / "broker.log"
         for node in nodes:
             if node.metrics_url is not None:

@@ -23,6 +23,7 @@ from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.cluster_reader import ClusterReader, Unreachable
+from barnabas.monitor.folded_changes import change_lines
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
 
@@ -131,8 +132,8 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
         if is_first and step.snapshot is not None:
             show_table(step.snapshot, every=every)
             is_first = False
-        for change in step.changes:
-            print(lines.change_line(change), flush=True)
+        for line in change_lines(step.changes):
+            print(line.text, flush=True)
 
 
 def _print_json(value: object) -> None:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from barnabas.monitor import lines
 from barnabas.monitor.changes import Change
+from barnabas.monitor.folded_changes import ChangeLine, change_lines
 from barnabas.monitor.snapshot import PartitionState, Severity, Snapshot, at
 from barnabas.monitor.watch import Step
 
@@ -30,7 +31,8 @@ STYLES: Final = {
     Severity.ERROR: "red",
     Severity.CRITICAL: "bold white on red",
 }
-_CHANGES_KEPT: Final = 200
+#: Several times the partitions of `__consumer_offsets`, whose changes share a line.
+_CHANGES_KEPT: Final = 500
 #: The table's head and frame.
 TABLE_LINES: Final = 4
 #: Omitted parts, and an empty line.
@@ -72,23 +74,22 @@ def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> R
     parts: list[RenderableType] = []
     if step.problem is not None:
         parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
-    newest_first = list(reversed(changes))
+    newest_first = list(reversed(change_lines(changes)))
     if step.snapshot is None:
         return Group(*parts, *latest(newest_first, width, height - len(parts) - 1))
     parts += _headline(step.snapshot, width, is_old=step.problem is not None)
     room = max(3, height - len(parts) - TABLE_LINES - _SPARE_LINES)
-    change_lines = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
-    parts.append(_table(step.snapshot, width, max(1, room - len(change_lines))))
-    return Group(*parts, *change_lines)
+    last = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
+    parts.append(_table(step.snapshot, width, max(1, room - len(last))))
+    return Group(*parts, *last)
 
 
-def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:
-    """Returns the last changes that fit, the newest at the end; the newest is cut rather than omitted."""
+def latest(newest_first: Iterable[ChangeLine], width: int, room: int) -> list[Text]:
+    """Returns the last lines about changes that fit, the newest at the end; the newest is cut rather than omitted."""
     found: list[Text] = []
-    for change in newest_first:
+    for line in newest_first:
         # The headline shows the day.
-        line = lines.change_line(change).partition("T")[2]
-        drawn = wrapped(line, STYLES[change.severity], width)
+        drawn = wrapped(line.text.partition("T")[2], STYLES[line.severity], width)
         if len(found) + len(drawn) > room:
             return found or drawn[:room]
         found = [*drawn, *found]

@@ -23,12 +23,12 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class Wire:
-    """A plain-text connection to one broker."""
+    """A plain-text connection to one broker. Raises Failure if there is no connection, or no answer within the time."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = _TIMEOUT_S) -> None:
         self._where = f"{host}:{port}"
         try:
-            self._socket = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+            self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
             raise Failure(f"no connection to {self._where} ({error.strerror or error})") from error
         self._correlation_id = 0

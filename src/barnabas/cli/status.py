@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from barnabas.cli import cluster_view, output, zookeeper_view
+from barnabas.cli import cluster_view, leaderless, output, zookeeper_view
 from barnabas.cli.cluster_view import ClusterView
-from barnabas.cli.local_cluster import DEFAULT_DIRECTORY, Directory
+from barnabas.cli.contexts import choice
+from barnabas.cli.contexts.choice import Reason
+from barnabas.cli.leaderless import Leaderless
+from barnabas.cli.local_cluster import DEFAULT_DIRECTORY
 from barnabas.cli.options import Json
 from barnabas.cli.zookeeper_view import ZookeeperView
 from barnabas.embedded.cluster import EmbeddedCluster
@@ -18,26 +23,60 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.nodes import Node, Recorded
 
 
-def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
+def _directory(ctx: typer.Context, value: Path) -> Path:
+    """Returns the given directory, else that of the context in use. A cluster that was started in the default directory
+    of the working directory, under no context, comes before the current context.
+    """
+    source = ctx.get_parameter_source("directory")
+    if source is not None and source.name == "COMMANDLINE":
+        return value
+    if choice.requested() is None:
+        if os.environ.get("BARNABAS_BOOTSTRAP"):
+            # The addresses take the place of every context.
+            return value
+        chosen = choice.use()
+        is_the_last_resort = chosen is None or chosen.reason is Reason.CURRENT
+        if is_the_last_resort and EmbeddedCluster(value).state_path.exists():
+            return value
+    return choice.directory_in_use() or value
+
+
+def status(
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--dir",
+            help="Directory of the cluster; default: that of the context in use, else barnabas-data",
+            show_default=False,
+            callback=_directory,
+        ),
+    ] = DEFAULT_DIRECTORY,
+    as_json: Json = False,
+) -> None:
     """Show the processes of a cluster, its active controller and the lag of its brokers
 
-    In ZooKeeper mode it shows the sessions of the brokers instead of lags. The exit code is 1 unless all processes run.
+    In ZooKeeper mode it shows the sessions of the brokers instead of lags. Partitions without a leader are listed with
+    what brings them back. The exit code is 1 unless all processes run.
     """
     recorded = EmbeddedCluster(directory).recorded
     if not recorded.nodes:
         raise Failure(f"no cluster has been started in {directory}", f"start one with: barnabas up --dir {directory}")
     running = {server.pid: server.running for server in recorded.servers}
+    lost = leaderless.leaderless((node.host, node.port) for node in recorded.nodes if running[node.pid])
     if recorded.connect:
-        _show_with_zookeeper(recorded, running, as_json)
+        _show_with_zookeeper(recorded, running, lost, as_json)
     else:
-        _show_with_quorum(recorded, running, as_json)
+        _show_with_quorum(recorded, running, lost, as_json)
+    if not as_json:
+        for line in leaderless.lines_of(lost):
+            print(line)
     if not all(running.values()):
         if any(running.values()):
             output.say(f"start the stopped brokers with: barnabas up --dir {directory}")
         raise typer.Exit(1)
 
 
-def _show_with_quorum(recorded: Recorded, running: dict[int, bool], as_json: bool) -> None:
+def _show_with_quorum(recorded: Recorded, running: dict[int, bool], lost: Sequence[Leaderless], as_json: bool) -> None:
     nodes = recorded.nodes
     view = cluster_view.view_of((node.host, node.port) for node in nodes if running[node.pid])
     if as_json:
@@ -55,6 +94,7 @@ def _show_with_quorum(recorded: Recorded, running: dict[int, bool], as_json: boo
                     }
                     for node in nodes
                 ],
+                "leaderless": [each.to_json() for each in lost],
             }
         )
         return
@@ -78,7 +118,9 @@ def _show_with_quorum(recorded: Recorded, running: dict[int, bool], as_json: boo
     )
 
 
-def _show_with_zookeeper(recorded: Recorded, running: dict[int, bool], as_json: bool) -> None:
+def _show_with_zookeeper(
+    recorded: Recorded, running: dict[int, bool], lost: Sequence[Leaderless], as_json: bool
+) -> None:
     nodes, server = recorded.nodes, recorded.zookeeper
     view = zookeeper_view.view_of(recorded.connect)
     if as_json:
@@ -94,6 +136,7 @@ def _show_with_zookeeper(recorded: Recorded, running: dict[int, bool], as_json: 
                     "server": None if server is None else {**asdict(server), "running": running[server.pid]},
                 },
                 "nodes": [{**_facts(node, running[node.pid]), **_registration(node, view)} for node in nodes],
+                "leaderless": [each.to_json() for each in lost],
             }
         )
         return

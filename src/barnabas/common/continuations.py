@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from barnabas.common.host import FaultHandler
 
@@ -97,12 +97,14 @@ def run_within(owner: Owner | None, work: Callable[..., object], *arguments: obj
         run(owner, work, *arguments)
 
 
-def later(callback: Callable[P, object]) -> Callable[P, None]:
+def later(callback: Callable[P, None]) -> Callable[P, None]:
     """Returns the callback for a later call: it runs for the owner of the current work and raises nothing."""
     owner = _turn.owner
     if owner is None:
-        return cast("Callable[P, None]", callback)
-    return cast("Callable[P, None]", partial(run, owner, callback))
+        return callback
+    continued: Any = partial(run, owner, callback)
+    wrapped: Callable[P, None] = continued
+    return wrapped
 
 
 def plain(callback: object) -> object:

@@ -7,6 +7,8 @@ lists them all. Everything else is imported at the top of a module.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 
@@ -21,3 +23,17 @@ def load_optional(name: str) -> ModuleType | None:
         return import_module(name)
     except ImportError:
         return None
+
+
+def load_extension(package: str, name: str) -> ModuleType:
+    """Returns the extension module `name` of a package without the package's own imports; the package, if it has no
+    such module. Raises ImportError if the package is missing.
+    """
+    found = find_spec(package)
+    places = None if found is None else found.submodule_search_locations
+    extension = None if places is None else PathFinder.find_spec(name, list(places))
+    if extension is None or extension.loader is None:
+        return import_module(package)
+    module = module_from_spec(extension)
+    extension.loader.exec_module(module)
+    return module

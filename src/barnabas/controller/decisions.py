@@ -7,7 +7,8 @@ while the ISR is empty.
     online       the current leader if valid; else the first valid replica in AR order, or the one that the strategy
                  selects (see `controller.strategies`); else, with ELR enabled and both ISR and ELR empty, the last
                  known leader, which counts as unclean
-    unclean      as `online`; else the first replica in AR order that can lead at all
+    unclean      as `online`; else the first replica in AR order that can lead at all. `ControllerView.rules`
+                 (`requests/view.py`) allows it for the topics that do
 
 Placement, as Kafka's StripedReplicaPlacer: racks take turns, and so do the brokers within a rack. The first turn is
 random, and each partition begins one rack further. After as many partitions as there are unfenced brokers, all orders

@@ -1,4 +1,7 @@
-"""The content of a metadata snapshot (KIP-630): an image as the records that build it from an empty image."""
+"""The content of a metadata snapshot (KIP-630): an image as the records that build it from an empty image.
+
+`RaftNode.write_snapshot` writes these records to a file.
+"""
 
 from __future__ import annotations
 

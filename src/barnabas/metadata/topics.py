@@ -8,7 +8,7 @@ one copy of the tuple per changed topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -224,6 +224,10 @@ class TopicsDelta:
 
     def replay_partition(self, record: PartitionRecord) -> None:
         self._touch(record.topic_id).changed_partitions[record.partition_id] = partition_from_record(record)
+
+    def replay_partitions(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
+        """Does the same as a PartitionRecord for each of these partitions of a topic."""
+        self._touch(topic_id).changed_partitions.update(partitions)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         self._touch(record.topic_id).replay_change(record)

@@ -214,9 +214,12 @@ class Channel:
         self._in_flight.clear()
         self._queue.clear()
         if link is not None:
-            link.close()
             self._failures += 1
-            if not was_closed:
+            if was_closed:
+                link.close()
+            else:
+                # The callers can repeat their requests on the next link: what this one has not sent must not follow.
+                link.abort()
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
         for pending in waiting:
             pending.reply(None)

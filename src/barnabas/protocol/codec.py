@@ -21,7 +21,7 @@ from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.wire import Buffer
 
 M = TypeVar("M", bound=Message)
-Decoder = Callable[[Buffer, int], tuple[Message, int]]
+Decoder = Callable[[Buffer, int], tuple[Any, int]]
 Encoder = Callable[[Message, bytearray], None]
 Work = Generator[int, None, Any]
 
@@ -51,7 +51,7 @@ def decode(cls: type[M], version: int, data: Buffer, offset: int = 0) -> tuple[M
         function = _decoders[cls, version]
     except KeyError:
         function = decoder(cls, version)
-    return cast("tuple[M, int]", function(data, offset))
+    return function(data, offset)
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:

@@ -97,7 +97,10 @@ class FrameReader:
     def get_buffer(self) -> memoryview:
         """Returns memory for the next bytes, never empty."""
         if self._start == self._end:
-            self._release()
+            if self._own is None:
+                self._start = self._end = 0
+            else:
+                self._release()
             area = self._area
             return area.view if area.read_bytes_max >= len(area.view) else area.view[: area.read_bytes_max]
         if self._own is not None and self._copied():

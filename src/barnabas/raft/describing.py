@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
+from barnabas.common.types import METADATA_TOPIC
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.raft.core import Core
 from barnabas.raft.messages import only_partition
@@ -70,7 +70,9 @@ def _refused(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
 
 
 def _state(core: Core, state: ReplicaState) -> DescribeQuorumResponse.ReplicaState:
-    """Returns the state of one replica, with times in wall-clock ms; for the leader itself the time is now."""
+    """Returns the state of one replica, with times in wall-clock ms; for the leader itself the time is now. A static
+    voter is listed without a directory, as by Kafka 4.1 (`LeaderState.describeReplicaState`).
+    """
     wall_ms, now_ms = core.host.clock.wall_ms(), core.now_ms
     is_own = state.key.node_id == core.own.node_id
 
@@ -81,7 +83,7 @@ def _state(core: Core, state: ReplicaState) -> DescribeQuorumResponse.ReplicaSta
 
     return DescribeQuorumResponse.ReplicaState(
         replica_id=state.key.node_id,
-        replica_directory_id=state.directory_id if state.key.directory_id == ZERO_UUID else state.key.directory_id,
+        replica_directory_id=state.key.directory_id,
         log_end_offset=core.log.end_offset if is_own else state.end_offset,
         last_fetch_timestamp=shown(state.last_fetch_ms),
         last_caught_up_timestamp=shown(state.last_caught_up_ms),

@@ -19,11 +19,10 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, File, Host
 from barnabas.common.types import uuid_to_text
+from barnabas.records.checksum import crc32c
 from barnabas.storage.checkpoints import LOG_CHECKPOINT_FILE, write_atomically
 
 SYNC_INTERVAL_MS: Final = 5_000

@@ -17,11 +17,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from crc32c import crc32c
-
 from barnabas.common.errors import FatalFault
 from barnabas.common.host import Disk
 from barnabas.common.types import ZERO_UUID, uuid_from_text, uuid_to_text
+from barnabas.records.checksum import crc32c
 from barnabas.storage.checkpoints import write_atomically
 
 FILE_NAME = "quorum-state"

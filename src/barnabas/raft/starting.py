@@ -47,7 +47,7 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
 
 class PromiseWriter:
     """Writes promises to disk: `quorum-state`, then the checkpoint, which records the epoch in which this node took
-    part.
+    part. The event's messages are sent afterwards (`execution.py`).
     """
 
     def __init__(

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from barnabas.common.host import Buffer
 from barnabas.records import compression
+from barnabas.records.checksum import crc32c
 from barnabas.records.header import (
     ATTRIBUTES_OFFSET,
     CONTROL_FLAG,

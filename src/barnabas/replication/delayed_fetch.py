@@ -63,7 +63,9 @@ class Waitable(Protocol):
 
 
 class DelayedSessionFetch(DelayedFetch):
-    """A waiting fetch of a session, which watches its partitions between fetches too."""
+    """A waiting fetch of a session, which watches its partitions between fetches too: the session completes it
+    (`Session.on_progress` in `broker/fetching/fetch_sessions.py`).
+    """
 
     __slots__ = ("_session",)
 

@@ -1,4 +1,6 @@
-"""The point where two logs diverge, by leader epochs (KIP-101, KIP-279, KIP-595)."""
+"""The point where two logs diverge, by leader epochs (KIP-101, KIP-279, KIP-595). `Fetcher` truncates a follower's log
+to this point.
+"""
 
 from __future__ import annotations
 

@@ -301,10 +301,10 @@ class Fetcher:
                 self._pause_all()
         else:
             self._overdue = 0
-            code = ErrorCode(response.error_code)
+            code = response.error_code
             if code in _SESSION_LOST:
                 self._forget_session()
-            elif code is not ErrorCode.NONE:
+            elif code != ErrorCode.NONE:
                 self._forget_session()
                 self._pause_all()
             else:
@@ -370,9 +370,9 @@ class Fetcher:
             self._pause(followed)
 
     def _take_one(self, key: _Key, followed: FollowedPartition, answer: _Answer) -> None:
-        code = ErrorCode(answer.error_code)
+        code = answer.error_code
         partition = followed.partition
-        if code is ErrorCode.NONE:
+        if code == ErrorCode.NONE:
             if answer.diverging_epoch is not None:
                 diverging = answer.diverging_epoch
                 partition.truncate_to(common_end(partition.log, diverging.epoch, diverging.end_offset))
@@ -383,10 +383,10 @@ class Fetcher:
                 if self._quota and self._quota.is_listed(*partition.topic_partition):
                     self._quota.throttle.record(len(records), self._host.clock.now_ms())
             followed.backoff_ms = _PAUSE_MS
-        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
             self.repositioning.start(partition, followed.epoch, lambda: self._resume(key, followed))
-        elif code is ErrorCode.FENCED_LEADER_EPOCH:
+        elif code == ErrorCode.FENCED_LEADER_EPOCH:
             followed.is_fenced = True
         else:
             self._pause(followed)

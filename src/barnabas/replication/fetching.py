@@ -254,9 +254,20 @@ def _check(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
         # With the current epoch, the replica possibly knows an assignment that this broker does not have yet.
         knows_epoch = item.current_leader_epoch >= 0
         raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if partition.role is Role.FOLLOWER and item.offset > partition.log.log_end_offset:
-        # The leader may have the offset; OFFSET_OUT_OF_RANGE would make the consumer reset its position (KIP-392).
+    if item.offset > partition.log.log_end_offset:
+        _check_range(partition, item, plan)
+
+
+def _check_range(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
+    """Raises RequestFailed if another replica possibly has the offset, which is above the LEO: OFFSET_OUT_OF_RANGE
+    would make the consumer reset its position (KIP-392)."""
+    if partition.role is Role.FOLLOWER:
         raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE)
+    # A leader that is cut off from the controllers does not know its successor; nor does a consumer that got its
+    # metadata from that leader. With a leader epoch the consumer would know, and `check_epoch` would have refused it.
+    names_epoch = plan.replica_id >= 0 or item.current_leader_epoch >= 0
+    if not names_epoch and not partition.is_followed:
+        raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None:

@@ -1,4 +1,7 @@
-"""The periodic check for followers that fall behind, over all partitions led here (`replica.lag.time.max.ms`)."""
+"""The periodic check for followers that fall behind, over all partitions led here (`replica.lag.time.max.ms`).
+
+`Leadership.reduced` decides which followers these are.
+"""
 
 from __future__ import annotations
 

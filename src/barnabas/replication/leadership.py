@@ -26,6 +26,8 @@ MayJoin = Callable[[int, int, bytes], bool]
 UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
 _UNREACHABLE: Final = 1 << 62
+#: Idle followers fetch every 500 ms (`replica.fetch.wait.max.ms`): this is twice as long.
+_FOLLOWED_MS: Final = 1_000
 
 
 class SessionFetch:
@@ -92,6 +94,11 @@ class FollowerState:
 
     def is_caught_up(self, leader_leo: int, now_ms: int, lag_ms_max: int) -> bool:
         return self.leo == leader_leo or now_ms - self.caught_up_at() <= lag_ms_max
+
+    def fetched_within(self, now_ms: int, duration_ms: int) -> bool:
+        """Returns whether it has fetched in this epoch, and its last fetch is at most that old."""
+        fetched_ms = self.fetched_ms if self.session_fetch is None else self.session_fetch.ms
+        return self.leo != UNKNOWN and now_ms - fetched_ms <= duration_ms
 
     def caught_up_at(self) -> int:
         """Returns the time, in ms, when it was last caught up with the leader's LEO of that time."""
@@ -201,6 +208,13 @@ class Leadership:
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr if self.proposed is None else (*self.isr, *(r for r in self.proposed if r not in self.isr))
 
+    def is_followed(self, now_ms: int) -> bool:
+        """Returns whether all other members of the maximal ISR have fetched lately: then none of them has led a later
+        epoch for longer than `_FOLLOWED_MS`. One that leads does not fetch, and only a member is elected cleanly.
+        """
+        followers = (self.followers.get(replica) for replica in self.maximal_isr if replica != self.node_id)
+        return all(follower is None or follower.fetched_within(now_ms, _FOLLOWED_MS) for follower in followers)
+
     def high_watermark(self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: MayJoin) -> int:
         """Returns the high watermark that follows from the LEOs: the lowest one of the replicas to wait for. UNKNOWN
         while a member has not fetched in this epoch.
@@ -210,10 +224,11 @@ class Leadership:
         for replica, follower in self.followers.items():
             if follower.leo >= lowest:
                 continue
-            joins = follower.is_caught_up(leader_leo, now_ms, lag_ms_max) and may_join(
-                replica, follower.broker_epoch, follower.directory
-            )
-            if replica in members or (joins and follower.leo >= 0):
+            if replica in members or (
+                follower.leo >= 0
+                and follower.is_caught_up(leader_leo, now_ms, lag_ms_max)
+                and may_join(replica, follower.broker_epoch, follower.directory)
+            ):
                 lowest = follower.leo
         return lowest
 

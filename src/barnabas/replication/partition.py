@@ -296,6 +296,11 @@ class Partition:
         _note(self._watchers, self._end_watchers)
         self._advance_high_watermark()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether no other replica can have been elected by now, except in the last second."""
+        return self.leadership is not None and self.leadership.is_followed(self._environment.now_ms())
+
     # -- the role of a follower
 
     def append_as_follower(self, records: Buffer, high_watermark: int, log_start_offset: int) -> None:

@@ -16,6 +16,8 @@ from barnabas.common import continuations
 from barnabas.common.host import Clock, Timer, Timers
 
 _SWEEP_AT_MIN = 256
+#: The number of operations that expire in one turn of the loop.
+_EXPIRED_AT_ONCE = 64
 
 
 class DelayedOperation:
@@ -118,9 +120,10 @@ class Purgatory:
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.now_ms()
+        left = _EXPIRED_AT_ONCE
         # The completion of an operation can add a new one, which can sweep the heap and set the timer.
-        while (heap := self._heap) and (heap[0][2].completed or heap[0][0] <= now_ms):
+        while (heap := self._heap) and (heap[0][2].completed or heap[0][0] <= now_ms) and left > 0:
             _, _, operation = heapq.heappop(heap)
-            operation.complete(expired=True)
+            left -= operation.complete(expired=True)
         if heap and (self._timer is None or heap[0][0] < self._armed_ms):
             self._arm(heap[0][0])

@@ -8,6 +8,9 @@
 The rates are dynamic keys of one broker, else of all brokers; the windows are `replication.quota.window.num` and
 `.size.seconds`. All traffic of a named replica counts, but only replicas out of sync are delayed: `acks=all` needs the
 others. Traffic can exceed the rate, since it is counted after the fact, so any rate allows progress.
+
+A leader returns no data for a delayed replica (`fetching._read_into`); a follower leaves it out of its next fetch
+(`Fetcher._is_held`).
 """
 
 from __future__ import annotations

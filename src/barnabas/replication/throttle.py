@@ -1,4 +1,7 @@
-"""A limit on copied bytes: a rate over sliding windows, as in Kafka's replication quotas (KIP-73, KIP-113)."""
+"""A limit on copied bytes: a rate over sliding windows, as in Kafka's replication quotas (KIP-73, KIP-113).
+
+Nothing is delayed here: `quotas.py` and the moves between directories ask how long to wait.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ it has not seen.
 
 from __future__ import annotations
 
-from crc32c import crc32c
+from barnabas.records.checksum import crc32c
 
 HEADER = "barnabas.origin"
 

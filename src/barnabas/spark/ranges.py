@@ -1,4 +1,8 @@
-"""The range of offsets that one Spark task reads, and the division of ranges into tasks."""
+"""The range of offsets that one Spark task reads, and the division of ranges into tasks.
+
+`batch_reader.py` and `stream_reader.py` plan the ranges; a task reads its range in `reading.py`, by the requests of
+`fetcher.py`.
+"""
 
 from __future__ import annotations
 

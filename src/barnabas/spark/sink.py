@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from crc32c import crc32c
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.common.errors import ConfigError
+from barnabas.records.checksum import crc32c
 from barnabas.spark.errors import ClusterUnreachable, RequestRefused, SourceFailed
 from barnabas.spark.origin import HEADER, origin, prefix
 from barnabas.spark.sink_options import SinkOptions

@@ -13,9 +13,8 @@ import struct
 from bisect import insort
 from collections.abc import Iterable, Iterator
 
-from crc32c import crc32c
-
 from barnabas.common.host import Disk
+from barnabas.records.checksum import crc32c
 from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of, remove_quietly
 from barnabas.storage.producer_entries import AppendedBatch, ProducerEntry
 

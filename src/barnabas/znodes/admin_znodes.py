@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.common.host import Buffer
+from barnabas.common.portions import Portions, whole
 from barnabas.common.types import TopicPartition
-from barnabas.znodes.znode_json import JsonObject, json_bytes, read_object
+from barnabas.znodes.znode_json import JsonObject, json_bytes, read_object, write_text
 
 VERSION: Final = 1
 #: The only event of a log directory: it failed.
 LOG_DIR_FAILURE: Final = 1
+#: The partitions of a large znode that are checked in one portion.
+PARTITIONS_IN_PORTION: Final = 1_000
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -45,16 +48,27 @@ def _partition(item: JsonObject) -> TopicPartition:
 
 def encode_reassignment(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
     """Returns the content of /admin/reassign_partitions: the target replicas of each partition."""
+    topics = {name: write_text(name) for name in {item.topic for item in targets}}
     listed = [
-        {"topic": item.topic, "partition": item.partition, "replicas": list(replicas)}
+        f'{{"topic":{topics[item.topic]},"partition":{item.partition},"replicas":[{",".join(map(str, replicas))}]}}'
         for item, replicas in targets.items()
     ]
-    return json_bytes({"version": VERSION, "partitions": listed})
+    return f'{{"version":{VERSION},"partitions":[{",".join(listed)}]}}'.encode()
 
 
 def decode_reassignment(path: str, data: Buffer | None) -> dict[TopicPartition, tuple[int, ...]]:
     """Returns the target replicas of each partition. Raises ZnodeError for content that is not a reassignment."""
-    return {_partition(item): item.broker_ids("replicas") for item in _items(path, data)}
+    return whole(reassignment_in_portions(path, data))
+
+
+def reassignment_in_portions(path: str, data: Buffer | None) -> Portions[dict[TopicPartition, tuple[int, ...]]]:
+    """Does the same as `decode_reassignment`, up to a thousand partitions at a time."""
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    for count, item in enumerate(_items(path, data)):
+        if count and not count % PARTITIONS_IN_PORTION:
+            yield
+        found[_partition(item)] = item.broker_ids("replicas")
+    return found
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 _MASK: Final = 0xFFFFFFFF
+#: The bit that makes a number of 32 bits negative.
+_SIGN: Final = 0x80000000
 _SMALLEST_TABLE: Final = 16
 #: The length of a bucket at which a ConcurrentHashMap prefers a larger table, and the size from which it does not.
 _LONG_BUCKET: Final = 8
@@ -40,23 +42,36 @@ def java_hash(text: str) -> int:
     return value
 
 
-def _spread(text: str) -> int:
+def spread(text: str) -> int:
     """Returns the hash as tables mix it, so that its upper half takes part in the choice of the bucket."""
     value = java_hash(text)
     return value ^ value >> 16
 
 
 def mutable_order(keys: Iterable[str], *, built_with: int = 0) -> list[str]:
-    """Returns the keys by bucket, then by hash, as Scala's `mutable.HashMap` keeps them.
+    """Returns the keys by bucket, then by hash, as Scala's `mutable.HashMap` keeps them. `built_with` is the number of
+    its initial entries.
+    """
+    hashes = [(spread(key), key) for key in keys]
+    size = mutable_size(len(hashes), built_with=built_with)
+    return [key for _, key in sorted(hashes, key=lambda item: mutable_rank(item[0], size))]
 
-    Its table doubles before an entry that fills three quarters of it. The number of initial entries, if there are any,
+
+def mutable_size(count: int, *, built_with: int = 0) -> int:
+    """Returns the size of the table of a `mutable.HashMap` with so many keys.
+
+    It doubles before an entry that fills three quarters of it. The number of initial entries, if there are any,
     determines its first size.
     """
-    hashes = [(_spread(key), key) for key in keys]
     size = _table_size((built_with + 1) * 4 // 3) if built_with else _SMALLEST_TABLE
-    while len(hashes) >= size * 3 // 4:
+    while count >= size * 3 // 4:
         size *= 2
-    return [key for _, key in sorted(hashes, key=lambda item: (item[0] & size - 1, _signed(item[0])))]
+    return size
+
+
+def mutable_rank(spread_hash: int, size: int) -> int:
+    """Returns a number by which keys of a `mutable.HashMap` are in its order, from the `spread` of the key."""
+    return (spread_hash & size - 1) << 32 | (spread_hash ^ _SIGN)
 
 
 def _table_size(capacity: int) -> int:
@@ -69,15 +84,11 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 
     Its table doubles after an entry that exceeds three quarters of it.
     """
-    hashes = [(_spread(key), key) for key in keys]
+    hashes = [(spread(key), key) for key in keys]
     size = _SMALLEST_TABLE
     while len(hashes) > size * 3 // 4:
         size *= 2
     return [key for _, key in sorted(hashes, key=lambda item: item[0] & size - 1)]
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 32) if value >> 31 else value
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
@@ -89,7 +100,7 @@ def properties_order(keys: Iterable[str]) -> list[str]:
     """
     table: list[list[_Hashed]] = [[] for _ in range(_SMALLEST_TABLE)]
     for count, key in enumerate(keys, 1):
-        hashed = (_spread(key), key)
+        hashed = (spread(key), key)
         bucket = table[hashed[0] & len(table) - 1]
         bucket.append(hashed)
         if len(bucket) > _LONG_BUCKET and len(table) < _LARGE_TABLE:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barnabas.common.host import Buffer
-from barnabas.common.types import uuid_from_text, uuid_to_text
+from barnabas.common.portions import Portions, whole
+from barnabas.common.types import uuid_from_text
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.znodes import paths
-from barnabas.znodes.jvm_order import mutable_order
+from barnabas.znodes.topic_text import TOPIC_VERSION, TopicText
 from barnabas.znodes.znode_json import JsonObject, ZnodeError, read_object
 
-#: The versions of /brokers/topics/T: 2 added the replicas of a reassignment, 3 the topic id.
-TOPIC_VERSION: Final = 3
 STATE_VERSION: Final = 1
+#: The partitions of a large topic that are checked in one portion.
+PARTITIONS_IN_PORTION: Final = 1_000
 
 
 class ReplicaAssignment(NamedTuple):
@@ -46,45 +46,21 @@ class PartitionState(NamedTuple):
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
     """Returns the content in version 3."""
-    partitions = assignment.partitions
-    content = {
-        "version": str(TOPIC_VERSION),
-        "partitions": _object({number: item.replicas for number, item in partitions.items()}),
-        "adding_replicas": _object({number: item.adding for number, item in partitions.items() if item.adding}),
-        "removing_replicas": _object({number: item.removing for number, item in partitions.items() if item.removing}),
-    }
-    if assignment.topic_id is not None:
-        content["topic_id"] = f'"{uuid_to_text(assignment.topic_id)}"'
-    members = (f'"{key}":{content[key]}' for key in mutable_order(content, built_with=4))
-    return f"{{{','.join(members)}}}".encode()
-
-
-def _object(replicas: Mapping[int, tuple[int, ...]]) -> str:
-    """Returns a JSON object of replicas by partition. Thousands of partitions share a few replica lists."""
-    lists = {each: f"[{','.join(map(str, each))}]" for each in set(replicas.values())}
-    numbers = _partition_order(len(replicas)) if _is_range(replicas) else _ordered(replicas)
-    members = [f'"{number}":{lists[replicas[number]]}' for number in numbers]
-    return f"{{{','.join(members)}}}"
-
-
-def _is_range(replicas: Mapping[int, tuple[int, ...]]) -> bool:
-    return all(number == place for place, number in enumerate(replicas))
-
-
-def _ordered(numbers: Iterable[int]) -> list[int]:
-    return [int(number) for number in mutable_order(map(str, numbers))]
-
-
-@lru_cache(maxsize=8)
-def _partition_order(count: int) -> Sequence[int]:
-    """Returns the order of the first partitions, which costs more than everything else in a large topic."""
-    return _ordered(range(count))
+    text = TopicText(assignment.topic_id)
+    for number, item in assignment.partitions.items():
+        text.put(number, item.replicas, item.adding, item.removing)
+    return text.encoded()
 
 
 def decode_topic(path: str, data: Buffer | None) -> TopicAssignment:
     """Returns the assignment from version 1, 2 or 3. Raises ZnodeError for anything else, and for a partition whose
     replicas are not a list of distinct broker ids.
     """
+    return whole(topic_in_portions(path, data))
+
+
+def topic_in_portions(path: str, data: Buffer | None) -> Portions[TopicAssignment]:
+    """Does the same as `decode_topic`, up to `PARTITIONS_IN_PORTION` at a time."""
     content = read_object(path, data)
     content.version(1, TOPIC_VERSION)
     replicas = content.nested("partitions")
@@ -92,6 +68,8 @@ def decode_topic(path: str, data: Buffer | None) -> TopicAssignment:
     removing = _optional_object(content, "removing_replicas")
     found: dict[int, ReplicaAssignment] = {}
     for number in replicas:
+        if found and not len(found) % PARTITIONS_IN_PORTION:
+            yield
         if not paths.is_number(number):
             raise content.wrong(f"partitions.{number}", "is not a partition number")
         found[int(number)] = ReplicaAssignment(

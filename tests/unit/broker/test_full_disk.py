@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 from tests.support.disk_world import OFFSET_REFUSALS, REFUSALS, SMALL, DiskWorld, prepared, work
 from tests.support.failing_disk import Fault, Plan
+from tests.support.strides import STRIDES
 
 from barnabas.common.errors import ErrorCode
 
@@ -55,9 +56,10 @@ def check_healed(world: DiskWorld, *, clean: bool) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("root", ["/data", "/meta", pytest.param("/", marks=pytest.mark.full)])
-def test_full_from_any_call_on(root: str, clean: bool) -> None:
+@pytest.mark.parametrize("stride", STRIDES)
+def test_full_from_any_call_on(stride: int, root: str, clean: bool) -> None:
     refused: set[ErrorCode] = set()
-    for first in range(CALLS_MAX):
+    for first in range(0, CALLS_MAX, stride):
         world, codes, calls = run_with(Plan(Fault.FULL, root, first))
         if calls <= first:
             assert first > 2, "the workload needs room"
@@ -71,13 +73,14 @@ def test_full_from_any_call_on(root: str, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_any_call_finds_no_room_once(count: int) -> None:
-    for first in range(CALLS_MAX):
+@pytest.mark.parametrize("stride", STRIDES)
+def test_any_call_finds_no_room_once(stride: int, count: int) -> None:
+    for first in range(0, CALLS_MAX, stride):
         world, codes, calls = run_with(Plan(Fault.FULL, "/", first, count))
         if calls <= first:
             break
         check_full(world, codes)
-        check_healed(world, clean=first % 2 == 0)
+        check_healed(world, clean=first // stride % 2 == 0)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])

@@ -51,6 +51,22 @@ def test_work_takes_turns() -> None:
     assert world.turns == 3 + 1 + 2 + 3, "one slice a turn, and one turn to find that the end is reached"
 
 
+def test_one_turn_begins_a_limited_amount_of_work() -> None:
+    """A deadline or an append can complete hundreds of waiting fetches at once; each of them begins such work."""
+    world = World()
+    done: list[str] = []
+    names = [f"fetch-{place}" for place in range(40)]
+    for name in names:
+        world.steps.begin(world.work(name, 9), done.append, world)
+    begun = len(done)
+    assert begun * 10 >= 3 * SLICE_UNITS > (begun - 1) * 10, "9 units, and one for the work itself"
+    world.run()
+    assert done == names, "in the order in which they began"
+    assert world.turns == len(names) - begun + 1, "each later one has a turn of its own"
+    world.steps.begin(world.work("next", 9), done.append, world)
+    assert done[-1] == "next", "a later turn begins work again"
+
+
 def test_the_clock_ends_a_slice_too() -> None:
     world = World()
 

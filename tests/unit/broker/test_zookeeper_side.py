@@ -292,6 +292,20 @@ def test_a_broker_that_stops_takes_its_znodes_along(alone: ZooKeeperBroker) -> N
     assert alone.tree.stat(paths.CONTROLLER) is None
 
 
+def test_the_last_broker_of_a_cluster_stops_immediately() -> None:
+    """The broker does not ask the controller again after a pause: nobody can lead its replicated partition."""
+    tree = MemoryTree({path: ZnodeContent(None, 0) for path in (paths.BROKER_IDS, paths.TOPICS)})
+    tree.set(paths.topic("orders"), encode_topic(TopicAssignment(bytes(range(16)), {0: ReplicaAssignment((1, 2))})))
+    last = ZooKeeperBroker(tree).start()
+    partition = last.broker.metadata.image.partition("orders", 0)
+    assert partition is not None
+    assert partition.leader == 1
+    stopped: list[int] = []
+    last.broker.stop(lambda: stopped.append(1))
+    last.settle()
+    assert stopped
+
+
 def test_another_broker_refuses_what_the_controller_decides() -> None:
     """Nothing is forwarded in ZooKeeper mode."""
     first = ZooKeeperBroker().start()

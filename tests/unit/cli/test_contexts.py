@@ -17,6 +17,7 @@ from barnabas.cli import entry
 from barnabas.cli.contexts import choice, started
 from barnabas.cli.contexts.choice import Reason, choose
 from barnabas.cli.contexts.store import Context, ContextFile, Contexts, users_file
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 
 Output = pytest.CaptureFixture[str]
@@ -319,6 +320,50 @@ def test_down_finds_the_directory_of_a_context_and_warns(file: ContextFile, tmp_
         said = capsys.readouterr()
         assert said.out == "no broker was running\n"
         assert f"warning: context prod is marked as production; this command stops brokers in {directory}" in said.err
+
+
+def shown_directory(capsys: Output, *arguments: str) -> str:
+    """Returns the directory of the cluster that `status` shows; nothing of it runs."""
+    assert entry.run(["status", "--json", *arguments]) == 1
+    (node,) = json.loads(capsys.readouterr().out)["nodes"]
+    return str(node["directory"])
+
+
+def test_status_shows_the_cluster_of_the_context_in_use(
+    file: ContextFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    assert entry.run(["status"]) == 1
+    assert "no cluster has been started in barnabas-data" in capsys.readouterr().err
+    for name in ("one", "two", "barnabas-data"):
+        (tmp_path / name).mkdir()
+    for name in ("one", "two"):
+        written_down(tmp_path / name, pid=1 << 30, start_ticks=1)
+        assert entry.run(["context", "set", name, "--dir", str(tmp_path / name)]) == 0
+    assert entry.run(["context", "use", "two"]) == 0
+    capsys.readouterr()
+    one, two = (str(EmbeddedCluster(tmp_path / name).nodes[0].directory) for name in ("one", "two"))
+    assert shown_directory(capsys) == two
+    assert shown_directory(capsys, "--context", "one") == one
+    assert shown_directory(capsys, "--dir", str(tmp_path / "one")) == one
+    monkeypatch.setenv("BARNABAS_CONTEXT", "one")
+    assert shown_directory(capsys) == one
+    monkeypatch.delenv("BARNABAS_CONTEXT")
+    monkeypatch.chdir(tmp_path / "one")
+    assert shown_directory(capsys) == one
+    monkeypatch.chdir(tmp_path)
+    here = str(written_down(tmp_path / "barnabas-data", pid=1 << 30, start_ticks=1).nodes[0].directory)
+    assert shown_directory(capsys) == here
+    monkeypatch.chdir(tmp_path / "config")
+    assert shown_directory(capsys) == two
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP", "127.0.0.1:1")
+    assert entry.run(["status"]) == 1
+    assert "no cluster has been started in barnabas-data" in capsys.readouterr().err
+
+
+def test_status_of_a_context_without_a_directory_asks_for_one(file: ContextFile, capsys: Output) -> None:
+    file.change(lambda contexts: contexts.with_context("far", context()).with_current("far"))
+    assert entry.run(["status"]) == 1
+    assert "context far (it is the current one) has no directory" in capsys.readouterr().err
 
 
 def test_only_a_context_of_production_warns(capsys: Output) -> None:

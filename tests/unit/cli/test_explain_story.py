@@ -176,3 +176,13 @@ def test_an_inferred_cause_is_only_probable() -> None:
         "(before: leader 1), probably because broker 1 is no longer registered in ZooKeeper (inferred)."
     )
     assert lines[-1].endswith("ZooKeeper (inferred by a broker: this controller keeps no journal)")
+
+
+def test_a_partition_without_a_leader_has_a_way_out() -> None:
+    lost = {**state(-1, 2, []), "elr": [2]}
+    events = [created(10), _FAILED, change(40, _WITHOUT_1, lost, "broker 2 was fenced: its session ended")]
+    lines = lines_of(explain(Present("t", 0, -1, (1, 2, 3), ()), events))
+    assert "To have a leader again, start broker 2, in the ELR: nothing is lost." in lines
+    later = change(50, lost, {**lost, "elr": [], "last_known_elr": [2]}, "the directory of broker 2 failed")
+    lines = lines_of(explain(Present("t", 0, -1, (1, 2, 3), ()), [*events, later]))
+    assert any(line.startswith("To have a leader again, start broker 2, the last known leader, or") for line in lines)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import AsyncIterator
 
 import pytest
 from rich.console import Console
 from tests.support.watched import details, partition, snapshot
 
+from barnabas.cli import monitor
 from barnabas.cli.monitor import show_table
 from barnabas.cli.monitor_view import picture
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, diff
 from barnabas.monitor.snapshot import Severity
 from barnabas.monitor.watch import Step
 
@@ -53,6 +56,25 @@ def test_a_plain_table_lists_internal_partitions_only_where_there_is_something_t
     else:
         assert listed == ["__consumer_offsets-50", "orders-0"]
         assert "50 partitions of internal topics, in sync" in printed.err
+
+
+def test_the_changes_of_a_whole_topic_are_one_line_in_both_views_and_all_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = snapshot(*(partition(f"__consumer_offsets-{number}") for number in range(50)))
+    after = snapshot(*(partition(f"__consumer_offsets-{number}", isr=(1, 3)) for number in range(50)))
+    step = Step(after, diff(before, after), None, True)
+    shown = [line for line in drawn(step, step.changes, 24) if "isr-shrink" in line]
+    assert len(shown) == 1
+    assert "__consumer_offsets: 50 partitions  isr-shrink: 2 left the ISR" in shown[0]
+
+    async def steps() -> AsyncIterator[Step]:
+        yield step
+
+    asyncio.run(monitor._in_lines(steps(), every=False))
+    assert capsys.readouterr().out.count("isr-shrink") == 1
+    asyncio.run(monitor._in_json(steps()))
+    assert capsys.readouterr().out.count("isr-shrink") == 50
 
 
 LONG = "orders-of-the-whole-year"

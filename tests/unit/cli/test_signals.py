@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.cli import local_cluster
+from barnabas.cli.contexts import started
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.signals import held, until_signalled
 
@@ -95,3 +97,17 @@ def test_a_start_that_is_broken_off_leaves_no_broker(tmp_path: Path, monkeypatch
         cluster.start(brokers=2)
     assert spawned
     assert not Path(f"/proc/{spawned[0]}").exists()
+
+
+def test_ctrl_c_right_after_the_start_stops_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that reads `bootstrap: ` sends SIGINT before the command continues."""
+    stopped: list[bool] = []
+
+    def announced(directory: Path, bootstrap: list[str]) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(EmbeddedCluster, "start", lambda cluster, **options: [])
+    monkeypatch.setattr(EmbeddedCluster, "stop", lambda cluster: stopped.append(True))
+    monkeypatch.setattr(started, "record", announced)
+    local_cluster.up(directory=tmp_path)
+    assert stopped == [True]

@@ -6,8 +6,9 @@ import pytest
 from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.types import TopicPartition
 from barnabas.znodes import paths
-from barnabas.znodes.admin_znodes import encode_log_dir_event
+from barnabas.znodes.admin_znodes import encode_log_dir_event, encode_partitions
 from barnabas.znodes.cluster_znodes import decode_producer_id_block
 
 Allocated = tuple[int, int, ErrorCode]
@@ -59,6 +60,50 @@ def test_notifications_of_nonsense_left_over_stop_no_activation() -> None:
     cluster.settle()
     assert cluster.controller.controller_epoch == 2
     assert not cluster.tree.names(paths.LOG_DIR_EVENTS)
+
+
+def known_isr(cluster: Cluster) -> list[int]:
+    return list(cluster.controller.image.topics_by_name["orders"].partitions[0].isr)
+
+
+def test_an_isr_that_a_broker_of_an_old_release_changed_is_read() -> None:
+    """Brokers before Kafka 2.7 write states themselves, and name them in a notification."""
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("orders", (1, 2))
+    cluster.settle()
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    cluster.tree.set(paths.state("orders", 0), state)
+    cluster.settle()
+    assert known_isr(cluster) == [1, 2], "states are not watched"
+    places = [TopicPartition("orders", 0), TopicPartition("none", 0)]
+    cluster.tree.set(f"{paths.ISR_CHANGES}/isr_change_0000000000", encode_partitions(places))
+    cluster.settle()
+    assert not cluster.tree.names(paths.ISR_CHANGES)
+    assert known_isr(cluster) == [1]
+    assert list(cluster.brokers[2].roles["orders", 0].isr) == [1]
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        (f"{paths.NEW_LOG_DIR_EVENT}0000000000", encode_log_dir_event(1)),
+        (f"{paths.ISR_CHANGES}/isr_change_0000000000", encode_partitions([TopicPartition("orders", 0)])),
+    ],
+)
+def test_a_notification_that_another_program_deletes_first_has_no_effect(path: str, data: bytes) -> None:
+    cluster = Cluster(0, 1)
+    cluster.create_topic("orders", (1, 0))
+    cluster.settle()
+    asked = [len(broker.requests) for broker in cluster.brokers.values()]
+    cluster.tree.set(path, data)
+    # The name is read, and then the znode does not exist any more.
+    cluster.brokers[0].store.answer()
+    cluster.tree.delete(path)
+    cluster.settle()
+    assert [len(broker.requests) for broker in cluster.brokers.values()] == asked
+    cluster.tree.set(path, data)
+    cluster.settle()
+    assert not cluster.exists(path), "the next one of that name counts"
 
 
 def test_blocks_of_producer_ids_continue_under_the_next_controller() -> None:

@@ -7,6 +7,7 @@ requests. The work of the tree and of the brokers around it is left out.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -28,6 +29,8 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.simulation.host import VirtualTime
 from barnabas.znodes import paths
+from barnabas.znodes.topic_text import TopicText
+from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, encode_topic
 
 TOPICS, PARTITIONS_EACH = 10, 1_000
 TURN_MS_MAX = 50
@@ -227,13 +230,23 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
     assert not long, found
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.full)])
-def test_reassignments_of_one_large_topic(turns: Turns, count: int) -> None:
-    """G44: the begin and the end of the moves of all its partitions; each part of them writes the whole assignment."""
+@pytest.mark.parametrize("count", [1_000, 5_000])
+def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """G44: the begin and the end of the moves of all its partitions; each part of them writes the whole assignment, and
+    encodes the partitions that it changes.
+    """
     found: dict[str, tuple[float, str]] = {}
+    encoded: Counter[int] = Counter()
+    put = TopicText.put
+
+    def counted(text: TopicText, number: int, *brokers: Any) -> None:
+        encoded[number] += 1
+        put(text, number, *brokers)
+
     cluster = Cluster(0, 1, 2)
     cluster.create_topic("large", *[(0, 1)] * count)
     cluster.settle()
+    monkeypatch.setattr(TopicText, "put", counted)
     turns.taken()
     rows = [
         AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=[0, 2])
@@ -268,5 +281,45 @@ def test_reassignments_of_one_large_topic(turns: Turns, count: int) -> None:
     assert set(cluster.assignment("large").partitions.values()) == {((0, 2), (), ())}
     assert not cluster.brokers[1].logs
     found["end"] = turns.taken()
+    assert sorted(encoded) == [*range(count)]
+    assert max(encoded.values()) <= 4, "at first, at the begin and at the end of its move"
+    long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
+    assert not long, found
+
+
+def test_one_topic_of_ten_thousand_partitions(turns: Turns) -> None:
+    """G44: one znode holds the assignment of all partitions, which is read and compared in portions."""
+    count = 10_000
+    found: dict[str, tuple[float, str]] = {}
+    cluster = Cluster(0, 1, 2)
+    turns.taken()
+    cluster.create_topic("large", *[(2, 1, 0)] * count)
+    cluster.settle()
+    found["create by znode"] = turns.taken()
+    assert led_by(cluster, 2) == count
+
+    cluster.kill(0)
+    cluster.settle()
+    found["failover"] = turns.taken()
+    assert cluster.controller is cluster.brokers[1].controller
+    assert len(cluster.controller.image.topics_by_name["large"].partitions) == count
+
+    topic_id = cluster.assignment("large").topic_id
+    grown = {index: ReplicaAssignment((2, 1)) for index in range(count, count + count // 2)}
+    before = cluster.assignment("large").partitions
+    cluster.tree.set(paths.topic("large"), encode_topic(TopicAssignment(topic_id, {**before, **grown})))
+    cluster.settle()
+    found["growth by znode"] = turns.taken()
+    assert led_by(cluster, 2) == count + count // 2
+
+    cluster.start(0)
+    cluster.settle()
+    turns.taken()
+    state = DeleteTopicsRequest.DeleteTopicState(name="large")
+    deletion = DeleteTopicsRequest(topics=[state], timeout_ms=60_000)
+    cluster.ask(cluster.controller.delete_topics, deletion)
+    found["deletion"] = turns.taken()
+    assert not cluster.exists(paths.topic("large"))
+    assert not any(broker.logs for broker in cluster.brokers.values())
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
     assert not long, found

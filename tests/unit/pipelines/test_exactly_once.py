@@ -89,7 +89,7 @@ def test_the_tables_of_a_run_without_trouble(tmp_path: Path, sink: str) -> None:
     assert sum(row[1] for row in found["household_daily"]) == 4
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
 def test_a_driver_killed_at_any_step_leaves_the_same_tables(tmp_path: Path, sink: str) -> None:
     """Every step of every batch, one after the other."""
     wanted = straight(tmp_path, sink)

@@ -33,6 +33,7 @@ class ScriptedPeer(Link):
         self.end = end
         self.sent = bytearray()
         self.is_closed = False
+        self.is_aborted = False
 
     def write(self, chunks: Sequence[Buffer]) -> None:
         assert not self.is_closed
@@ -51,7 +52,7 @@ class ScriptedPeer(Link):
         self.is_closed = True
 
     def abort(self) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_aborted = True
 
     def requests(self) -> list[tuple[int, int, int, Message]]:
         """Returns (API key, version, correlation id, request) of the requests since the last call."""
@@ -244,7 +245,7 @@ def test_no_answer_in_time_ends_the_link(world: World) -> None:
     assert world.answers == []
     world.time.run_for(1)
     assert world.answers == [None, None]
-    assert peer.is_closed
+    assert peer.is_aborted, "its requests can be repeated now, and must not arrive after those that follow"
     assert isinstance(world.channel.last_error, TimeoutError)
 
 
@@ -346,6 +347,7 @@ def test_closed_for_good(world: World) -> None:
     peer.requests()
     world.channel.close()
     assert peer.is_closed
+    assert not peer.is_aborted, "what was written is still sent"
     assert world.answers == [None]
     world.send(heartbeat())
     assert world.answers == [None]

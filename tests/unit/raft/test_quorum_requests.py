@@ -219,13 +219,16 @@ def test_the_leader_describes_the_quorum() -> None:
     ]
 
 
-def test_the_directories_of_static_voters_are_told_too() -> None:
-    calm = Calm(dynamic=False)
+def test_static_voters_are_described_without_directories() -> None:
+    """`LeaderState.describeReplicaState` of Kafka 4.1.0: the keys of the voters of kraft.version 0 have none."""
+    calm = Calm(observers=1, dynamic=False)
     calm.pass_time(600)
-    voters = partition_of(calm.requested(calm.leader, describe())).current_voters
-    assert [state.replica_directory_id for state in voters] == [
-        calm.world.places[n].key.directory_id for n in (1, 2, 3)
+    partition = partition_of(calm.requested(calm.leader, describe()))
+    assert [(state.replica_id, state.replica_directory_id) for state in partition.current_voters] == [
+        (node_id, bytes(16)) for node_id in (1, 2, 3)
     ]
+    (observer,) = partition.observers
+    assert observer.replica_directory_id == calm.world.places[observer.replica_id].key.directory_id
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -187,7 +187,7 @@ def test_the_high_watermark_is_what_a_majority_has_of_this_epoch() -> None:
     assert progress.on_fetch(THIRD, 12, 12, 1)
     assert progress.high_watermark == 12
     assert not progress.on_fetch(THIRD, 3, 12, 2), "it never goes back"
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="flushed end never decreases"):
         progress.on_own_flush(11, 3)
 
 

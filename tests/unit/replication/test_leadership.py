@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.metadata.topics import PartitionImage
-from barnabas.replication.leadership import UNKNOWN, Leadership
+from barnabas.replication.leadership import UNKNOWN, Leadership, SessionFetch
 
 LAG_MS = 1000
 
@@ -176,3 +176,48 @@ def test_the_low_watermark_is_that_of_the_replicas_that_live() -> None:
 def test_alone_is_who_has_no_followers() -> None:
     assert Leadership(1, image((1,), replicas=(1,)), 0, 0).is_alone
     assert not Leadership(1, image((1,)), 0, 0).is_alone
+
+
+def test_a_leader_is_followed_while_every_member_fetches() -> None:
+    """One member that does not fetch possibly leads in a later epoch."""
+    lead = leading((1, 2))
+    assert not lead.is_followed(0), "broker 2 has not fetched in this epoch"
+    fetch(lead, 2, 100, leo=100, now_ms=0)
+    assert lead.is_followed(1_000)
+    assert not lead.is_followed(1_001)
+    session = SessionFetch(5_000)
+    lead.followers[2].begin_idle(session)
+    assert lead.is_followed(6_000), "fetches of its session count"
+    assert not lead.is_followed(6_001)
+    lead.propose((1, 2, 3))
+    assert not lead.is_followed(6_000), "the controller may have broker 3 in the ISR already"
+
+
+def test_a_leader_alone_in_its_isr_has_no_successor() -> None:
+    assert leading((1,)).is_followed(1 << 40)
+
+
+def test_a_follower_that_leaves_its_session_was_caught_up_at_the_last_fetch_of_it() -> None:
+    lead = leading()
+    fetch(lead, 2, 120, leo=120)
+    follower, session = lead.followers[2], SessionFetch(0)
+    follower.begin_idle(session)
+    session.ms = 700
+    follower.end_idle(SessionFetch(5_000))
+    assert follower.session_fetch is session, "another session does not end this one"
+    follower.end_idle(session)
+    session.ms = 5_000
+    assert (follower.caught_up_at(), follower.fetched_within(1_700, 1_000)) == (700, True)
+    assert not follower.fetched_within(1_701, 1_000)
+    follower.end_idle(session)
+    assert follower.caught_up_at() == 700, "it has ended already"
+
+
+def test_an_image_that_is_older_than_an_answer_changes_replicas_and_no_isr() -> None:
+    """The answer to a proposal overtakes the metadata."""
+    lead = leading((1, 2, 3))
+    lead.propose((1, 2))
+    assert lead.commit_answer((1, 2), 11)
+    lead.on_image(image((1, 2, 3), partition_epoch=10, replicas=(1, 2, 3, 4)), 0)
+    assert (lead.isr, lead.partition_epoch, sorted(lead.followers)) == ((1, 2), 11, [2, 3, 4])
+    assert not lead.commit_answer((1, 2, 3), 11), "the same epoch is no newer one"

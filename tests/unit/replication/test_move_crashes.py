@@ -114,7 +114,7 @@ def test_acknowledged_records_are_there_once_and_in_order(fate: Fate, seed: int)
     }
 
 
-@pytest.mark.parametrize("killed_after_ms", [1, 2])
+@pytest.mark.parametrize("killed_after_ms", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("fate", list(Fate))
 def test_a_move_that_goes_on_after_a_kill_is_as_safe(fate: Fate, killed_after_ms: int) -> None:
     work = CrashedMove(fate, killed_after_ms)

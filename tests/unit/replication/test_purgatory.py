@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from barnabas.replication.purgatory import DelayedOperation, Purgatory
 from barnabas.simulation.host import VirtualTime
 
@@ -64,3 +66,24 @@ def test_closing_completes_what_waits() -> None:
     purgatory.close()
     time.run_until(1_000)
     assert notes == [("b", True, 0), ("a", True, 0)]
+
+
+def test_operations_that_expire_at_the_same_time_share_turns() -> None:
+    time = VirtualTime()
+    purgatory = Purgatory(time, time)
+    notes: list[tuple[str, bool, int]] = []
+    in_a_turn: list[int] = []
+    enter = time.enter
+
+    def counted(callback: Callable[[], None]) -> None:
+        before = len(notes)
+        enter(callback)
+        in_a_turn.append(len(notes) - before)
+
+    time.enter = counted  # type: ignore[method-assign]
+    names = [str(place) for place in range(1_000)]
+    for name in names:
+        purgatory.expire_at(100, Noted(name, notes, time))
+    time.run_until(200)
+    assert notes == [(name, True, 100) for name in names]
+    assert max(in_a_turn) <= 64

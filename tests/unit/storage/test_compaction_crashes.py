@@ -16,6 +16,7 @@ from tests.support.clean_world import EAGER, CleanWorld, leftovers
 from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.log_world import LogWorld
 from tests.support.power_disk import PowerDisk
+from tests.support.strides import STRIDES
 
 from barnabas.records.batch import Record
 from barnabas.storage.log import Log
@@ -124,17 +125,18 @@ def test_the_old_or_the_new(fill: str, fate: Fate) -> None:
 
 
 @pytest.mark.parametrize("fill", FILLS)
-def test_opening_after_a_crash_may_crash_too(fill: str) -> None:
+@pytest.mark.parametrize("stride", STRIDES)
+def test_opening_after_a_crash_may_crash_too(stride: int, fill: str) -> None:
     states, changes = _snapshots(FILLS[fill])
     crashes = 0
-    for crash_at in range(changes):
+    for crash_at in range(0, changes, stride):
         world, disk = _prepared(FILLS[fill], CrashingDisk())
         disk.changes_left = disk.changes + crash_at
         with pytest.raises(PowerFailure):
             world.clean()
         if not any(name.endswith(".swap") for name in disk.list_dir(world.directory)):
             continue
-        for second in range(0, 40, 1 + crash_at % 3):
+        for second in range(0, 40, 1 + crash_at // stride % 3):
             found = disk.after_crash(Fate.KEPT)
             found.changes_left = found.changes + second
             try:
@@ -145,7 +147,7 @@ def test_opening_after_a_crash_may_crash_too(fill: str) -> None:
                 assert again.records() in states, f"a mix after {crash_at} changes and {second} at the next start"
             else:
                 break
-    assert crashes > 50
+    assert crashes > 50 // stride
 
 
 @pytest.mark.parametrize("fill", FILLS)

@@ -498,3 +498,12 @@ def test_a_renamed_log_goes_on() -> None:
     assert len(world.records()) == 9
     world.log.close(clean=True)
     assert not world.disk.exists(world.directory)
+
+
+def test_the_log_start_never_passes_the_end() -> None:
+    world = LogWorld()
+    world.append(NOW_MS)
+    world.append(NOW_MS)
+    with pytest.raises(AssertionError, match="log start above the LEO"):
+        world.log.delete_records_before(3)
+    assert (world.log.log_start_offset, world.log.log_end_offset) == (0, 2)

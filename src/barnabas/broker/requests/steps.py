@@ -23,6 +23,9 @@ from barnabas.common.host import Clock, Timers
 #: The work of a slice in units, and its time: the slice ends when either is used up.
 SLICE_UNITS: Final = 16
 _SLICE_MS: Final = 4
+#: The work in units that `begin` does in one turn; a piece of work counts as one more. One event can complete hundreds
+#: of waiting fetches, and each reads its partitions again.
+_BEGUN_UNITS: Final = 3 * SLICE_UNITS
 
 #: Frames above this size are decoded one at a time.
 LARGE_FRAME_BYTES: Final = 256 * 1024
@@ -74,6 +77,9 @@ class Steps:
         self._large: deque[_Job] = deque()
         self._has_large = False
         self._is_scheduled = False
+        self._units = 0
+        #: The units of `begin` since the last reset; once they are used up, a reset follows after the turn.
+        self._begun_units = 0
         #: The bytes of all frames that wait here.
         self.held_bytes = 0
         #: The number of slices so far: a job that finds it changed was interrupted by others.
@@ -105,12 +111,25 @@ class Steps:
         self._schedule()
 
     def begin(self, work: Work, done: Callable[[Any], object], owner: Owner | None = None) -> None:
-        """Starts work like `start`, but does its first slice in this turn: `done` can be called before this returns."""
-        found = self.first_slice(work)
+        """Starts work like `start`, but does its first slice in this turn, unless the turn has begun much other work:
+        `done` can be called before this returns.
+        """
+        found = self._begun(work) if self._begun_units < _BEGUN_UNITS else None
         if found is None:
             self.start(work, done, owner)
         else:
             done(found[0])
+
+    def _begun(self, work: Work) -> tuple[Any] | None:
+        units = self._units
+        found = self.first_slice(work)
+        self._begun_units += 1 + self._units - units
+        if self._begun_units >= _BEGUN_UNITS:
+            self._timers.call_soon(self._allow_more)
+        return found
+
+    def _allow_more(self) -> None:
+        self._begun_units = 0
 
     def first_slice(self, work: Work, now_ms: int | None = None) -> tuple[Any] | None:
         """Does one slice of the work. Returns its result as a tuple, or None if there is more to `start`. A caller that
@@ -123,6 +142,7 @@ class Steps:
                 units = next(work)
                 effort.add(Effort.UNIT, units)
                 left -= units
+                self._units += units
                 if self._clock.now_ms() >= until_ms:
                     break
         except StopIteration as end:

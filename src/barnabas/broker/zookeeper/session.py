@@ -1,5 +1,5 @@
 """The session of a broker with ZooKeeper, from the start of the process: first for its identity, then for its
-`ZooKeeperSide`.
+`ZooKeeperSide`, whose `Membership` registers the broker again in each new session.
 
 open --session--> chroot, roots, cluster id, broker id --done--> the broker's side listens
 """

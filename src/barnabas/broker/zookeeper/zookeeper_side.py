@@ -97,6 +97,7 @@ class ZooKeeperSide:
         )
         self._parts: ConnectedParts | None = None
         self._feed: ControllerFeed | None = None
+        self._departure: Departure | None = None
         self._counts = SessionCounts(self._membership)
         self._latency = session.latency
         session.listen(self._counts)
@@ -165,9 +166,15 @@ class ZooKeeperSide:
             self._store.close(done)
 
         if self.broker_epoch >= 0 and self._config.bool_of("controlled.shutdown.enable"):
-            Departure(self._host, self._config, self.access, self.broker_epoch, leave).start()
+            self._departure = Departure(
+                self._host, self._config, self.access, self.broker_epoch, self._is_last_broker, leave
+            )
+            self._departure.start()
         else:
             leave()
+
+    def _is_last_broker(self) -> bool:
+        return list(self._metadata.image.brokers) == [self._config.node_id]
 
     def close(self) -> None:
         self._channels.close()
@@ -184,6 +191,8 @@ class ZooKeeperSide:
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         assert self._parts is not None, "set by connect"
         self._door.check(image)
+        if self._departure is not None:
+            self._departure.check()
         if self._feed is not None and self._feed.is_of_kafka:
             self._parts.journal.on_unexplained(delta, image, self._feed.controller_id)
 

@@ -112,13 +112,19 @@ def directory_of_requested() -> Path | None:
     """Returns the directory of the context that --context names; None without --context. Raises Failure if the context
     has none.
     """
-    if _Command.requested is None:
-        return None
+    return None if _Command.requested is None else directory_in_use()
+
+
+def directory_in_use() -> Path | None:
+    """Returns the directory of the context that this command uses; None if no context applies. Raises Failure if the
+    context has none.
+    """
     chosen = use()
-    assert chosen is not None
+    if chosen is None:
+        return None
     if chosen.context.directory is None:
         raise Failure(
-            f"context {chosen.name} has no directory: its cluster is not one of `barnabas up`",
+            f"context {chosen.name} ({chosen.reason}) has no directory: its cluster is not one of `barnabas up`",
             "name the directory of a cluster with --dir",
         )
     return Path(chosen.context.directory)

@@ -6,6 +6,9 @@
 - Leaderless partitions of topics that allow it get an unclean leader; otherwise those that lost their leader before the
   topic allowed it would wait forever.
 
+The controller's own elections are triggered by `ReplicationControl` (`kraft/replication_control.py`), and in ZooKeeper
+mode by `ActiveController.rebalance` (`zookeeper/active_controller.py`).
+
 A preferred election never makes a partition worse: if the preferred replica cannot lead, nothing changes.
 """
 

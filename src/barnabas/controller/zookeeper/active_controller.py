@@ -134,7 +134,6 @@ class ActiveController:
         yield from self._first_decisions()
         self._elections.resume()
         self._reassignments.resume()
-        self._notifications.resume()
         if core.config.bool_of("auto.leader.rebalance.enable"):
             self._rebalance.start()
 
@@ -208,15 +207,15 @@ class ActiveController:
                     joined[broker_id] = broker.epoch
                 core.queues.open(broker_id, broker.epoch)
         batch = RequestBatch(core.sender, image)
-        add_change(batch, delta, image)
+        add_change(batch, delta, image, self.deletions.has_begun)
         core.send(batch)
         if joined:
             core.slices.begin(introduce(core, joined))
         for broker_id in joined:
             self.deletions.broker_joined(broker_id)
+        self._reassignments.note_done(delta)
         if delta.changed_topics:
             self._decide_first_states(delta)
-            self._reassignments.note_done()
             self.deletions.resume()
 
     def _decide_first_states(self, delta: MetadataDelta) -> None:

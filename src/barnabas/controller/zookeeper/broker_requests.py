@@ -5,7 +5,7 @@
     leader epoch rose, or first state   LeaderAndIsr to the brokers of the replicas that are online
     partition changed in any way        UpdateMetadata to all brokers
     replica left the assignment         StopReplica with deletion to its broker, with the partition's leader epoch
-    topic left the image                UpdateMetadata with the leader -2; its deletion sends StopReplica
+    topic left the image                UpdateMetadata with the leader -2; its deletion sends that, and StopReplica
 
 A broker gets its requests in the order LeaderAndIsr, UpdateMetadata, StopReplica; UpdateMetadata with the brokers alone
 comes before them, so that a broker knows the live brokers before its first role (G40). A partition without a state is
@@ -91,8 +91,10 @@ class RequestBatch:
     def show(self, topic: str, topic_id: bytes, index: int, partition: PartitionImage) -> None:
         self._shown[topic, topic_id, index] = self._shown_row(topic_id, index, partition)
 
-    def show_deleted(self, topic: TopicImage) -> None:
-        for index, partition in enumerate(topic.partitions):
+    def show_deleted(self, topic: TopicImage, indexes: Iterable[int]) -> None:
+        """Adds partitions of a topic that has left the image."""
+        for index in indexes:
+            partition = topic.partitions[index]
             row = _Shown(
                 partition_index=index,
                 controller_epoch=self._sender.controller_epoch,
@@ -215,11 +217,16 @@ class RequestBatch:
         )
 
 
-def add_change(batch: RequestBatch, delta: MetadataDelta, after: MetadataImage) -> None:
-    """Adds everything that follows from this change of the image."""
+def add_change(
+    batch: RequestBatch, delta: MetadataDelta, after: MetadataImage, is_told_later: Callable[[str], bool]
+) -> None:
+    """Adds everything that follows from this change of the image, without the end of topics that brokers are told about
+    later, in slices.
+    """
     _add_brokers(batch, delta, after)
     for topic in delta.deleted_topics.values():
-        batch.show_deleted(topic)
+        if not is_told_later(topic.name):
+            batch.show_deleted(topic, range(len(topic.partitions)))
     for topic_id, change in delta.changed_topics.items():
         for index, partition in sorted(change.changed_partitions.items()):
             if not has_state(partition):

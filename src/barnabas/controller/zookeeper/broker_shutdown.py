@@ -25,7 +25,8 @@ def shut_down(
     reply: Callable[[ControlledShutdownResponse], None],
 ) -> None:
     """Moves the leaderships that can be moved, and answers with the partitions that the broker still leads: it asks
-    again, or stops nevertheless.
+    again, or stops nevertheless. If all other brokers shut down too, the answer names no partition, because nobody will
+    lead them.
     """
     core, broker_id = active.core, request.broker_id
 
@@ -80,6 +81,8 @@ def _stop_followers(core: Core, broker_id: int, done: Callable[[], None]) -> Job
 
 
 def _remaining(core: Core, broker_id: int) -> ControlledShutdownResponse:
+    if all(broker.in_controlled_shutdown for broker in core.records.committed.brokers.values()):
+        return ControlledShutdownResponse()
     led = _replicated_on(core, broker_id, lambda each: each.leader == broker_id)
     row = ControlledShutdownResponse.RemainingPartition
     return ControlledShutdownResponse(

@@ -43,6 +43,8 @@ class BrokerWatch:
         self._decide_first_states = decide_first_states
         listener = ProcessListener(self._process_gone, self._process_answers)
         self._processes = BrokerProcesses(core.host, core.own_id, core.config.inter_broker_listener, listener)
+        #: The names of znodes that are no broker ids.
+        self._invalid_names: set[str] = set()
         #: The epochs of brokers that have a znode and no process.
         self._without_process: dict[int, int] = {}
         #: Brokers that are gone, and are taken out of their partitions now; their znodes are read afterwards.
@@ -65,9 +67,13 @@ class BrokerWatch:
 
     def _on_names(self, names: Sequence[str]) -> None:
         reader = self._core.reader
+        invalid = {name for name in names if not paths.is_number(name)}
+        for name in sorted(self._invalid_names - invalid):
+            self._core.problems.gone(f"{paths.BROKER_IDS}/{name}")
+        self._invalid_names = invalid
         for name in names:
             path = f"{paths.BROKER_IDS}/{name}"
-            if not paths.is_number(name):
+            if name in invalid:
                 self._core.problems.add(ZnodeError(path, "has a name that is not a broker id"))
             elif not reader.is_watched(path):
                 reader.watch_data(path, partial(self._on_broker, int(name)))
@@ -79,7 +85,7 @@ class BrokerWatch:
         path = paths.broker(broker_id)
         known = self._core.image.brokers.get(broker_id)
         if reply.znode is None or reply.stat is None:
-            self._core.problems.mended(path)
+            self._core.problems.gone(path)
             self._processes.end(broker_id)
             self._without_process.pop(broker_id, None)
             if known is not None:

@@ -17,6 +17,7 @@ from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.broker_queues import BrokerQueues
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender
+from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.record_store import RecordStore, Settled
 from barnabas.controller.zookeeper.slices import Job, Slices, portions
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
@@ -47,6 +48,11 @@ class Problems:
     def mended(self, path: str) -> None:
         if self._texts.pop(path, None) is not None:
             self._reports.over(path, f"znode {path} can be read again")
+
+    def gone(self, path: str) -> None:
+        """Forgets a znode that does not exist any more."""
+        if self._texts.pop(path, None) is not None:
+            self._reports.over(path, f"znode {path} is gone")
 
     def listed(self) -> list[str]:
         """Returns a line for each znode, sorted by path."""
@@ -124,6 +130,17 @@ class Core:
 
         self.slices.decided()
         self.propose(result, written)
+
+    def write_in_job(self, units: Iterable[Unit], settled: Settled | None = None) -> None:
+        """Writes units of a job that no records belong to, as `propose_in_job` writes decisions."""
+
+        def written(lost: frozenset[str]) -> None:
+            self.slices.written()
+            if settled is not None:
+                settled(lost)
+
+        self.slices.decided()
+        self.records.write(list(units), (), written)
 
     def batch(self, to: Iterable[int] | None = None) -> RequestBatch:
         """Begins requests to all brokers, or to these, about the committed image."""

@@ -14,7 +14,7 @@ configuration that cannot be deleted stays, and so does a marker, which the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.zookeeper.broker_requests import EPOCH_DURING_DELETE
 from barnabas.controller.zookeeper.core import SELF, Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
-from barnabas.controller.zookeeper.record_writes import deletion_units, offline_units
+from barnabas.controller.zookeeper.record_writes import offline_units, partition_deletions, topic_deletion
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, portions
 from barnabas.controller.zookeeper.subtree import read_subtree
 from barnabas.controller.zookeeper.znode_writes import create, delete
@@ -34,6 +34,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import RemoveTopicRecord
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.znodes import paths
+from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION
 from barnabas.zookeeper.client.store import ReadReply
 
 #: The pause before the next attempt of a deletion that ZooKeeper refused.
@@ -56,18 +57,20 @@ class DeletionCounts(NamedTuple):
 class _Deletion:
     """A topic whose deletion has begun."""
 
-    __slots__ = ("has_left", "is_ending", "replicas")
+    __slots__ = ("is_ending", "is_told", "ordered", "replicas")
 
     def __init__(self, topic: TopicImage) -> None:
-        #: The replicas that have not answered.
-        self.replicas = replicas_of(topic)
-        #: Whether the topic has left the committed image: before that, roles that were decided earlier can follow.
-        self.has_left = False
+        #: All replicas in the order of the partitions, and those that have not answered.
+        self.ordered = replicas_of(topic)
+        self.replicas = set(self.ordered)
+        #: Whether the topic has left the committed image, and the requests that tell this are queued. Roles that were
+        #: decided earlier can follow before that.
+        self.is_told = False
         self.is_ending = False
 
 
-def replicas_of(topic: TopicImage) -> set[_Replica]:
-    return {(index, replica) for index, partition in enumerate(topic.partitions) for replica in partition.replicas}
+def replicas_of(topic: TopicImage) -> list[_Replica]:
+    return [(index, replica) for index, partition in enumerate(topic.partitions) for replica in partition.replicas]
 
 
 class TopicDeletions:
@@ -80,6 +83,8 @@ class TopicDeletions:
         self._markers: frozenset[str] = frozenset()
         self._begun: dict[str, _Deletion] = {}
         self._reports = LimitedReports(core.host.faults, core.host.clock)
+        #: Callbacks that wait until these topics have left the metadata of the brokers.
+        self._waiting: list[tuple[set[str], Callable[[], None]]] = []
         #: The next attempts of deletions that ZooKeeper refused.
         self._pauses: dict[str, Timer] = {}
 
@@ -105,7 +110,7 @@ class TopicDeletions:
         topics = replicas = waiting_topics = waiting_replicas = 0
         for name in sorted(self._markers | self._begun.keys()):
             deletion, topic = self._begun.get(name), image.topics_by_name.get(name)
-            left = deletion.replicas if deletion is not None else set() if topic is None else replicas_of(topic)
+            left = deletion.replicas if deletion is not None else [] if topic is None else replicas_of(topic)
             dead = sum(replica not in image.brokers for _, replica in left)
             topics += 1
             replicas += len(left)
@@ -130,7 +135,9 @@ class TopicDeletions:
             self.resume()
 
     def resume(self, done: Callable[[], None] | None = None) -> None:
-        """Begins the deletions that are marked and can begin; then calls `done`."""
+        """Begins the deletions that are marked and can begin. Calls `done` when their topics have left the image, and
+        the requests that tell the brokers are queued.
+        """
         self._core.slices.begin(self._beginning(done))
 
     def _beginning(self, done: Callable[[], None] | None) -> Job:
@@ -150,8 +157,11 @@ class TopicDeletions:
                     self._end_if_absent(name)
             elif not any(is_in_progress(partition) for partition in topic.partitions):
                 left -= len(topic.partitions)
-                self._begin(topic)
-        if done is not None:
+                yield from self._begin(topic)
+        untold = {name for name, deletion in self._begun.items() if not deletion.is_told}
+        if done is not None and untold:
+            self._waiting.append((untold, done))
+        elif done is not None:
             done()
 
     def _unmark(self, name: str) -> None:
@@ -167,34 +177,55 @@ class TopicDeletions:
 
         self._core.reader.read(paths.topic(name), found)
 
-    def _begin(self, topic: TopicImage) -> None:
+    def _begin(self, topic: TopicImage) -> Job:
         core = self._core
-        self._begun[topic.name] = _Deletion(topic)
-        units = list(offline_units(topic, core.sender.controller_epoch))
+        deletion = self._begun[topic.name] = _Deletion(topic)
         removed = RemoveTopicRecord(topic_id=topic.topic_id)
+        core.records.leave(removed)
+        for number, portion in enumerate(portions(range(len(topic.partitions)))):
+            if number:
+                yield
+            core.write_in_job(offline_units(topic, portion, core.sender.controller_epoch))
         cause = Cause(ControllerEvent.DELETE_TOPICS, SELF, topic.name)
-        core.records.write(units, [removed], lambda _: self._on_left(topic.name), cause=cause)
 
-    def _on_left(self, name: str) -> None:
-        self._begun[name].has_left = True
+        def left(_: frozenset[str]) -> None:
+            core.slices.begin(self._telling(topic, deletion))
+
+        core.records.write((), [removed], left, after=core.image, cause=cause)
+
+    def _telling(self, topic: TopicImage, deletion: _Deletion) -> Job:
+        """Sends UpdateMetadata for the partitions, then StopReplica: a topic leaves the metadata before its logs go."""
+        name = topic.name
+        for number, portion in enumerate(portions(range(len(topic.partitions)))):
+            if number:
+                yield
+            batch = self._core.batch()
+            batch.show_deleted(topic, portion)
+            self._core.send(batch)
+        deletion.is_told = True
+        for names, _ in self._waiting:
+            names.discard(name)
+        told = [done for names, done in self._waiting if not names]
+        self._waiting = [(names, done) for names, done in self._waiting if names]
+        for done in told:
+            done()
         self._ask(name, None)
 
     def _ask(self, name: str, broker_id: int | None) -> None:
         """Asks all live brokers, or only this one, to delete the replicas that remain."""
         deletion = self._begun.get(name)
-        if deletion is not None and deletion.has_left:
+        if deletion is not None and deletion.is_told:
             self._core.slices.begin(self._asking(name, deletion, broker_id))
 
     def _asking(self, name: str, deletion: _Deletion, broker_id: int | None) -> Job:
-        wanted = sorted(each for each in deletion.replicas if broker_id in (None, each[1]))
+        left = deletion.replicas
+        wanted = [each for each in deletion.ordered if each in left and broker_id in (None, each[1])]
         for number, portion in enumerate(portions(wanted)):
             if number:
                 yield
-            if self._begun.get(name) is not deletion:
-                # The topic is gone; another one can have its name by now.
-                return
             batch = self._core.batch()
             for index, replica in portion:
+                # When all replicas have answered, the topic can be gone, and another one can have its name.
                 if (index, replica) in deletion.replicas:
                     batch.stop(replica, name, index, EPOCH_DURING_DELETE, delete=True)
             self._core.send(batch)
@@ -230,34 +261,47 @@ class TopicDeletions:
     def _end_if_done(self, name: str, deletion: _Deletion) -> None:
         if not deletion.replicas and not deletion.is_ending:
             deletion.is_ending = True
-            self._core.reader.names(paths.partitions(name), partial(self._on_partitions, name))
+            self._core.reader.names(
+                paths.partitions(name), lambda numbers: self._core.slices.begin(self._reading_names(name, numbers))
+            )
 
-    def _on_partitions(self, name: str, numbers: Sequence[str]) -> None:
+    def _reading_names(self, name: str, numbers: Sequence[str]) -> Job:
         """Reads the znodes below each partition, which other clients can have left incomplete."""
         below: dict[str, Sequence[str]] = {}
-        left = set(numbers)
 
         def on_names(number: str, names: Sequence[str]) -> None:
             below[number] = names
-            left.discard(number)
-            if not left:
-                self._delete(name, {key: below[key] for key in sorted(below, key=lambda key: (len(key), key))})
+            if len(below) == len(numbers):
+                self._core.slices.begin(self._deleting(name, below))
 
-        if not left:
-            self._delete(name, {})
-        for number in numbers:
+        if not numbers:
+            self._core.slices.begin(self._deleting(name, below))
+        for count, number in enumerate(numbers):
+            if count and not count % PARTITIONS_IN_PORTION:
+                yield
             self._core.reader.names(f"{paths.partitions(name)}/{number}", partial(on_names, number))
 
-    def _delete(self, name: str, below: dict[str, Sequence[str]]) -> None:
-        units = list(deletion_units(name, below))
+    def _deleting(self, name: str, below: Mapping[str, Sequence[str]]) -> Job:
+        """Deletes the znodes of the partitions, then those of the topic."""
+        lost: set[str] = set()
+        ordered = sorted(below.items(), key=lambda item: (len(item[0]), item[0]))
+        for number, portion in enumerate(portions(ordered)):
+            if number:
+                yield
+            self._core.write_in_job(partition_deletions(name, portion), lost.update)
+        self._core.records.after_all(lambda _: self._delete_topic(name, has_failed=bool(lost)))
 
+    def _delete_topic(self, name: str, *, has_failed: bool) -> None:
         def settled(lost: frozenset[str]) -> None:
             if lost:
                 self._delete_singly(name)
             else:
                 self._ended(name, is_marked=False)
 
-        self._core.records.write(units, (), settled)
+        if has_failed:
+            self._delete_singly(name)
+        else:
+            self._core.records.write([topic_deletion(name)], (), settled)
 
     def _delete_singly(self, name: str) -> None:
         """Deletes each znode by itself, with those that other programs have made below the topic."""

@@ -1,7 +1,8 @@
 """The rebalance of leaders in ZooKeeper mode: only for brokers that lead too few of the partitions that prefer them.
 
 A broker's share is the part of the partitions preferring it that other brokers lead. Partitions under reassignment stay
-as they are, and so do those whose preferred replica cannot lead.
+as they are, and so do those whose preferred replica cannot lead. `ActiveController.rebalance` calls this periodically
+(`leader.imbalance.check.interval.seconds`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Notifications that brokers leave as sequential znodes: failed log directories, and changed ISRs of old releases.
 
-Each is read, acted on, and deleted. Those that exist at the activation contain nothing new, because everything has just
-been read; only failed directories are asked about nevertheless.
+Each is read, acted on, and deleted. Those that exist at the activation contain nothing new: everything is read then,
+and all brokers get their roles, so that their answers name the replicas in failed directories.
 """
 
 from __future__ import annotations
@@ -26,18 +26,11 @@ class Notifications:
         self._core = core
         self._read_again = read_again
         self._known: set[str] = set()
-        #: Brokers that reported a failed directory before the controller served.
-        self._failed: set[int] = set()
 
     def start(self) -> None:
         reader = self._core.reader
         reader.watch_children(paths.LOG_DIR_EVENTS, partial(self._on_names, paths.LOG_DIR_EVENTS, self._on_log_dir))
         reader.watch_children(paths.ISR_CHANGES, partial(self._on_names, paths.ISR_CHANGES, self._on_isr_change))
-
-    def resume(self) -> None:
-        """Asks the brokers that reported a failed directory before the controller was active."""
-        self._ask_for_roles(self._failed)
-        self._failed.clear()
 
     def _on_names(self, folder: str, found: Callable[[str, ReadReply], None], names: Sequence[str]) -> None:
         for name in names:
@@ -45,7 +38,10 @@ class Notifications:
             if path not in self._known:
                 self._known.add(path)
                 self._core.reader.read(path, partial(found, path))
-        self._known = {path for path in self._known if not path.startswith(folder) or path[len(folder) + 1 :] in names}
+        there = {f"{folder}/{name}" for name in names}
+        for path in sorted(path for path in self._known - there if path.startswith(folder)):
+            self._known.discard(path)
+            self._core.problems.gone(path)
 
     def _on_log_dir(self, path: str, reply: ReadReply) -> None:
         if reply.znode is None:
@@ -56,16 +52,14 @@ class Notifications:
             self._core.problems.add(error)
         else:
             if self._core.is_serving:
-                self._ask_for_roles({broker_id})
-            else:
-                self._failed.add(broker_id)
+                self._ask_for_roles(broker_id)
         self._delete(path)
 
-    def _ask_for_roles(self, brokers: set[int]) -> None:
-        """Sends the roles of these brokers again: the answer names the replicas that are offline."""
-        known = self._core.records.committed.brokers
-        epochs = {broker_id: known[broker_id].epoch for broker_id in sorted(brokers) if broker_id in known}
-        self._core.slices.begin(repeat_roles(self._core, epochs))
+    def _ask_for_roles(self, broker_id: int) -> None:
+        """Sends the roles of this broker again: the answer names the replicas that are offline."""
+        broker = self._core.records.committed.brokers.get(broker_id)
+        if broker is not None:
+            self._core.slices.begin(repeat_roles(self._core, {broker_id: broker.epoch}))
 
     def _on_isr_change(self, path: str, reply: ReadReply) -> None:
         if reply.znode is None:

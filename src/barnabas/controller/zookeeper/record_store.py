@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from barnabas.common.host import Clock
 from barnabas.controller.requests.result import Cause, Versioned
+from barnabas.controller.zookeeper.assignment_texts import AssignmentTexts
 from barnabas.controller.zookeeper.fenced_writer import Conflict, FencedWriter, Unit
 from barnabas.controller.zookeeper.record_writes import WriteContext, units_of
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import (
     PartitionChangeRecord,
@@ -50,6 +53,15 @@ class StoreEvents(NamedTuple):
     on_conflict: Callable[[frozenset[str]], None]
 
 
+class ReadPartitions(NamedTuple):
+    """Partitions of a topic as read from znodes, without a record for each: there can be thousands."""
+
+    topic_id: bytes
+    partitions: Mapping[int, PartitionImage]
+    #: The epochs of the controllers that wrote their states.
+    epochs: Mapping[int, int] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class _Pending:
     """A decision that is not committed."""
@@ -58,8 +70,7 @@ class _Pending:
     keys: frozenset[str]
     settled: Settled | None = None
     cause: Cause | None = None
-    #: The epochs in states that were read.
-    epochs: Mapping[_Place, int] = field(default_factory=dict)
+    read: ReadPartitions | None = None
     was_read: bool = False
     is_settled: bool = False
     conflicts: Sequence[Conflict] = ()
@@ -73,6 +84,7 @@ class RecordStore:
         self.committed: MetadataImage = self.image
         #: The data versions of znodes that the image does not have: assignments, the block of producer ids.
         self.versions: dict[str, int] = {}
+        self._texts = AssignmentTexts()
         self._writer = writer
         self._controller_epoch = controller_epoch
         self._clock = clock
@@ -103,7 +115,7 @@ class RecordStore:
         """
         before = self.image
         after = self._replayed([record for record, _ in records])
-        context = WriteContext(self._controller_epoch, before, after, self._version_of)
+        context = WriteContext(self._controller_epoch, before, after, self._texts, self._version_of)
         self.write(list(units_of(context, records)), [record for record, _ in records], settled, after, cause=cause)
 
     def write(
@@ -113,34 +125,40 @@ class RecordStore:
         settled: Settled | None = None,
         after: MetadataImage | None = None,
         *,
-        epochs: Mapping[_Place, int] | None = None,
+        read: ReadPartitions | None = None,
         cause: Cause | None = None,
     ) -> None:
-        """Writes these units, which make the changes of the records. With `epochs`, the records were read, and are
-        committed when the units are written.
+        """Writes these units, which make the changes of the records. With `read`, the records were read, as these
+        partitions were, and all of it is committed when the units are written.
         """
         if self._is_closed:
             return
-        self.image = self._replayed(records) if after is None else after
+        self.image = self._replayed(records, read) if after is None else after
         self._note_versions(units)
         keys = frozenset(unit.key for unit in units)
-        self._enqueue(_Pending(records, keys, settled, cause, epochs or {}, was_read=epochs is not None), units)
+        self._enqueue(_Pending(records, keys, settled, cause, read, was_read=read is not None), units)
 
     def take(
         self,
         records: Iterable[Message],
-        epochs: Mapping[_Place, int] | None = None,
+        read: ReadPartitions | None = None,
         *,
         key: str | None = None,
         cause: Cause | None = None,
     ) -> None:
-        """Applies records that were read from znodes; `key` is the topic that they are about."""
+        """Applies records, and then partitions, that were read from znodes; `key` is the topic that they are about."""
         if self._is_closed:
             return
-        read = list(records)
-        self.image = self._replayed(read)
+        found = list(records)
+        self.image = self._replayed(found, read)
         keys = frozenset() if key is None else frozenset({key})
-        self._enqueue(_Pending(read, keys, None, cause, epochs or {}, was_read=True), ())
+        self._enqueue(_Pending(found, keys, None, cause, read, was_read=True), ())
+
+    def leave(self, removed: RemoveTopicRecord) -> None:
+        """Removes a topic from the image: no decision about it follows. Brokers still know it, until the record is
+        written with `after`.
+        """
+        self.image = self._replayed([removed])
 
     def discard(self, name: str) -> None:
         """Removes a topic's unwritten changes from the image. No decision about it may be under way."""
@@ -176,10 +194,8 @@ class RecordStore:
                 elif write.op is OpCode.CREATE and write.path == paths.topic(unit.key):
                     self.versions[write.path] = 0
 
-    def _replayed(self, records: Sequence[Message]) -> MetadataImage:
-        delta = MetadataDelta(self.image)
-        for record in records:
-            delta.replay(record)
+    def _replayed(self, records: Sequence[Message], read: ReadPartitions | None = None) -> MetadataImage:
+        delta = _delta(self.image, records, read)
         return delta.apply(self.image.offset + 1, self._controller_epoch, self._clock.wall_ms())
 
     def _enqueue(self, pending: _Pending, units: Sequence[Unit]) -> None:
@@ -207,10 +223,9 @@ class RecordStore:
         self._keys.subtract(pending.keys)
         lost = frozenset(conflict.unit.key for conflict in pending.conflicts)
         records = self._written(pending)
-        if records:
-            delta = MetadataDelta(self.committed)
-            for record in records:
-                delta.replay(record)
+        read = self._read_of(pending, records)
+        if records or read is not None:
+            delta = _delta(self.committed, records, read)
             self.committed = delta.apply(self.committed.offset + 1, self._controller_epoch, self._clock.wall_ms())
             self._note_epochs(records, pending)
             self._events.on_commit(delta, self.committed, pending.cause)
@@ -243,6 +258,18 @@ class RecordStore:
             found.append(record)
         return found
 
+    def _read_of(self, pending: _Pending, records: Sequence[Message]) -> ReadPartitions | None:
+        """Returns the partitions that were read, if there are any, and if they still have a place."""
+        read = pending.read
+        if read is None or not read.partitions:
+            return None
+        if any(isinstance(record, TopicRecord) and record.topic_id == read.topic_id for record in records):
+            return read
+        topic = self.committed.topics_by_id.get(read.topic_id)
+        if topic is None or pending.conflicts or min(read.partitions) > len(topic.partitions):
+            return None
+        return read
+
     def _has_place(self, record: PartitionRecord | PartitionChangeRecord, lost: set[str]) -> bool:
         topic = self.committed.topics_by_id.get(record.topic_id)
         if topic is None:
@@ -252,14 +279,25 @@ class RecordStore:
         return not lost or _is_written(topic.name, record, lost)
 
     def _note_epochs(self, records: Sequence[Message], pending: _Pending) -> None:
-        if pending.was_read:
-            self._foreign.update(
-                (place, epoch) for place, epoch in pending.epochs.items() if epoch != self._controller_epoch
-            )
+        if pending.read is not None:
+            topic_id, _, epochs = pending.read
+            own = self._controller_epoch
+            self._foreign.update({(topic_id, index): epoch for index, epoch in epochs.items() if epoch != own})
+        elif pending.was_read:
+            return
         elif self._foreign:
             for record in records:
                 if isinstance(record, PartitionRecord | PartitionChangeRecord):
                     self._foreign.pop((record.topic_id, record.partition_id), None)
+
+
+def _delta(before: MetadataImage, records: Iterable[Message], read: ReadPartitions | None) -> MetadataDelta:
+    delta = MetadataDelta(before)
+    for record in records:
+        delta.replay(record)
+    if read is not None and read.partitions:
+        delta.topics.replay_partitions(read.topic_id, read.partitions)
+    return delta
 
 
 def _is_written(topic: str, record: PartitionRecord | PartitionChangeRecord, lost: set[str]) -> bool:

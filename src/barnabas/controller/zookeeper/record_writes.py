@@ -9,7 +9,8 @@
     FeatureLevelRecord     set `/feature`
 
 A controller writes neither registrations of brokers nor changes of configurations: the broker that gets the request
-writes these. A topic is deleted by `offline_units`, and when its replicas are gone by `deletion_units`.
+writes these. A topic is deleted by `offline_units`, and when its replicas are gone by `partition_deletions` and
+`topic_deletion`.
 
 A change of an assignment is one unit with the states that belong to it. Where one multi cannot hold them, the order
 preserves what only the assignment contains: it is written before the states when a reassignment begins, and as the last
@@ -18,10 +19,11 @@ write when it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.controller.requests.result import Versioned
+from barnabas.controller.zookeeper.assignment_texts import AssignmentTexts
 from barnabas.controller.zookeeper.fenced_writer import GROUP_BYTES_MAX, Unit
 from barnabas.controller.zookeeper.znode_writes import ZnodeWrite, create, delete, put, set_data
 from barnabas.metadata.image import MetadataImage
@@ -37,13 +39,7 @@ from barnabas.protocol.messages.records_metadata import (
 from barnabas.znodes import paths
 from barnabas.znodes.cluster_znodes import Features, ProducerIdBlock, encode_features, encode_producer_id_block
 from barnabas.znodes.config_znodes import encode_config
-from barnabas.znodes.topic_znodes import (
-    PartitionState,
-    ReplicaAssignment,
-    TopicAssignment,
-    encode_state,
-    encode_topic,
-)
+from barnabas.znodes.topic_znodes import PartitionState, encode_state
 from barnabas.zookeeper.wire.codes import ANY_VERSION
 
 #: The version of `/feature` that Kafka 3.9 writes.
@@ -58,6 +54,7 @@ class WriteContext(NamedTuple):
     controller_epoch: int
     before: MetadataImage
     after: MetadataImage
+    texts: AssignmentTexts
     #: The data version of a znode that the image does not know.
     version_of: Callable[[str], int] = lambda path: ANY_VERSION
     #: The size of a producer id block.
@@ -72,7 +69,7 @@ def units_of(context: WriteContext, records: Sequence[Versioned]) -> list[Unit]:
         if isinstance(record, PartitionRecord | PartitionChangeRecord):
             changed.setdefault(record.topic_id, {})[record.partition_id] = record
         elif isinstance(record, TopicRecord):
-            units.append(_creation(context.after, record.topic_id))
+            units.append(_creation(context, record.topic_id))
         elif isinstance(record, ProducerIdsRecord):
             units.append(_producer_ids(context, record))
     for topic_id, partitions in changed.items():
@@ -106,7 +103,7 @@ def _topic_units(context: WriteContext, topic_id: bytes, changed: Mapping[int, M
         yield from states
         return
     topic_path = paths.topic(after.name)
-    assignment = set_data(topic_path, encode_topic(assignment_of(after)), context.version_of(topic_path))
+    assignment = set_data(topic_path, context.texts.encoded(after), context.version_of(topic_path))
     whole = Unit(after.name, (assignment, *(write for unit in states for write in unit.writes)))
     if whole.size_bytes <= GROUP_BYTES_MAX:
         yield whole
@@ -133,13 +130,8 @@ def _ends_reassignment(before: TopicImage, after: TopicImage, index: int) -> boo
     return not set(before.partitions[index].replicas) <= set(after.partitions[index].replicas)
 
 
-def _assigned(partition: PartitionImage) -> ReplicaAssignment:
-    return ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
-
-
-def assignment_of(topic: TopicImage) -> TopicAssignment:
-    """Returns the content of `/brokers/topics/T`."""
-    return TopicAssignment(topic.topic_id, {index: _assigned(each) for index, each in enumerate(topic.partitions)})
+def _assigned(partition: PartitionImage) -> tuple[tuple[int, ...], ...]:
+    return partition.replicas, partition.adding_replicas, partition.removing_replicas
 
 
 def _first_state(
@@ -161,20 +153,21 @@ def _state(context: WriteContext, partition: PartitionImage) -> bytes:
     )
 
 
-def _creation(after: MetadataImage, topic_id: bytes) -> Unit:
-    topic = after.topics_by_id[topic_id]
-    config = encode_config(dict(sorted(after.topic_config(topic.name).items())))
+def _creation(context: WriteContext, topic_id: bytes) -> Unit:
+    topic = context.after.topics_by_id[topic_id]
+    config = encode_config(dict(sorted(context.after.topic_config(topic.name).items())))
     writes = (
         # As in Kafka, what a deletion or a tool has left of an earlier topic's configuration is replaced.
         put(paths.config(paths.TOPIC_CONFIGS, topic.name), config),
-        create(paths.topic(topic.name), encode_topic(assignment_of(topic))),
+        create(paths.topic(topic.name), context.texts.encoded(topic)),
     )
     return Unit(topic.name, writes)
 
 
-def offline_units(topic: TopicImage, controller_epoch: int) -> Iterator[Unit]:
-    """Yields the states of a topic whose deletion begins: no leader, under a higher leader epoch, as in Kafka."""
-    for partition_id, partition in enumerate(topic.partitions):
+def offline_units(topic: TopicImage, partition_ids: Iterable[int], controller_epoch: int) -> Iterator[Unit]:
+    """Yields states of a topic whose deletion begins: no leader, under a higher leader epoch, as in Kafka."""
+    for partition_id in partition_ids:
+        partition = topic.partitions[partition_id]
         if partition.partition_epoch >= 0 and partition.leader != NO_LEADER:
             state = PartitionState(
                 NO_LEADER,
@@ -187,20 +180,26 @@ def offline_units(topic: TopicImage, controller_epoch: int) -> Iterator[Unit]:
             yield Unit(topic.name, (set_data(path, encode_state(state), partition.partition_epoch),))
 
 
-def deletion_units(name: str, below: Mapping[str, Sequence[str]]) -> Iterator[Unit]:
-    """Yields the writes that delete a topic whose replicas are gone. `below` names the znodes below each partition; the
-    marker goes last, so that the next controller that finds it continues.
+def partition_deletions(name: str, below: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Unit]:
+    """Yields the writes that delete partitions of a topic whose replicas are gone. `below` names the znodes below each
+    of them.
     """
-    for number, names in below.items():
+    for number, names in below:
         partition_path = f"{paths.partitions(name)}/{number}"
         yield Unit(name, (*(delete(f"{partition_path}/{each}") for each in names), delete(partition_path)))
-    rest = (
+
+
+def topic_deletion(name: str) -> Unit:
+    """Returns the writes that delete a topic without partitions. The marker goes with the rest, so that the next
+    controller that finds it continues.
+    """
+    writes = (
         delete(paths.partitions(name)),
         delete(paths.topic(name)),
         delete(paths.config(paths.TOPIC_CONFIGS, name)),
         delete(paths.delete_topic(name)),
     )
-    yield Unit(name, rest, is_last=True)
+    return Unit(name, writes)
 
 
 def _producer_ids(context: WriteContext, record: ProducerIdsRecord) -> Unit:

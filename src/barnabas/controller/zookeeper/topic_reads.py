@@ -1,12 +1,12 @@
-"""A topic as read from its znodes: the records of its assignment and states, with the checks of both."""
+"""A topic as read from its znodes: the change of its assignment and states, with the checks of both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from barnabas.controller.zookeeper.new_partitions import without_state
-from barnabas.metadata.topics import PartitionImage, TopicImage, partition_to_record
+from barnabas.controller.zookeeper.record_store import ReadPartitions
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, PartitionImage, TopicImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import RemoveTopicRecord, TopicRecord
 from barnabas.znodes import paths
@@ -15,44 +15,69 @@ from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ZnodeContent
 
 
-class ReadState(NamedTuple):
-    """The state of a partition, and its znode's data version."""
+class TopicReading:
+    """A topic whose assignment is read, and whose states are added one by one. Partitions without a state znode have no
+    state in the image either.
+    """
 
-    state: PartitionState
-    version: int
+    def __init__(self, name: str, assignment: TopicAssignment, version: int) -> None:
+        self.name = name
+        self.assignment = assignment
+        #: The data version of the assignment's znode.
+        self.version = version
+        #: The invalid states, with the data versions of their znodes.
+        self.broken: list[tuple[ZnodeError, int]] = []
+        #: The epochs of the controllers that wrote the states.
+        self.epochs: dict[int, int] = {}
+        self._partitions: dict[int, PartitionImage] = {}
 
+    @property
+    def is_complete(self) -> bool:
+        return len(self._partitions) == len(self.assignment.partitions)
 
-class ReadTopic(NamedTuple):
-    """The content of a topic's znodes; partitions without a state znode are not in `states`."""
+    def add(self, index: int, znode: ZnodeContent | None) -> None:
+        """Adds the state of a partition, as its znode is; None if it does not exist."""
+        assigned = self.assignment.partitions[index]
+        partition = without_state(assigned, MIGRATING_DIRECTORY)
+        if znode is not None:
+            try:
+                state = read_state(self.name, index, znode, assigned)
+            except ZnodeError as error:
+                self.broken.append((error, znode.version))
+            else:
+                partition = partition._replace(
+                    isr=state.isr,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    partition_epoch=znode.version,
+                    leader_recovery_state=state.leader_recovery_state,
+                )
+                self.epochs[index] = state.controller_epoch
+        self._partitions[index] = partition
 
-    name: str
-    topic_id: bytes
-    assignment: Mapping[int, ReplicaAssignment]
-    states: Mapping[int, ReadState]
-
-    def partitions(self, directory: bytes) -> tuple[PartitionImage, ...]:
-        return tuple(self._partition(index, directory) for index in range(len(self.assignment)))
-
-    def epochs(self) -> Mapping[tuple[bytes, int], int]:
-        """Returns the epochs of the controllers that wrote the states."""
-        return {(self.topic_id, index): read.state.controller_epoch for index, read in self.states.items()}
-
-    def _partition(self, index: int, directory: bytes) -> PartitionImage:
-        assigned = self.assignment[index]
-        read = self.states.get(index)
-        if read is None:
-            return without_state(assigned, directory)
-        return PartitionImage(
-            assigned.replicas,
-            read.state.isr,
-            read.state.leader,
-            read.state.leader_epoch,
-            read.version,
-            (directory,) * len(assigned.replicas),
-            assigned.removing,
-            assigned.adding,
-            read.state.leader_recovery_state,
-        )
+    def change(self, topic_id: bytes, known: TopicImage | None) -> tuple[list[Message], ReadPartitions]:
+        """Returns the change that brings an image to what was read: records of the topic itself, and the partitions
+        that differ. Raises ZnodeError for a topic that has fewer partitions than before.
+        """
+        records: list[Message] = []
+        if known is not None and known.topic_id != topic_id:
+            records.append(RemoveTopicRecord(topic_id=known.topic_id))
+            known = None
+        before = () if known is None else known.partitions
+        count = len(self._partitions)
+        if len(before) > count:
+            raise ZnodeError(paths.topic(self.name), f"has {count} partitions, there were {len(before)}")
+        if known is None:
+            records.append(TopicRecord(name=self.name, topic_id=topic_id))
+        changed: dict[int, PartitionImage] = {}
+        for index, was in enumerate(before):
+            partition = self._partitions[index]
+            if was.replicas == partition.replicas:
+                partition = partition._replace(directories=was.directories)
+            if partition != was:
+                changed[index] = partition
+        changed.update((index, self._partitions[index]) for index in range(len(before), count))
+        return records, ReadPartitions(topic_id, changed, self.epochs)
 
 
 def checked(path: str, assignment: TopicAssignment) -> Mapping[int, ReplicaAssignment]:
@@ -70,29 +95,9 @@ def checked(path: str, assignment: TopicAssignment) -> Mapping[int, ReplicaAssig
     return partitions
 
 
-def read_state(name: str, index: int, znode: ZnodeContent, assigned: ReplicaAssignment) -> ReadState:
+def read_state(name: str, index: int, znode: ZnodeContent, assigned: ReplicaAssignment) -> PartitionState:
     """Returns a state. Raises ZnodeError for one that cannot be read, or names a broker that has no replica."""
     path = paths.state(name, index)
     state = decode_state(path, znode.data)
     check_state(path, state, assigned.replicas)
-    return ReadState(state, znode.version)
-
-
-def replacement(read: ReadTopic, known: TopicImage | None, directory: bytes) -> Iterator[Message]:
-    """Yields the records that bring an image to what was read. Raises ZnodeError for a topic that has fewer partitions
-    than before."""
-    partitions = read.partitions(directory)
-    if known is not None and known.topic_id != read.topic_id:
-        yield RemoveTopicRecord(topic_id=known.topic_id)
-        known = None
-    if known is not None and len(known.partitions) > len(partitions):
-        text = f"has {len(partitions)} partitions, there were {len(known.partitions)}"
-        raise ZnodeError(paths.topic(read.name), text)
-    if known is None:
-        yield TopicRecord(name=read.name, topic_id=read.topic_id)
-    for index, partition in enumerate(partitions):
-        before = known.partitions[index] if known is not None and index < len(known.partitions) else None
-        if before is not None and before.replicas == partition.replicas:
-            partition = partition._replace(directories=before.directories)
-        if partition != before:
-            yield partition_to_record(read.topic_id, index, partition)
+    return state

@@ -12,9 +12,10 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 
+from barnabas.common.portions import Portions
 from barnabas.controller.requests import elections
 from barnabas.controller.requests.partitions import Located
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result
@@ -22,22 +23,28 @@ from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
 from barnabas.controller.zookeeper.core import SELF, Core, located
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.new_partitions import NO_STATE, first_states, without_state
+from barnabas.controller.zookeeper.record_store import ReadPartitions
 from barnabas.controller.zookeeper.replica_events import raised, settle
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
-from barnabas.controller.zookeeper.topic_reads import ReadState, ReadTopic, checked, read_state, replacement
+from barnabas.controller.zookeeper.topic_reads import TopicReading, checked
 from barnabas.controller.zookeeper.znode_writes import set_data
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from barnabas.metadata.topics import MIGRATING_DIRECTORY, TopicImage, partition_to_record
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, TopicImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import (
     ConfigRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
 )
 from barnabas.znodes import paths
 from barnabas.znodes.config_znodes import decode_config
-from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, decode_topic, encode_topic
+from barnabas.znodes.topic_znodes import (
+    PARTITIONS_IN_PORTION,
+    ReplicaAssignment,
+    TopicAssignment,
+    encode_topic,
+    topic_in_portions,
+)
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ReadReply, ZnodeContent
 
@@ -53,8 +60,10 @@ class TopicWatch:
         self.names: frozenset[str] = frozenset()
         #: The transactions that created the topics' znodes.
         self._creations: dict[str, int] = {}
-        #: The znodes of topics that are being read, which ends a read that began earlier.
+        #: The topics whose znodes are being read, and those whose changed assignments are being decoded. A later read
+        #: ends an earlier one.
         self._reads: dict[str, object] = {}
+        self._edits: dict[str, object] = {}
 
     def start(self) -> None:
         core = self._core
@@ -74,8 +83,10 @@ class TopicWatch:
             reader.forget(paths.topic(name))
             reader.forget(paths.config(paths.TOPIC_CONFIGS, name))
             self._reads.pop(name, None)
+            self._edits.pop(name, None)
             self._creations.pop(name, None)
-            self._core.problems.mended(paths.topic(name))
+            self._core.problems.gone(paths.topic(name))
+            self._core.problems.gone(paths.config(paths.TOPIC_CONFIGS, name))
             self._remove(name)
 
     def _remove(self, name: str) -> None:
@@ -128,32 +139,57 @@ class TopicWatch:
         is_same = reply.stat is not None and self._creations.get(name) == reply.stat.czxid
         if reply.stat is not None:
             self._creations[name] = reply.stat.czxid
-        known = self._core.image.topics_by_name.get(name)
-        if known is None:
+        if name not in self._core.image.topics_by_name:
             self._read_states(name, reply.znode)
             return
         if is_same and reply.znode.version <= self._core.records.versions.get(path, NO_STATE):
             # This controller's own write. If another program's edit has the same version, the next write here is
             # refused, and the topic is read again.
             return
+        this_edit = self._edits[name] = object()
+        self._in_slices(self._taking_edit(name, reply.znode, this_edit))
+
+    def _in_slices(self, job: Job) -> None:
+        """Begins to handle what was read; the controller is not loaded before the end."""
+
+        def held() -> Job:
+            yield from job
+            self._core.reader.release()
+
+        self._core.reader.hold()
+        self._core.slices.begin(held())
+
+    def _decoded(self, name: str, znode: ZnodeContent) -> Portions[TopicAssignment | None]:
+        """Returns the assignment, or None if it is invalid."""
+        path = paths.topic(name)
         try:
-            assignment = decode_topic(path, reply.znode.data)
-            partitions = checked(path, assignment)
+            assignment = yield from topic_in_portions(path, znode.data)
+            checked(path, assignment)
         except ZnodeError as error:
             self._core.problems.add(error)
-            return
+            return None
         self._core.problems.mended(path)
+        return assignment
+
+    def _taking_edit(self, name: str, znode: ZnodeContent, this_edit: object) -> Job:
+        """Compares an assignment with the known one, and adds its new partitions."""
+        path = paths.topic(name)
+        assignment = yield from self._decoded(name, znode)
+        known = self._core.image.topics_by_name.get(name)
+        if assignment is None or known is None or self._edits.get(name) is not this_edit:
+            return
+        del self._edits[name]
         if not self._core.records.is_pending(name):
-            self._core.records.versions[path] = reply.znode.version
+            self._core.records.versions[path] = znode.version
         if not _is_continuation(known, assignment):
             self.read_again(name)
             return
-        grown = [
-            partition_to_record(known.topic_id, index, without_state(partitions[index], MIGRATING_DIRECTORY))
-            for index in range(len(known.partitions), len(partitions))
-        ]
+        grown = {
+            index: without_state(assignment.partitions[index], MIGRATING_DIRECTORY)
+            for index in range(len(known.partitions), len(assignment.partitions))
+        }
         if grown:
-            self._core.records.take(grown, key=name, cause=_changed(path))
+            self._core.records.take((), ReadPartitions(known.topic_id, grown), key=name, cause=_changed(path))
 
     def decide_first_states(self, partitions: Iterable[Located]) -> None:
         """Gives states to those of these partitions that have none and have a live replica. A topic whose assignment is
@@ -188,42 +224,45 @@ class TopicWatch:
         core.reader.read(path, found)
 
     def _read_states(self, name: str, znode: ZnodeContent) -> None:
-        path = paths.topic(name)
-        try:
-            assignment = decode_topic(path, znode.data)
-            partitions = checked(path, assignment)
-        except ZnodeError as error:
-            self._core.problems.add(error)
-            return
-        self._core.problems.mended(path)
         this_read = self._reads[name] = object()
-        decided = self._core.records.decisions_about(name)
-        left = set(partitions)
-        states: dict[int, ReadState] = {}
-        broken: list[tuple[ZnodeError, int]] = []
+        self._in_slices(self._reading_states(name, znode, this_read))
+
+    def _reading_states(self, name: str, znode: ZnodeContent, this_read: object) -> Job:
+        """Reads the states of all partitions; the topic is taken when the last one is read."""
+        core = self._core
+        assignment = yield from self._decoded(name, znode)
+        if self._reads.get(name) is not this_read:
+            return
+        if assignment is None:
+            del self._reads[name]
+            return
+        reading = TopicReading(name, assignment, znode.version)
+        decided = core.records.decisions_about(name)
 
         def on_state(index: int, reply: ReadReply) -> None:
             if self._reads.get(name) is not this_read:
                 return
-            left.discard(index)
-            if reply.znode is not None:
-                try:
-                    states[index] = read_state(name, index, reply.znode, partitions[index])
-                except ZnodeError as error:
-                    broken.append((error, reply.znode.version))
-            if left:
-                return
-            del self._reads[name]
-            if self._core.records.decisions_about(name) != decided or self._core.records.is_pending(name):
-                self.read_again(name)
-            elif broken:
-                for problem, version in broken:
-                    self._watch_broken(name, problem, version)
-            elif not self._has_begun_deletion(name):
-                self._take(name, assignment, znode.version, states)
+            reading.add(index, reply.znode)
+            if reading.is_complete:
+                del self._reads[name]
+                self._end_reading(reading, decided)
 
-        for index in partitions:
-            self._core.reader.read(paths.state(name, index), partial(on_state, index))
+        for number, index in enumerate(assignment.partitions):
+            if number and not number % PARTITIONS_IN_PORTION:
+                yield
+                if self._reads.get(name) is not this_read:
+                    return
+            core.reader.read(paths.state(name, index), partial(on_state, index))
+
+    def _end_reading(self, reading: TopicReading, decided: int) -> None:
+        name, records = reading.name, self._core.records
+        if records.decisions_about(name) != decided or records.is_pending(name):
+            self.read_again(name)
+        elif reading.broken:
+            for problem, version in reading.broken:
+                self._watch_broken(name, problem, version)
+        elif not self._has_begun_deletion(name):
+            self._take(reading)
 
     def _watch_broken(self, name: str, error: ZnodeError, version: int) -> None:
         """Reads the topic again when this state has another version than the broken one."""
@@ -238,52 +277,51 @@ class TopicWatch:
 
         core.reader.watch_data(error.path, found)
 
-    def _take(self, name: str, assignment: TopicAssignment, version: int, states: dict[int, ReadState]) -> None:
-        core = self._core
+    def _take(self, reading: TopicReading) -> None:
+        core, name = self._core, reading.name
         core.records.discard(name)
         known = core.image.topics_by_name.get(name)
-        topic_id = assignment.topic_id
+        topic_id = reading.assignment.topic_id
         if topic_id is None:
             topic_id = core.host.random.uuid() if known is None else known.topic_id
-        read = ReadTopic(name, topic_id, assignment.partitions, states)
         try:
-            self._check_id(read)
-            records = list(replacement(read, known, MIGRATING_DIRECTORY))
+            self._check_id(name, topic_id)
+            records, read = reading.change(topic_id, known)
         except ZnodeError as error:
             core.problems.add(error)
             return
-        core.records.versions[paths.topic(name)] = version
-        if assignment.topic_id is None:
-            self._write_topic_id(read, version, records)
+        core.records.versions[paths.topic(name)] = reading.version
+        if reading.assignment.topic_id is None:
+            self._write_topic_id(reading, records, read)
         else:
-            core.records.take(records, read.epochs(), key=name, cause=_changed(paths.topic(name)))
+            core.records.take(records, read, key=name, cause=_changed(paths.topic(name)))
         if core.is_serving:
-            self._decide(name, known, records)
+            self._decide(name, frozenset() if known is None else frozenset(read.partitions))
 
-    def _check_id(self, read: ReadTopic) -> None:
-        holder = self._core.image.topics_by_id.get(read.topic_id)
-        if holder is not None and holder.name != read.name:
-            raise ZnodeError(paths.topic(read.name), f"has the id of topic {holder.name}")
+    def _check_id(self, name: str, topic_id: bytes) -> None:
+        holder = self._core.image.topics_by_id.get(topic_id)
+        if holder is not None and holder.name != name:
+            raise ZnodeError(paths.topic(name), f"has the id of topic {holder.name}")
 
-    def _write_topic_id(self, read: ReadTopic, version: int, records: Sequence[Message]) -> None:
+    def _write_topic_id(self, reading: TopicReading, records: Sequence[Message], read: ReadPartitions) -> None:
         """Gives an id to a topic that a tool of a release before 2.8 made. Brokers get the topic when its id is
         written: the next controller would give another id to a topic whose logs have this one.
         """
-        content = encode_topic(TopicAssignment(read.topic_id, read.assignment))
-        unit = Unit(read.name, (set_data(paths.topic(read.name), content, version),))
-        self._core.records.write([unit], records, epochs=read.epochs(), cause=_changed(paths.topic(read.name)))
+        path = paths.topic(reading.name)
+        content = encode_topic(TopicAssignment(read.topic_id, reading.assignment.partitions))
+        unit = Unit(reading.name, (set_data(path, content, reading.version),))
+        self._core.records.write([unit], records, read=read, cause=_changed(path))
 
-    def _decide(self, name: str, known: TopicImage | None, records: Sequence[Message]) -> None:
-        """Makes the decisions that a topic needs after it was read while the controller is active."""
+    def _decide(self, name: str, changed: Set[int]) -> None:
+        """Makes the decisions that a topic needs after it was read while the controller is active. The leader epochs of
+        the changed partitions rise.
+        """
         cause = Cause(ControllerEvent.CREATE_TOPICS, SELF, f"{name}, as read from its znodes")
-        read = {record.partition_id for record in records if isinstance(record, PartitionRecord) and _is_led(record)}
-        if known is None:
-            read.clear()
 
         def decide(view: ControllerView, partitions: Sequence[Located]) -> Result[None]:
             changes = settle(view, partitions)
             decided = {record.partition_id for record, _ in changes if isinstance(record, PartitionChangeRecord)}
-            rest = [each for each in partitions if each[1] in read - decided]
+            rest = [each for each in partitions if each[1] in changed and each[1] not in decided]
             return Result([*changes, *raised(view, rest)], None, cause)
 
         self._core.decide_in_slices(self._located(name), decide)
@@ -304,10 +342,6 @@ def _is_continuation(known: TopicImage, assignment: TopicAssignment) -> bool:
         == ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
         for index, partition in enumerate(known.partitions)
     )
-
-
-def _is_led(record: PartitionRecord) -> bool:
-    return record.partition_epoch != NO_STATE
 
 
 def _changed(path: str) -> Cause:

@@ -52,7 +52,7 @@ class ZnodeReader:
         self._children: dict[str, _Look] = {}
         self._queue: deque[_Look] = deque()
         self._in_flight = 0
-        #: Looks whose result is due: queued, in flight, or to be repeated.
+        #: Looks whose result is due (queued, in flight, or to be repeated), and holds.
         self._due = 0
         self._lost: list[_Look] = []
         self._is_closed = False
@@ -83,6 +83,15 @@ class ZnodeReader:
 
     def is_watched(self, path: str) -> bool:
         return path in self._data
+
+    def hold(self) -> None:
+        """Delays `on_idle` until `release`: what was read is not handled yet, and can cause further reads."""
+        self._due += 1
+
+    def release(self) -> None:
+        self._due -= 1
+        if self._due == 0 and not self._is_closed:
+            self._on_idle()
 
     # What happens.
 
@@ -156,7 +165,5 @@ class ZnodeReader:
         look.is_reading = False
         if not look.is_forgotten:
             found()
-        self._due -= 1
         self._send()
-        if self._due == 0 and not self._is_closed:
-            self._on_idle()
+        self.release()

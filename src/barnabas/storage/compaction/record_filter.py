@@ -16,11 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.common.host import Buffer
 from barnabas.records import compression
 from barnabas.records.batch import BatchHeader, decode_batch
+from barnabas.records.checksum import crc32c
 from barnabas.records.header import (
     ATTRIBUTES_OFFSET,
     CODEC_MASK,

@@ -9,10 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from crc32c import crc32c
-
 from barnabas.common.host import Disk
 from barnabas.records.batch import decode_batch
+from barnabas.records.checksum import crc32c
 from barnabas.records.header import NO_TIMESTAMP
 from barnabas.storage.checkpoints import INDEX_SUFFIX, LOG_SUFFIX, CheckpointError
 from barnabas.storage.offline.dump_log import (

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from crc32c import crc32c
-
 from barnabas.common.host import Disk
 from barnabas.common.types import TopicPartition
+from barnabas.records.checksum import crc32c
 from barnabas.storage.checkpoints import CheckpointError, number, split_lines
 
 INVENTORY_FILE: Final = "barnabas-inventory"

@@ -5,12 +5,13 @@
     @S  `.swap`                                  compaction was complete except for the renaming: finish it, and remove
                                                  the segments it replaces; not if a `.cleaned` is at or below it
     @B  an index without its `.log`              removed
-    @C  clean shutdown                           sizes and indexes trusted; LEO from the last index entry on
+    @C  clean shutdown (`LogDirectories.open`)   sizes and indexes trusted; LEO from the last index entry on
     @D  an index file is missing, or torn        that segment scanned, its indexes rebuilt
     @E  unclean, below the recovery point        as @C: it was synced before
     @F  unclean, above the recovery point        scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
-                                                 first that is not intact, all later segments are removed; `rescan` has
-                                                 how the scan begins in the middle of a segment
+                                                 first that is not intact (`Segment.end_rebuild`), all later segments
+                                                 are removed; `rescan` has how the scan begins in the middle of a
+                                                 segment
     @G  log start offset above the LEO           the log starts anew there, empty
     @I  no `.log`                                a log without a record; the first append creates its files
     @H  leader epochs beyond the LEO             cut with it; missing ones of scanned batches, and of the first batches,
@@ -366,7 +367,9 @@ class _Recovery:
             self._end_offset = last.end_offset
 
     def _cut_junk(self, end_offset: int) -> None:
-        """Cuts bytes after the last batch that are not a batch, and reports it (@J of the module table)."""
+        """Cuts bytes after the last batch that are not a batch, and reports it. Only after a clean shutdown (@J of the
+        module table).
+        """
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
             segment, _, torn_bytes = self._ends[-1]
             segment.file.truncate(segment.size_bytes)

@@ -17,11 +17,10 @@ from itertools import islice
 from operator import lt
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk, File
 from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
+from barnabas.records.checksum import crc32c
 from barnabas.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, MAGIC_V2
 from barnabas.storage.recovery.index_check import do_last_entries_fit
 from barnabas.storage.segment import RollLimits, Segment

@@ -1,4 +1,7 @@
-"""SyncGroup, Heartbeat and LeaveGroup: the requests of a generation's members."""
+"""SyncGroup, Heartbeat and LeaveGroup: the requests of a generation's members.
+
+`rebalance.py` removes a member whose session has expired.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
     uniform  as even as possible over all topics together, with as few partitions as possible moved
     range    per topic, ranges of partitions to members in order: co-partitioned topics stay together
 
-Both depend only on subscriptions and the last target: equal inputs give equal assignments, in any process.
+`Planner.make_target` calls them. Both depend only on subscriptions and the last target: equal inputs give equal
+assignments, in any process.
 """
 
 from __future__ import annotations

@@ -1,0 +1,22 @@
+"""Long work in portions: a generator that yields between them, and whose value is the result.
+
+A caller with a loop of its own takes the next portion in a later turn; `whole` does all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TypeVar
+
+T = TypeVar("T")
+Portions = Generator[None, None, T]
+
+
+def whole(work: Portions[T]) -> T:
+    """Does all portions without a pause. Returns the result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result

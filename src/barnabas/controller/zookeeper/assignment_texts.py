@@ -1,0 +1,42 @@
+"""The contents of `/brokers/topics/T`, from images of topics.
+
+Each part of a reassignment of thousands of partitions, and each growth of such a topic, writes the whole assignment.
+The texts of the large topics that were written last are kept, and only partitions that are not the same as then are
+encoded again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
+from barnabas.metadata.topics import PartitionImage, TopicImage
+from barnabas.znodes.topic_text import TopicText
+
+#: The most texts that are kept: jobs take turns, and each is about one topic at a time.
+_TEXTS_MAX: Final = 8
+
+
+class AssignmentTexts:
+    """The texts of one controller epoch."""
+
+    def __init__(self) -> None:
+        #: By topic id, in the order of their last use: the text, and the partitions that it is about.
+        self._known: OrderedDict[bytes, tuple[TopicText, Sequence[PartitionImage]]] = OrderedDict()
+
+    def encoded(self, topic: TopicImage) -> bytes:
+        """Returns the content of `/brokers/topics/T`."""
+        text, before = self._known.pop(topic.topic_id, (None, ()))
+        if text is None or len(before) > len(topic.partitions):
+            text, before = TopicText(topic.topic_id), ()
+        count = len(before)
+        for index, partition in enumerate(topic.partitions):
+            if index >= count or before[index] is not partition:
+                text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        if len(topic.partitions) > PARTITIONS_AT_ONCE:
+            self._known[topic.topic_id] = (text, topic.partitions)
+            if len(self._known) > _TEXTS_MAX:
+                self._known.popitem(last=False)
+        return text.encoded()
