@@ -190,8 +190,8 @@ def roles_by_update_metadata(patch: pytest.MonkeyPatch) -> None:
 def ephemerals_kept_over_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Forgets at a restart which sessions to expire: their ephemeral znodes stay (G45)."""
 
-    def forgetful(clock: Any, timers: Any, tick_ms: int, sessions: Any, expire: Any) -> SessionTracker:
-        return SessionTracker(clock, timers, tick_ms, {}, expire)
+    def forgetful(clock: Any, timers: Any, tick_ms: int, sessions: Any, id_max: int, expire: Any) -> SessionTracker:
+        return SessionTracker(clock, timers, tick_ms, {}, id_max, expire)
 
     patch.setattr(zookeeper_server, "SessionTracker", forgetful)
 

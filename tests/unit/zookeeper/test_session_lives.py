@@ -6,6 +6,7 @@ import pytest
 from tests.support.zookeeper_client import Answer
 from tests.support.zookeeper_world import World
 
+from barnabas.simulation.host import EPOCH_WALL_MS
 from barnabas.zookeeper.server.server_settings import ServerSettings
 from barnabas.zookeeper.server.sessions import first_session_id, password_of
 from barnabas.zookeeper.wire import frames
@@ -149,3 +150,16 @@ def test_time_in_which_the_server_was_paused_does_not_count() -> None:
     world.run_for(100)
     assert client.exists("/").error == 0
     assert not client.link.is_closed
+
+
+def test_the_id_of_an_ended_session_is_not_used_again_though_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.run_for(60_000)
+    ended = [world.session() for _ in range(2)]
+    for client in ended:
+        client.close()
+    monkeypatch.setattr(world.host.time, "wall_ms", lambda: EPOCH_WALL_MS)
+    world.restart()
+    assert world.session().session_id > max(client.session_id for client in ended)

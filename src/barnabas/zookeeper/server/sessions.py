@@ -53,10 +53,20 @@ class Session:
 
 
 class SessionTracker:
-    """The open sessions, in buckets by the tick in which they expire."""
+    """The open sessions, in buckets by the tick in which they expire.
+
+    New ids are greater than `session_id_max`: after a restart with a clock that was set back, the id of an ended
+    session would give its client the session of another one.
+    """
 
     def __init__(
-        self, clock: Clock, timers: Timers, tick_ms: int, sessions: Mapping[int, int], expire: Callable[[Session], None]
+        self,
+        clock: Clock,
+        timers: Timers,
+        tick_ms: int,
+        sessions: Mapping[int, int],
+        session_id_max: int,
+        expire: Callable[[Session], None],
     ) -> None:
         self._clock = clock
         self._timers = timers
@@ -68,7 +78,7 @@ class SessionTracker:
         self.sessions: dict[int, Session] = {}
         self.buckets: dict[int, dict[Session, None]] = {}
         self._next_ms = self._bucket_of(self._now_ms())
-        self._next_id = max(first_session_id(clock.wall_ms()), *(each + 1 for each in sessions), 0)
+        self._next_id = max(first_session_id(clock.wall_ms()), session_id_max + 1)
         for session_id, timeout_ms in sessions.items():
             self.track(session_id, timeout_ms)
 

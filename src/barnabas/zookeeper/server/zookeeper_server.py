@@ -56,7 +56,9 @@ class ZooKeeperServer:
         reads = Reads(database.tree, self.watches, settings.skip_acl)
         self.stats = ServerStats()
         self._requests = Requests(database, self._prep, self.pipeline, reads, host.clock, self.stats, self._ended)
-        self.tracker = SessionTracker(host.clock, host.timers, settings.tick_ms, database.sessions, self._expire)
+        self.tracker = SessionTracker(
+            host.clock, host.timers, settings.tick_ms, database.sessions, database.session_id_max, self._expire
+        )
         self._upkeep = Upkeep(database.tree, settings, host.clock, host.timers, self._delete_container)
         #: The connections of open sessions.
         self._of_sessions: dict[int, Connection] = {}

@@ -52,6 +52,8 @@ class Database:
     def __init__(self, tree: DataTree | None = None, sessions: Mapping[int, int] | None = None, zxid: int = 0) -> None:
         self.tree = DataTree() if tree is None else tree
         self.sessions: dict[int, int] = dict(sessions or {})
+        #: The greatest known id of a session, open or ended; 0 without any.
+        self.session_id_max = max(self.sessions, default=0)
         #: The zxid of the last applied transaction.
         self.last_zxid = zxid
         #: (zxid, digest of the tree after it), the oldest first.
@@ -106,6 +108,7 @@ class Database:
                     return TxnResult(op, txn.error)
                 case CreateSessionTxn():
                     self.sessions[header.session_id] = txn.timeout_ms
+                    self.session_id_max = max(self.session_id_max, header.session_id)
                 case CloseSessionTxn() | None if op == OpCode.CLOSE_SESSION:
                     self.sessions.pop(header.session_id, None)
                     paths = None if txn is None else txn.paths
