@@ -45,6 +45,9 @@ def simulate(
     controllers: Controllers = 0,
     zookeeper: Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")] = False,
     work: Work = "records",
+    kafka_defaults: Annotated[
+        bool, typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed")
+    ] = False,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +63,14 @@ def simulate(
             raise
         raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
     settings = runs.settings_for(
-        seed, faults, hours, brokers=brokers, controllers=controllers, work=work, zookeeper=zookeeper
+        seed,
+        faults,
+        hours,
+        brokers=brokers,
+        controllers=controllers,
+        work=work,
+        zookeeper=zookeeper,
+        draws_properties=not kafka_defaults,
     )
     if explore is None:
         failed = runs.replay(settings, only, as_json=as_json)

@@ -12,7 +12,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.explore import shorten_outcome
 from barnabas.simulation.faults import Fault, FaultKind
-from barnabas.simulation.scenario import Outcome, Settings, run, schedule_of
+from barnabas.simulation.scenario import Outcome, Settings, drawn_properties, run, schedule_of
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 
@@ -33,13 +33,21 @@ def settings_for(
     controllers: int,
     work: str = "records",
     zookeeper: bool = False,
+    draws_properties: bool = True,
 ) -> Settings:
     """Returns the settings. Raises Failure if they are invalid."""
     if zookeeper and controllers:
         raise Failure("--controllers: in ZooKeeper mode the brokers are the controllers")
     layout = Layout(brokers=brokers, controllers=controllers, zookeeper=zookeeper)
     faults_s = max(1, round(hours * 3600))
-    return Settings(seed=seed, layout=layout, work=_work(work, brokers), kinds=_kinds(faults), faults_s=faults_s)
+    return Settings(
+        seed=seed,
+        layout=layout,
+        work=_work(work, brokers),
+        kinds=_kinds(faults),
+        faults_s=faults_s,
+        draws_properties=draws_properties,
+    )
 
 
 def _work(text: str, brokers: int) -> WorkKind:
@@ -115,6 +123,9 @@ def _show_verdict(outcome: Outcome) -> None:
         f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} made, "
         f"unclean elections of {output.counted(outcome.unclean, 'partition')}"
     )
+    drawn = drawn_properties(outcome.settings)
+    if drawn:
+        output.say(f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}")
     output.say(f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers")
     if outcome.failed:
         for problem in outcome.problems[:_PROBLEMS_SHOWN_MAX]:
@@ -140,6 +151,8 @@ def command_for(outcome: Outcome) -> str:
         parts.append(f"--controllers {settings.layout.controllers}")
     if settings.layout.zookeeper:
         parts.append("--zookeeper")
+    if not settings.draws_properties:
+        parts.append("--kafka-defaults")
     if settings.schedule is not None:
         whole = schedule_of(replace(settings, schedule=None))
         parts.append(f"--only {','.join(str(whole.index(fault) + 1) for fault in outcome.schedule)}")
@@ -151,6 +164,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "seed": outcome.settings.seed,
         "failed": outcome.failed,
         "problems": outcome.problems,
+        "properties": drawn_properties(outcome.settings),
         "faults": [str(fault) for fault in outcome.schedule],
         "trace": outcome.trace_hash,
         "events": outcome.events,

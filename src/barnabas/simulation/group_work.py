@@ -39,7 +39,7 @@ class GroupWork:
         enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
         self.topic = Topic("orders", _PARTITIONS, enough)
         self.topics = [self.topic]
-        self.internal = [Topic(GROUP_METADATA_TOPIC, 2, {})]
+        self.internal = [Topic(GROUP_METADATA_TOPIC, int(cluster.layout.shared_property("offsets.topic.num.partitions")), {})]
         self.operations = MOVES
         self.checkers: Sequence[Checker] = ()
         is_mixed = cluster.world.stream("groups").random() < 0.3

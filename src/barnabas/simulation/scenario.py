@@ -34,6 +34,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
+from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.transactional_work import TransactionalWork
 from barnabas.simulation.work import PROPERTIES, RecordsWork, Size, Verdicts, Work, WorkKind, client_names
 from barnabas.simulation.workload import create_topics
@@ -73,6 +74,8 @@ class Settings:
     operations: tuple[AdminOperation, ...] = tuple(AdminOperation)
     #: The edits of znodes that another operator can make in ZooKeeper mode; each seed draws some of them.
     edits: tuple[ZnodeEdit, ...] = tuple(ZnodeEdit)
+    #: Whether the seed draws properties of the nodes; those of the layout replace them.
+    draws_properties: bool = False
     keep_events: bool = False
     #: A run with more events is in an endless loop.
     events_max: int = 3_000_000
@@ -119,6 +122,19 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
+def layout_of(settings: Settings) -> Layout:
+    """Returns the layout with the properties of the work, and with those that the seed draws."""
+    properties = {**PROPERTIES[settings.work], **drawn_properties(settings), **settings.layout.properties}
+    return replace(settings.layout, properties=properties)
+
+
+def drawn_properties(settings: Settings) -> dict[str, str]:
+    """Returns the properties that the seed draws for all nodes."""
+    if not settings.draws_properties:
+        return {}
+    return draw_properties(World(settings.seed).stream("properties"), settings.layout)
+
+
 class Run:
     """A simulated run: builds the cluster, clients and faults, and executes the phases one after the other."""
 
@@ -126,8 +142,7 @@ class Run:
         self.settings = settings
         self.schedule = schedule_of(settings)
         self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
-        properties = {**PROPERTIES[settings.work], **settings.layout.properties}
-        self.cluster = Cluster(self.world, replace(settings.layout, properties=properties))
+        self.cluster = Cluster(self.world, layout_of(settings))
         self.decided = DecidedMetadata(self.cluster)
         self.injector = Injector(self.cluster)
         self.auditor = self.cluster.add_client("auditor")
@@ -153,7 +168,7 @@ class Run:
             self.committed,
             Offsets(unclean),
             Quorum(cluster),
-            Decisions(self.settings.layout.properties, unregisters=in_zookeeper),
+            Decisions(cluster.layout.properties, unregisters=in_zookeeper),
             *([followed] if in_zookeeper else []),
         ]
         replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)

@@ -47,6 +47,10 @@ class Layout:
     def min_in_sync(self) -> int:
         return max(1, self.replication_factor - 1)
 
+    def shared_property(self, key: str) -> str:
+        """Returns a property that all nodes have. Raises KeyError."""
+        return self._shared_properties()[key]
+
     def node_properties(self) -> dict[str, dict[str, str]]:
         """Returns the server.properties of each node by name."""
         return self._properties_with_zookeeper() if self.zookeeper else self._properties_with_quorum()

@@ -32,7 +32,11 @@ from barnabas.simulation.transactional_workers import (
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, closed
 
-_INTERNAL_PARTITIONS = 2
+#: The keys of the numbers of partitions.
+_INTERNAL_PARTITIONS = {
+    GROUP_METADATA_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
+}
 _DRAIN_S = 15
 BARE_PRODUCERS = ("kiosk1", "kiosk2")
 KIOSKS = ("kiosk-1", "kiosk-2")
@@ -51,7 +55,7 @@ class TransactionalWork:
         self.ends: dict[str, int | None] = {}
         self.topics = [self.payments, self.receipts]
         self.internal = [
-            Topic(name, _INTERNAL_PARTITIONS, {}) for name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+            Topic(name, int(cluster.layout.shared_property(key)), {}) for name, key in _INTERNAL_PARTITIONS.items()
         ]
         self.operations = MOVES
         self.checkers: Sequence[Checker] = (Replicas(None, [StableOffsets()]),)
