@@ -33,7 +33,9 @@ def test_two_owners_in_a_generation() -> None:
     told = Told()
     told.at(1).assigned("a", PLACE, 1)
     told.at(2).assigned("b", PLACE, 1)
-    assert any(problem.startswith("two owners in a generation: orders-0 in 1") for problem in told.history.problems())
+    (problem,) = [each for each in told.history.problems() if each.text.startswith("two owners in a generation: ")]
+    assert problem.text.startswith("two owners in a generation: orders-0 in 1")
+    assert {note.node for note in problem.told if note.text == "is assigned orders-0 in 1"} == {"a", "b"}
 
 
 def test_who_was_heard_of_keeps_what_it_has() -> None:
@@ -41,7 +43,7 @@ def test_who_was_heard_of_keeps_what_it_has() -> None:
     told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)
     told.at(6).assigned("b", PLACE, 2)
-    assert any(problem.startswith("owned twice at once: orders-0") for problem in told.history.problems())
+    assert any(problem.text.startswith("owned twice at once: orders-0") for problem in told.history.problems())
 
 
 def test_who_was_not_heard_of_for_a_session_has_nothing() -> None:
@@ -62,11 +64,11 @@ def test_commits_that_go_back_or_get_lost() -> None:
     assert told.history.problems() == []
     told.at(6).saw(PLACE, 5 * SECOND, 4)
     assert any(
-        problem.startswith("committed offset went back: orders-0 is at 4") for problem in told.history.problems()
+        problem.text.startswith("committed offset went back: orders-0 is at 4") for problem in told.history.problems()
     )
     told.at(7).excuse(PLACE)
     told.at(9).saw(PLACE, 8 * SECOND, 3)
-    assert not any("is at 3" in problem for problem in told.history.problems())
+    assert not any("is at 3" in problem.text for problem in told.history.problems())
 
 
 def test_what_was_asked_before_an_answer_need_not_show_it() -> None:

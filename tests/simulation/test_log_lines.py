@@ -18,9 +18,9 @@ class Lines(StallWorld):
         self.lines: dict[str, list[str]] = {}
         note = self.world.note
 
-        def written(who: str, what: str) -> None:
+        def written(who: str, what: str, fact: object = None) -> None:
             self.lines.setdefault(who.partition(".")[0], []).append(what)
-            note(who, what)
+            note(who, what, fact)
 
         self.world.note = written  # type: ignore[assignment, method-assign]
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 import os
 import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
 import pytest
+from tests.support.mistakes import first_failure, forget_syncs
 
-from barnabas.cli import simulate_runs
 from barnabas.replication.partition import Partition
-from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
+from barnabas.simulation.explore import explore
 from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind, Injector
-from barnabas.simulation.faulty_disk import FaultyFile
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import Cluster, Layout
@@ -175,20 +172,6 @@ def test_a_voter_without_room_keeps_still_and_lives(seed: int) -> None:
 # -- known mistakes, patched in
 
 
-def first_failure(settings: Settings, seeds: Sequence[int]) -> Outcome:
-    for seed in seeds:
-        outcome = run(replace(settings, seed=seed))
-        if outcome.failed:
-            return outcome
-    raise AssertionError("the mistake was not found")
-
-
-def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the syncs of the topic's files; the metadata log keeps its own."""
-    real = FaultyFile.sync
-    monkeypatch.setattr(FaultyFile, "sync", lambda file: None if "/orders-" in file._path else real(file))
-
-
 def test_a_sync_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_syncs(monkeypatch)
     outcome = first_failure(POWER, range(1, 10))
@@ -228,49 +211,7 @@ def test_a_retry_that_is_appended_twice_is_found(monkeypatch: pytest.MonkeyPatch
     assert any(problem.startswith("twice: ") for problem in outcome.problems), explain(outcome)
 
 
-def test_a_failing_seed_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_syncs(monkeypatch)
-    power = Fault(9_000, FaultKind.POWER, "broker1", duration_ms=500, amount=2)
-    slow = [Fault(at_ms, FaultKind.SLOW_LINK, "broker1", "producer1", 800, 20) for at_ms in (4_000, 6_000, 8_000)]
-    outcome = run(replace(POWER, seed=1, faults_s=10, schedule=(*slow, power)))
-    assert outcome.failed
-    shortened = shorten_outcome(outcome)
-    assert shortened.schedule == (power,)
-    assert kind_of(shortened.problems[0]) == kind_of(outcome.problems[0])
-    assert run(shortened.settings).trace_hash == shortened.trace_hash
-
-
-def test_exploring_reports_and_shortens_what_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    forget_syncs(monkeypatch)
-    failing = first_failure(POWER, range(1, 10)).settings
-    assert simulate_runs.explore(failing, 1, 1, as_json=True)
-    text = capsys.readouterr().out
-    told = json.loads(text[text.index("{") :])
-    assert told["seeds"] == 1
-    (found,) = told["failed"]
-    assert found["seed"] == failing.seed
-    assert found["problems"]
-    assert 0 < len(found["faults"]) <= len(schedule_of(failing))
-    assert f"--seed {failing.seed} --faults power" in found["again"]
-    assert ("--only" in found["again"]) == (len(found["faults"]) < len(schedule_of(failing)))
-
-
-# -- shortening and the generator of faults
-
-
-def test_shortening_keeps_what_matters() -> None:
-    tries = 0
-
-    def fails(items: Sequence[int]) -> bool:
-        nonlocal tries
-        tries += 1
-        return {3, 17} <= set(items)
-
-    assert shorten(range(40), fails) == [3, 17]
-    assert tries < 60
-    assert shorten([1, 2, 3], lambda items: True) == []
+# -- the generator of faults
 
 
 def test_the_atlas_keeps_its_promise() -> None:

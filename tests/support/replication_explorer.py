@@ -38,6 +38,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
+from barnabas.simulation.elections import Elections
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
@@ -52,6 +53,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.timeline import fold, partition_text
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 
 _LIVENESS_S_MAX = 60
@@ -143,7 +145,7 @@ class Outcome:
     notes: list[Note]
 
     def __str__(self) -> str:
-        lines = [f"seed {self.seed}: {self.problem}", *map(str, self.faults), *map(str, self.notes[-60:])]
+        lines = [f"seed {self.seed}: {self.problem}", *map(str, self.faults), *map(str, fold(self.notes)[-60:])]
         return "\n".join(lines)
 
 
@@ -174,7 +176,8 @@ class Beginnings:
         if key not in self._seen:
             self._seen.add(key)
             if now.log_end_offset:
-                raise Violation(f"a new topic has old records: {partition.topic_partition} on {node.name}: {now[3:]}")
+                name = f"{partition.topic_partition} on {node.name}"
+                raise Violation(f"a new topic has old records: {name} ends at {now.log_end_offset}")
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         """Checks nothing: this rule is about replicas."""
@@ -222,6 +225,7 @@ class ReplicationRun:
         rig.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         self.topic_id = rig.topic_id(TOPIC)
         self._committed = Committed(rig.cluster)
+        self._elections = Elections(rig.cluster)
         self.watch = Watch(rig.cluster, [self, NoMistakes(), *self._checkers()], interval=1)
         workers = self._workers()
         for worker in workers:
@@ -240,6 +244,7 @@ class ReplicationRun:
 
     def _looks(self) -> list[ReplicaChecker]:
         return [
+            self._elections,
             OneLeader(),
             Beginnings(),
             OfClients(self._committed),
@@ -248,7 +253,7 @@ class ReplicationRun:
         ]
 
     def _checkers(self) -> list[Checker]:
-        return [Replicas(CONTROLLER, [*self._looks(), Decisions({})])]
+        return [self._elections, Replicas(CONTROLLER, [*self._looks(), Decisions({})])]
 
     def _workers(self) -> list[Worker]:
         workers: list[Worker] = [
@@ -293,7 +298,12 @@ class ReplicationRun:
     def _await(self, condition: Callable[[], bool], problem: str) -> None:
         until_us = self.world.now_us + _LIVENESS_S_MAX * SECOND_US
         if not self.world.run_while(lambda: not condition(), until_us) and not condition():
-            raise Violation(f"{problem}: {[self.rig.image(TOPIC, index) for index in range(PARTITIONS)]}")
+            raise Violation(f"{problem}: {self._decided_text()}")
+
+    def _decided_text(self) -> str:
+        return "; ".join(
+            f"{TOPIC}-{index}: {partition_text(self.rig.image(TOPIC, index))}" for index in range(PARTITIONS)
+        )
 
     def _is_whole(self) -> bool:
         rig = self.rig

@@ -165,7 +165,7 @@ class ZookeeperRun(ReplicationRun):
             self.rig.followed,
             self.rig.obedience,
         ]
-        return [self.rig.tree, self.rig.obedience, Replicas(None, looks, self.rig.metadata)]
+        return [self._elections, self.rig.tree, self.rig.obedience, Replicas(None, looks, self.rig.metadata)]
 
     def _workers(self) -> list[Worker]:
         random = self.world.stream("zookeeper edits")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,8 +28,25 @@ Controllers = Annotated[
         "--controllers", min=0, help="Number of nodes with only the controller role; 0: the brokers are controllers"
     ),
 ]
+OneFault = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT]",
+        help="This fault instead of those of the seed; can be repeated",
+    ),
+]
+Changes = Annotated[
+    str, typer.Option("--changes", metavar="KIND,...", help="Changes by operators: `all`, `none`, or a list")
+]
+Producers = Annotated[int, typer.Option("--producers", min=0, help="Number of producers")]
+Consumers = Annotated[int, typer.Option("--consumers", min=0, help="Number of consumers, chains or members")]
+Rate = Annotated[float, typer.Option("--rate", min=0.01, help="Records per second of each producer")]
 Work = Annotated[
     str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`")
+]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write the time line to this file, as a page")
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Number of processes for --explore; default: one per core")
@@ -46,8 +64,15 @@ def simulate(
     zookeeper: Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")] = False,
     work: Work = "records",
     kafka_defaults: Annotated[
-        bool, typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed")
+        bool,
+        typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed"),
     ] = False,
+    fault: OneFault = None,
+    changes: Changes = "all",
+    producers: Producers = 2,
+    consumers: Consumers = 2,
+    rate: Rate = 10.0,
+    html: Html = None,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -71,11 +96,13 @@ def simulate(
         work=work,
         zookeeper=zookeeper,
         draws_properties=not kafka_defaults,
+        changes=changes,
+        size=(producers, consumers, rate),
     )
     if explore is None:
-        failed = runs.replay(settings, only, as_json=as_json)
-    elif only is not None:
-        raise Failure("--only selects faults of one seed: omit --explore")
+        failed = runs.replay(runs.with_faults(settings, only, fault or ()), html, as_json=as_json)
+    elif only is not None or fault or html is not None:
+        raise Failure("--only, --fault and --html are for one seed: omit --explore")
     else:
         failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json)
     if failed:

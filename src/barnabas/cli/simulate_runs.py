@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
 
 from rich.text import Text
 
 from barnabas.cli import output
 from barnabas.embedded.failures import Failure
 from barnabas.simulation.explore import explore as explore_seeds
-from barnabas.simulation.explore import shorten_outcome
-from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.facts import DECIDED
+from barnabas.simulation.faults import Fault, FaultKind, fault_of, fault_spec
+from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Settings, drawn_properties, run, schedule_of
-from barnabas.simulation.simulated_cluster import Layout
-from barnabas.simulation.work import WorkKind
+from barnabas.simulation.shortening import shorten_outcome
+from barnabas.simulation.simulated_cluster import ZOOKEEPER, Layout
+from barnabas.simulation.timeline import fold
+from barnabas.simulation.timeline_page import page_of
+from barnabas.simulation.work import WorkKind, client_names
+from barnabas.simulation.znode_operator import ZnodeEdit
+
+K = TypeVar("K", bound=Enum)
 
 _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
+#: Producers, consumers, records per second of each producer.
+_DEFAULT_SIZE = (2, 2, 10.0)
 _PROBLEMS_SHOWN_MAX = 20
 _CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")
 #: With fewer brokers, one power failure breaks guarantees.
@@ -34,19 +46,26 @@ def settings_for(
     work: str = "records",
     zookeeper: bool = False,
     draws_properties: bool = True,
+    changes: str = "all",
+    size: tuple[int, int, float] = _DEFAULT_SIZE,
 ) -> Settings:
     """Returns the settings. Raises Failure if they are invalid."""
     if zookeeper and controllers:
         raise Failure("--controllers: in ZooKeeper mode the brokers are the controllers")
     layout = Layout(brokers=brokers, controllers=controllers, zookeeper=zookeeper)
-    faults_s = max(1, round(hours * 3600))
+    producers, consumers, records_per_s = size
     return Settings(
         seed=seed,
         layout=layout,
         work=_work(work, brokers),
-        kinds=_kinds(faults),
-        faults_s=faults_s,
+        kinds=_chosen_of("--faults", faults, FaultKind),
+        faults_s=max(1, round(hours * 3600)),
         draws_properties=draws_properties,
+        operations=_chosen_of("--changes", changes, AdminOperation),
+        edits=() if changes == "none" else tuple(ZnodeEdit),
+        producers=producers,
+        consumers=consumers,
+        records_per_s=records_per_s,
     )
 
 
@@ -62,27 +81,51 @@ def _work(text: str, brokers: int) -> WorkKind:
     return WorkKind(text)
 
 
-def _kinds(text: str) -> tuple[FaultKind, ...]:
+def _chosen_of(option: str, text: str, kinds: type[K]) -> tuple[K, ...]:
+    """Returns the members of an enumeration that an option lists."""
     if text == "all":
-        return tuple(FaultKind)
+        return tuple(kinds)
     if text == "none":
         return ()
-    known = {kind.value: kind for kind in FaultKind}
+    known: dict[str, K] = {kind.value: kind for kind in kinds}
     wanted = [name.strip() for name in text.split(",")]
     for name in wanted:
         if name not in known:
-            raise Failure(f"--faults {name}: no such kind", f"expected one of: all, none, {', '.join(known)}")
+            raise Failure(f"{option} {name}: no such kind", f"expected one of: all, none, {', '.join(known)}")
     return tuple(known[name] for name in wanted)
+
+
+def with_faults(settings: Settings, only: str | None, specs: Sequence[str]) -> Settings:
+    """Returns the settings with some of the seed's faults, or with faults that are given one by one."""
+    if only is not None and specs:
+        raise Failure("--only selects faults of the seed, and --fault replaces them: use one of them")
+    if specs:
+        return replace(settings, schedule=tuple(_fault(settings, spec) for spec in specs))
+    return settings if only is None else replace(settings, schedule=_chosen(settings, only))
+
+
+def _fault(settings: Settings, spec: str) -> Fault:
+    try:
+        fault = fault_of(spec)
+    except ValueError:
+        kinds = ", ".join(kind.value for kind in FaultKind)
+        raise Failure(f"--fault {spec}: not AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT]", f"kinds: {kinds}") from None
+    nodes = [*settings.layout.node_properties(), *([ZOOKEEPER] if settings.layout.zookeeper else [])]
+    machines = [*nodes, *client_names(settings.work, settings.size)]
+    for name in (fault.node, *([fault.peer] if fault.peer else [])):
+        if name not in machines:
+            raise Failure(f"--fault {spec}: there is no {name}", f"expected one of: {', '.join(machines)}")
+    return fault
 
 
 # -- one seed
 
 
-def replay(settings: Settings, only: str | None, *, as_json: bool) -> bool:
-    """Runs and shows one seed. Returns whether it failed."""
-    if only is not None:
-        settings = replace(settings, schedule=_chosen(settings, only))
+def replay(settings: Settings, html: Path | None, *, as_json: bool) -> bool:
+    """Runs and shows one seed, also as a page if `html` names its file. Returns whether it failed."""
     outcome = run(settings)
+    if html is not None:
+        _write_page(outcome, html)
     if as_json:
         output.show_json(_as_json(outcome))
     else:
@@ -100,9 +143,19 @@ def _chosen(settings: Settings, only: str) -> tuple[Fault, ...]:
     return tuple(schedule[int(number) - 1] for number in numbers)
 
 
+def _write_page(outcome: Outcome, file: Path) -> None:
+    try:
+        file.write_text(
+            page_of(outcome, list(_summary(outcome)), _again(outcome)),
+            encoding="utf-8",
+        )
+    except OSError as error:
+        raise Failure(f"--html {file}: {error.strerror}") from None
+
+
 def _show_timeline(outcome: Outcome) -> None:
-    for note in outcome.notes:
-        output.stdout.print(Text(str(note), style=_style(note.node, note.text)))
+    for line in fold(outcome.notes):
+        output.stdout.print(Text(str(line), style=_style(line.note.node, line.note.text)))
 
 
 def _style(node: str, text: str) -> str:
@@ -110,37 +163,48 @@ def _style(node: str, text: str) -> str:
         return "bold red"
     if text.startswith(("fault:", "end of", "all faults end")):
         return "yellow"
+    if node == DECIDED:
+        return "cyan"
     return "dim" if node.startswith(_CLIENTS) else ""
 
 
-def _show_verdict(outcome: Outcome) -> None:
+def _summary(outcome: Outcome) -> Iterator[str]:
+    """Yields lines about the run."""
     ratio = outcome.virtual_s / max(outcome.cpu_s, 1e-9)
-    output.say(
+    yield (
         f"seed {outcome.settings.seed}: {outcome.virtual_s:.0f} s in {outcome.cpu_s:.1f} s "
         f"({ratio:.0f} times real time), {output.counted(outcome.events, 'event')}, trace {outcome.trace_hash}"
     )
-    output.say(
+    yield (
         f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} made, "
         f"unclean elections of {output.counted(outcome.unclean, 'partition')}"
     )
     drawn = drawn_properties(outcome.settings)
     if drawn:
-        output.say(f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}")
-    output.say(f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers")
+        yield f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}"
+    yield f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers"
+
+
+def _show_verdict(outcome: Outcome) -> None:
+    for line in _summary(outcome):
+        output.say(line)
     if outcome.failed:
         for problem in outcome.problems[:_PROBLEMS_SHOWN_MAX]:
             output.show_failure(Failure(problem))
-        output.say(f"repeat with: {command_for(outcome)}")
+            for note in outcome.lives.get(problem, ()):
+                output.say(f"  {note}")
+        output.say(f"repeat with: {_again(outcome)}")
     else:
         output.say_done("every guarantee was kept")
 
 
-def command_for(outcome: Outcome) -> str:
-    """Returns the command that repeats this run."""
-    settings = outcome.settings
+def _again(outcome: Outcome) -> str:
+    return command_for(outcome.settings, outcome.schedule)
+
+
+def command_for(settings: Settings, schedule: Sequence[Fault]) -> str:
+    """Returns the command that repeats a run with these settings and faults."""
     parts = [f"barnabas simulate --seed {settings.seed}"]
-    if settings.kinds != tuple(FaultKind):
-        parts.append(f"--faults {','.join(kind.value for kind in settings.kinds) or 'none'}")
     if settings.faults_s != _DEFAULT_FAULTS_S:
         parts.append(f"--hours {settings.faults_s / 3600:g}")
     if settings.work is not WorkKind.RECORDS:
@@ -153,10 +217,23 @@ def command_for(outcome: Outcome) -> str:
         parts.append("--zookeeper")
     if not settings.draws_properties:
         parts.append("--kafka-defaults")
-    if settings.schedule is not None:
-        whole = schedule_of(replace(settings, schedule=None))
-        parts.append(f"--only {','.join(str(whole.index(fault) + 1) for fault in outcome.schedule)}")
-    return " ".join(parts)
+    if set(settings.operations) != set(AdminOperation):
+        parts.append(f"--changes {','.join(kind.value for kind in settings.operations) or 'none'}")
+    sizes = zip(("--producers", "--consumers", "--rate"), settings.size, _DEFAULT_SIZE, strict=True)
+    parts += [f"{option} {value:g}" for option, value, default in sizes if value != default]
+    return " ".join([*parts, *_fault_options(settings, tuple(schedule))])
+
+
+def _fault_options(settings: Settings, schedule: tuple[Fault, ...]) -> list[str]:
+    """Returns the options for the faults: those of the seed, some of them, or each by itself."""
+    whole = schedule_of(replace(settings, schedule=None))
+    if schedule and not set(schedule) <= set(whole):
+        return [f"--fault {fault_spec(fault)}" for fault in schedule]
+    kinds = settings.kinds if schedule else ()
+    options = [] if kinds == tuple(FaultKind) else [f"--faults {','.join(kind.value for kind in kinds) or 'none'}"]
+    if schedule and schedule != whole:
+        options.append(f"--only {','.join(str(whole.index(fault) + 1) for fault in schedule)}")
+    return options
 
 
 def _as_json(outcome: Outcome) -> dict[str, object]:
@@ -164,6 +241,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "seed": outcome.settings.seed,
         "failed": outcome.failed,
         "problems": outcome.problems,
+        "lives": {problem: [str(note) for note in notes] for problem, notes in outcome.lives.items()},
         "properties": drawn_properties(outcome.settings),
         "faults": [str(fault) for fault in outcome.schedule],
         "trace": outcome.trace_hash,
@@ -175,7 +253,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "polled": outcome.polled,
         "operated": outcome.operated,
         "unclean": outcome.unclean,
-        "again": command_for(outcome),
+        "again": _again(outcome),
     }
 
 
@@ -200,7 +278,7 @@ def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool
     if as_json:
         output.show_json({"seeds": count, "failed": [_as_json(each) for each in failures]})
     elif failures:
-        rows = [[each.settings.seed, len(each.schedule), each.problems[0], command_for(each)] for each in failures]
+        rows = [[each.settings.seed, len(each.schedule), each.problems[0], _again(each)] for each in failures]
         output.show_table(["seed", "faults", "first problem", "again"], rows)
     verdict = f"{output.counted(count, 'seed')}, {virtual_s / 3600:.1f} virtual hours: "
     if failures:
@@ -217,6 +295,9 @@ def _seeds(settings: Settings, count: int) -> Iterator[Settings]:
 def _shortened(outcome: Outcome) -> Outcome:
     with output.progress("tries") as progress:
         task = progress.add_task(f"shortening seed {outcome.settings.seed}", total=None, rate="")
-        return shorten_outcome(
-            outcome, lambda faults: progress.update(task, advance=1, rate=output.counted(faults, "fault"))
-        )
+        return shorten_outcome(outcome, lambda tried: progress.update(task, advance=1, rate=_size_text(tried)))
+
+
+def _size_text(settings: Settings) -> str:
+    faults = output.counted(len(settings.schedule or ()), "fault")
+    return f"{faults}, {output.counted(settings.layout.brokers, 'broker')}, {settings.faults_s} s"

@@ -21,7 +21,8 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import GROUP_KEY, TRANSACTION_KEY, BareClient
-from barnabas.simulation.recording import Place, Recording
+from barnabas.simulation.history import Place
+from barnabas.simulation.recording import Recording
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US

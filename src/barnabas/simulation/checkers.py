@@ -55,8 +55,10 @@ class NoMistakes:
         errors = cluster.world.errors
         if errors:
             _, process, error = errors[0]
-            raise Violation(f"{process}: nobody caught {type(error).__name__}: {error}") from error
+            raise Violation(f"nobody caught {type(error).__name__}: in {process}: {error}") from error
         for node in cluster.dirty:
             if node.connection_log.errors:
                 cause, mistake = node.connection_log.errors[0]
-                raise Violation(f"{node.name}: {cause}: {type(mistake).__name__}: {mistake}") from mistake
+                raise Violation(
+                    f"nobody expected {type(mistake).__name__}: on {node.name}: {cause}: {mistake}"
+                ) from mistake

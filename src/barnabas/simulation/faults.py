@@ -83,6 +83,29 @@ class Fault(NamedTuple):
         return f"{format_time(self.at_ms * 1000)}  {self.kind.value:<11} {between}, {self.duration_ms} ms{amount}"
 
 
+def fault_spec(fault: Fault) -> str:
+    """Returns a fault as a command names it: AT_MS:KIND:NODE[-PEER]:DURATION_MS[:AMOUNT]."""
+    between = f"{fault.node}-{fault.peer}" if fault.peer else fault.node
+    amount = [str(fault.amount)] if fault.amount else []
+    return ":".join([str(fault.at_ms), fault.kind.value, between, str(fault.duration_ms), *amount])
+
+
+def fault_of(spec: str) -> Fault:
+    """Returns the fault that `fault_spec` writes so. Raises ValueError."""
+    at_ms, kind, between, duration_ms, *amount = spec.split(":")
+    if len(amount) > 1:
+        raise ValueError(f"{spec}: too many parts")
+    node, _, peer = between.partition("-")
+    return Fault(int(at_ms), FaultKind(kind), node, peer, int(duration_ms), int(amount[0]) if amount else 0)
+
+
+class FaultStep(NamedTuple):
+    """The fact of a note that a fault begins or ends."""
+
+    fault: Fault
+    begins: bool
+
+
 class FaultGenerator:
     """A generator of schedules."""
 
@@ -213,7 +236,8 @@ class Injector:
             return
         where = f" with {fault.peer}" if fault.peer else ""
         amount = f" {fault.amount}" if fault.amount else ""
-        self._note(fault.node, f"fault: {fault.kind.value}{amount}{where} for {fault.duration_ms} ms")
+        text = f"fault: {fault.kind.value}{amount}{where} for {fault.duration_ms} ms"
+        self._cluster.world.note(fault.node, text, FaultStep(fault, begins=True))
         self._active[fault] = self._begin_by_kind[fault.kind](fault)
         until_us = self._cluster.world.now_us + fault.duration_ms * MILLISECOND_US
         self._cluster.world.at(until_us, lambda: self._end(fault), None, "fault ends")
@@ -222,12 +246,9 @@ class Injector:
         if fault not in self._active:
             return
         end = self._active.pop(fault)
-        self._note(fault.node, f"end of {fault.kind.value}")
+        self._cluster.world.note(fault.node, f"end of {fault.kind.value}", FaultStep(fault, begins=False))
         if end is not None:
             end()
-
-    def _note(self, node: str, text: str) -> None:
-        self._cluster.world.note(node, text)
 
     # -- the kinds: each function begins a fault, and returns the function that ends it, if it lasts
 
@@ -354,7 +375,7 @@ class Injector:
 
     def _reset(self, fault: Fault) -> None:
         count = self._cluster.network.reset_between(fault.node, fault.peer)
-        self._note(fault.node, f"{count} connections with {fault.peer} are reset")
+        self._cluster.world.note(fault.node, f"{count} connections with {fault.peer} are reset")
 
     def _refuse(self, fault: Fault) -> Callable[[], None] | None:
         unwritable = self._cluster.network.unwritable

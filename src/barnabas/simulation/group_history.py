@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from barnabas.simulation.recording import Place
-from barnabas.simulation.world import format_time
+from barnabas.simulation.history import Place, Problem
+from barnabas.simulation.world import Note, format_time
 
 #: The clocks of machines differ.
 _CLOCKS_US = 100_000
@@ -97,7 +97,8 @@ class GroupHistory:
 
     # -- checks
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
+        """Returns the broken promises, with the lives of the members that they are about."""
         found = []
         for place, holdings in sorted(self._holdings.items()):
             found += self._one_owner(place, holdings)
@@ -110,38 +111,58 @@ class GroupHistory:
             until_us = self._lease_us(each) if each.until_us is None else each.until_us
             yield Owned(each.member, each.generation, each.since_us, until_us)
 
-    def _one_owner(self, place: Place, holdings: list[_Holding]) -> list[str]:
+    def _life(self, place: Place, members: Collection[str]) -> tuple[Note, ...]:
+        """Returns when these members got and gave back a partition."""
+        told = []
+        for each in self._holdings[place]:
+            if each.member in members:
+                told.append(Note(each.since_us, each.member, f"is assigned {_at(place)} in {each.generation}"))
+                if each.until_us is None:
+                    lease = f"can have lost {_at(place)}: the group can have removed it"
+                    told.append(Note(self._lease_us(each), each.member, lease))
+                else:
+                    told.append(Note(each.until_us, each.member, f"gives {_at(place)} back"))
+        return tuple(sorted(told, key=lambda note: note.time_us))
+
+    def _one_owner(self, place: Place, holdings: list[_Holding]) -> list[Problem]:
         problems = []
         owners: dict[int, str] = {}
         for each in holdings:
             owner = owners.setdefault(each.generation, each.member)
             if owner != each.member:
-                problems.append(
-                    f"two owners in a generation: {_at(place)} in {each.generation}: {owner}, {each.member}"
-                )
+                text = f"two owners in a generation: {_at(place)} in {each.generation}: {owner}, {each.member}"
+                problems.append(Problem(text, told=self._life(place, (owner, each.member))))
         times = sorted(self._owned(holdings), key=lambda each: each.since_us)
         for one, other in itertools.combinations(times, 2):
             if one.member != other.member and other.since_us < one.until_us:
                 text = f"owned twice at once: {_at(place)}: {_period(one)} and {_period(other)}"
-                problems.append(text)
+                problems.append(Problem(text, told=self._life(place, (one.member, other.member))))
         return problems
 
-    def _commits(self, place: Place, seen: list[Seen]) -> list[str]:
+    def _commits(self, place: Place, seen: list[Seen]) -> list[Problem]:
         """Compares each offset with the highest one that was returned before it was requested."""
         problems = []
         by_return = sorted(seen, key=lambda each: each.returned_us)
         for each in seen:
             least = self._least(place, by_return, each.requested_us)
             if each.offset < least:
-                problems.append(
+                text = (
                     f"committed offset went back: {_at(place)} is at {each.offset} at "
                     f"{format_time(each.requested_us)}, and was at {least}"
                 )
+                told = [_seen_note(place, one) for one in by_return if least <= one.offset or one is each]
+                problems.append(Problem(text, told=tuple(note for note in told if note.time_us <= each.returned_us)))
         return problems
 
     def _least(self, place: Place, by_return: list[Seen], before_us: int) -> int:
         begin_us = max((at for at in self._excused_us[place] if at <= before_us), default=-1)
         return max((each.offset for each in by_return if begin_us < each.returned_us < before_us), default=-1)
+
+
+def _seen_note(place: Place, seen: Seen) -> Note:
+    what = "acknowledges the commit of" if seen.is_commit else "says that it is at"
+    asked = format_time(seen.requested_us)
+    return Note(seen.returned_us, "group", f"{what} offset {seen.offset} of {_at(place)}, asked at {asked}")
 
 
 def _at(place: Place) -> str:

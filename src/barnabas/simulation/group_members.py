@@ -22,7 +22,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.bare_client import GROUP_KEY, BareClient
 from barnabas.simulation.group_history import GroupHistory
-from barnabas.simulation.recording import Place
+from barnabas.simulation.history import Place
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed

@@ -14,14 +14,13 @@ from barnabas.common.types import GROUP_METADATA_TOPIC
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.group_members import ClassicMember, ModernMember
-from barnabas.simulation.history import History
-from barnabas.simulation.recording import Place
+from barnabas.simulation.history import History, Place, Problem, Spot
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.transactional_workers import committed_offsets
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import WorkloadProducer
-from barnabas.simulation.world import SECOND_US
+from barnabas.simulation.world import SECOND_US, Note
 
 _PARTITIONS = 6
 _SESSION_S = 10
@@ -39,7 +38,9 @@ class GroupWork:
         enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
         self.topic = Topic("orders", _PARTITIONS, enough)
         self.topics = [self.topic]
-        self.internal = [Topic(GROUP_METADATA_TOPIC, int(cluster.layout.shared_property("offsets.topic.num.partitions")), {})]
+        self.internal = [
+            Topic(GROUP_METADATA_TOPIC, int(cluster.layout.shared_property("offsets.topic.num.partitions")), {})
+        ]
         self.operations = MOVES
         self.checkers: Sequence[Checker] = ()
         is_mixed = cluster.world.stream("groups").random() < 0.3
@@ -93,12 +94,17 @@ class GroupWork:
             for name, history in self.group_histories.items()
         }
 
-    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
+    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self.history.told_at(spot)
+
+    def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         """Checks the histories of the groups. Nothing is required of a group that lost its records."""
         if {self.topic.name, GROUP_METADATA_TOPIC} & set(verdicts.lossy):
             return []
         return [
-            f"{name}: {problem}" for name, history in self.group_histories.items() for problem in history.problems()
+            problem._replace(text=f"{problem.text} (group {name})")
+            for name, history in self.group_histories.items()
+            for problem in history.problems()
         ]
 
     def counts(self) -> Counts:

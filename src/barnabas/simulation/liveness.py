@@ -17,6 +17,7 @@ from barnabas.replication.partition import Role
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.timeline import partition_text
 from barnabas.znodes import paths
 
 _STRUCK = frozenset(
@@ -79,9 +80,9 @@ def what_is_missing(cluster: Cluster, image: MetadataImage) -> str:
             return f"{node.name} is fenced or not registered"
     for tp, decided in partitions_of(image):
         if decided.adding_replicas or decided.removing_replicas:
-            return f"{tp} still moves: {decided}"
+            return f"{tp} still moves: {partition_text(decided)}"
         if set(decided.isr) != set(decided.replicas) or not decided.has_leader:
-            return f"{tp} is not in sync: {decided}"
+            return f"{tp} is not in sync: {partition_text(decided)}"
         problem = _difference(cluster, tp, decided)
         if problem:
             return problem

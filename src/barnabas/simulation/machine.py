@@ -16,7 +16,7 @@ from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
 from barnabas.simulation.host import SeededRandom, UnlimitedMemory
 from barnabas.simulation.network import Network, Socket
-from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
+from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, ProcessState, World
 
 #: The greatest error of a machine's oscillator, in parts per million.
 _DRIFT_PPM = 50
@@ -192,7 +192,8 @@ class MachineFaults:
 
     def report(self, message: str, error: BaseException | None = None) -> None:
         self.reported.append((message, error))
-        self._world.note(self._process.name, f"reports: {message}" + (f" ({error})" if error is not None else ""))
+        is_said = error is None or str(error) in message
+        self._world.note(self._process.name, f"reports: {message}" + ("" if is_said else f" ({error})"))
         if isinstance(error, Exception) and not isinstance(error, _MAY_HAPPEN):
             self._world.on_error(self._process, error)
 
@@ -257,7 +258,7 @@ class Machine:
     def _on_exit(self, cause: str) -> None:
         self.disk.locked.clear()
         self.clock.process = None
-        self.world.note(self.name, f"process ended: {cause}")
+        self.world.note(self.name, f"process ended: {cause}", ProcessState.DEAD)
 
     # -- faults
 
@@ -285,12 +286,12 @@ class Machine:
 
     def pause(self) -> None:
         if self.process is not None and self.process.is_running:
-            self.world.note(self.name, "paused (SIGSTOP)")
+            self.world.note(self.name, "paused (SIGSTOP)", ProcessState.PAUSED)
             self.process.pause()
 
     def resume(self) -> None:
         if self.process is not None and not self.process.is_dead:
-            self.world.note(self.name, "resumed (SIGCONT)")
+            self.world.note(self.name, "resumed (SIGCONT)", ProcessState.RUNNING)
             self.process.resume()
 
     def set_clock(self, jump_us: int) -> None:

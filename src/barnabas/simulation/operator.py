@@ -102,7 +102,7 @@ class Operator:
 
     def _try(self, kind: AdminOperation, what: str, request: Message) -> None:
         """Sends an administrative request and counts its response, whatever the result."""
-        self._note(what)
+        self._note(kind, what)
 
         def answered(response: Message | None) -> None:
             if response is not None:
@@ -110,8 +110,8 @@ class Operator:
 
         self._send(request, Message, answered)
 
-    def _note(self, text: str) -> None:
-        self._cluster.world.note(self.name, text)
+    def _note(self, kind: AdminOperation, text: str) -> None:
+        self._cluster.world.note(self.name, text, kind)
 
     def _place(self) -> tuple[Topic, int]:
         topic = self._random.choice([topic for topic in self._topics if not topic.is_replaced])
@@ -161,7 +161,7 @@ class Operator:
         count = topic.partitions + 1
         if count > _PARTITIONS_MAX:
             return
-        self._note(f"gives {topic.name} {count} partitions")
+        self._note(AdminOperation.ENLARGE, f"gives {topic.name} {count} partitions")
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
 
         def answered(response: CreatePartitionsResponse | None) -> None:
@@ -183,7 +183,7 @@ class Operator:
             return
         self._replacing = True
         topic = self._random.choice(candidates)
-        self._note(f"replaces {topic.name}")
+        self._note(AdminOperation.REPLACE, f"replaces {topic.name}")
         self._find_id(topic)
 
     def _again(self, step: Callable[[], None]) -> None:
@@ -250,7 +250,7 @@ class Operator:
 
     def _created(self, topic: Topic) -> None:
         topic.incarnation = TopicIncarnation(topic.incarnation.deleted_us)
-        self._note(f"{topic.name} exists again")
+        self._note(AdminOperation.REPLACE, f"{topic.name} exists again")
         self.done[AdminOperation.REPLACE] += 1
         self._replacing = False
 

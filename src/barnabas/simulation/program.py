@@ -8,7 +8,7 @@ from collections.abc import Callable
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.network import Network
-from barnabas.simulation.world import World
+from barnabas.simulation.world import ProcessState, World
 
 
 class Program(ABC):
@@ -41,7 +41,7 @@ class Program(ABC):
         on_exit = self._on_exit
         if on_exit is not None:
             process.when_ended(lambda cause: on_exit(self.name))
-        self.world.note(self.name, f"start number {self.machine.incarnation}")
+        self.world.note(self.name, f"start number {self.machine.incarnation}", ProcessState.RUNNING)
         self.world.at(self.world.now_us, self._main, process, "start")
 
     @abstractmethod

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.histories import Judge
+from barnabas.histories.anomalies import Finding
 from barnabas.histories.operations import from_fields
-
-#: Topic, partition.
-Place = tuple[str, int]
+from barnabas.simulation.history import Place, Problem, Spot
 
 
 class Recording:
@@ -39,5 +38,13 @@ class Recording:
     def drained(self, process: str, places: Sequence[Place]) -> None:
         self.note(process, "ok", "drained", partitions=[f"{topic}-{index}" for topic, index in places])
 
-    def problems(self) -> list[str]:
-        return [f"{found.kind.value}: {found.text}" for found in self.judge.verdict().findings if not found.note]
+    def problems(self) -> list[Problem]:
+        return [
+            Problem(f"{found.kind.value}: {found.text}", _spots(found))
+            for found in self.judge.verdict().findings
+            if not found.note
+        ]
+
+
+def _spots(found: Finding) -> tuple[Spot, ...]:
+    return () if found.offset is None else (((found.topic, found.partition), found.offset),)

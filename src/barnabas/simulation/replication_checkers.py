@@ -27,6 +27,7 @@ from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.timeline import partition_text
 from barnabas.simulation.world import ProcessState
 from barnabas.storage.log import Log
 
@@ -210,7 +211,8 @@ class Committed:
             if replicas.environment.broker_epoch() == registered.epoch and partition.log.log_end_offset < end:
                 raise Violation(
                     f"a candidate lacks committed records: {topic}-{index} on {node.name} ends at "
-                    f"{partition.log.log_end_offset}; committed were {end}; {decided}"
+                    f"{partition.log.log_end_offset}; committed were {end}; {partition_text(decided)}",
+                    ((topic, index), partition.log.log_end_offset),
                 )
 
     def _on_new_leader(self, node: Node, partition: Partition) -> None:
@@ -228,7 +230,8 @@ class Committed:
         if partition.log.log_end_offset < end:
             raise Violation(
                 f"committed records are lost: {tp} is led by {node.name}, which ends at "
-                f"{partition.log.log_end_offset}; committed were {end}"
+                f"{partition.log.log_end_offset}; committed were {end}",
+                ((tp.topic, tp.partition), partition.log.log_end_offset),
             )
         self._compare(node, partition, partition.log.log_start_offset, end)
 
@@ -241,7 +244,8 @@ class Committed:
         while offset < end:
             data = read_without_effects(node, partition, offset, end)
             if not data:
-                raise Violation(f"{tp} on {node.name} cannot be read at {offset}, below {end}")
+                text = f"a replica cannot be read: {tp} on {node.name} at {offset}, below {end}"
+                raise Violation(text, ((tp.topic, tp.partition), offset))
             for position, header in iter_headers(memoryview(data)):
                 last = header.base_offset + header.last_offset_delta
                 body = crc32(memoryview(data)[position + 17 : position + header.size_bytes])
@@ -249,11 +253,17 @@ class Committed:
                 expected = known.setdefault(header.base_offset, found)
                 if expected != found:
                     raise Violation(
-                        f"logs differ below the HW: {tp} on {node.name} has {found} at {header.base_offset}, "
-                        f"committed was {expected}"
+                        f"logs differ below the HW: {tp} on {node.name} has {_batch_text(found)} at "
+                        f"{header.base_offset}, committed was {_batch_text(expected)}",
+                        ((tp.topic, tp.partition), header.base_offset),
                     )
                 offset = last + 1
         self.ends[key] = max(self.ends.get(key, 0), end)
+
+
+def _batch_text(batch: tuple[int, int, int]) -> str:
+    end, epoch, body = batch
+    return f"a batch up to {end - 1} of epoch {epoch} with checksum {body:08x}"
 
 
 def read_without_effects(node: Node, partition: Partition, offset: int, end: int) -> bytes:
@@ -272,7 +282,10 @@ class OneLeader:
         key = ((partition.topic_partition, partition.topic_id), now.leader_epoch)
         other = self._leaders.setdefault(key, node.name)
         if other != node.name:
-            raise Violation(f"two leaders in one epoch: {key} is led by {other} and {node.name}")
+            raise Violation(
+                f"two leaders in one epoch: {partition.topic_partition} is led by {other} and {node.name} in "
+                f"{now.leader_epoch}"
+            )
         if now.log.epochs.latest_epoch != now.leader_epoch:
             raise Violation(
                 f"a leader does not know its epoch: {partition.topic_partition} on {node.name} leads in "
@@ -293,7 +306,10 @@ class Offsets:
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         name = f"{partition.topic_partition} on {node.name}"
         if not now.log_start_offset <= now.high_watermark <= now.log_end_offset:
-            raise Violation(f"offsets out of order: {name}: {now[3:]}")
+            raise Violation(
+                f"offsets out of order: {name}: log start {now.log_start_offset}, HW {now.high_watermark}, end "
+                f"{now.log_end_offset}"
+            )
         if before is None or before.log is not now.log:
             return
         is_same_term = before.role is now.role is Role.LEADER and before.leader_epoch == now.leader_epoch

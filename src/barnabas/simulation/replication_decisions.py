@@ -18,6 +18,7 @@ from barnabas.replication.partition import Partition
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import State, changed_partitions
+from barnabas.simulation.timeline import partition_text
 
 _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
@@ -45,7 +46,8 @@ class Decisions:
                 if not problem and min_isr == min(self.min_isr(before, tp.topic), len(earlier.replicas)):
                     problem = _departure_problem(before, now, earlier, decided, min_isr)
             if problem:
-                raise Violation(f"decided wrongly: {problem}: {tp} {decided}, before {earlier}")
+                before_text = "nothing" if earlier is None else partition_text(earlier)
+                raise Violation(f"decided wrongly: {problem}: {tp}: {partition_text(decided)}; before: {before_text}")
 
     def min_isr(self, image: MetadataImage, topic: str) -> int:
         return int(self._value(image, topic, _MIN_ISR, "1"))

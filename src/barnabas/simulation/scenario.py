@@ -17,10 +17,12 @@ from typing import Any
 from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.decided_metadata import DecidedMetadata
+from barnabas.simulation.elections import Elections
 from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.group_work import GroupWork
-from barnabas.simulation.history import Violation
+from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.liveness import core, what_is_missing
+from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.replication_checkers import (
@@ -43,12 +45,15 @@ from barnabas.simulation.znode_operator import ZnodeEdit, ZnodeOperator
 from barnabas.simulation.zookeeper_checkers import Deletions, OneWriter, ServerTree, StateFollowed
 
 _WARM_UP_S_MAX = 120
-_BEGIN_FAULTS_S = 3
+#: The beginning of the faults.
+BEGIN_FAULTS_S = 3
 _LIVENESS_S_MAX = 180
 _WHOLE_S_MAX = 180
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
+#: How many problems are told with the life of their records.
+_LIVES_MAX = 3
 _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
     WorkKind.RECORDS: RecordsWork,
     WorkKind.TRANSACTIONS: TransactionalWork,
@@ -104,6 +109,8 @@ class Outcome:
     #: The number of changes by the operator that succeeded.
     operated: int
     notes: list[Note]
+    #: What happened to the records of the first problems: the text of a problem -> notes of all nodes and clients.
+    lives: dict[str, list[Note]]
 
     @property
     def failed(self) -> bool:
@@ -116,7 +123,7 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
         return settings.schedule
     world = World(settings.seed)
     generator = FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
-    times_ms = (_BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000)
+    times_ms = (BEGIN_FAULTS_S * 1000, (BEGIN_FAULTS_S + settings.faults_s) * 1000)
     faults = generator.draw(world.stream("atlas"), *times_ms)
     faults += generator.draw_of_clients(world.stream("clients"), *times_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
@@ -148,7 +155,8 @@ class Run:
         self.auditor = self.cluster.add_client("auditor")
         self.work = _WORK[settings.work](self.cluster, self.auditor, settings.size)
         random = self.world.stream("operations")
-        kinds = [kind for kind in settings.operations if random.random() < 0.5 and kind in self.work.operations]
+        drawn = [kind for kind in AdminOperation if random.random() < 0.5]
+        kinds = [kind for kind in drawn if kind in settings.operations and kind in self.work.operations]
         self.operator = Operator(self.cluster, [*self.work.topics, *self.work.internal], kinds, "operator")
         in_zookeeper, random = settings.layout.zookeeper, self.world.stream("edits")
         edits = [kind for kind in settings.edits if in_zookeeper and random.random() < 0.4]
@@ -156,13 +164,17 @@ class Run:
         self._settled_us = 0
         self.unclean = UncleanElections()
         self.committed = Committed(self.cluster, self.unclean)
+        self.log_ends = LogEnds(self.world)
         self.watch = Watch(self.cluster, self._checkers() if checkers is None else checkers)
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
         in_zookeeper = self.settings.layout.zookeeper
         followed = StateFollowed()
+        elections = Elections(cluster)
         replica_checkers: list[ReplicaChecker] = [
+            elections,
+            self.log_ends,
             unclean,
             OneLeader(),
             self.committed,
@@ -175,26 +187,26 @@ class Run:
         own: list[Checker] = [QuorumSafety()]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
-        return [NoMistakes(), *own, replicas, *self.work.checkers]
+        return [elections, NoMistakes(), *own, replicas, *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
-        problems: list[str] = []
+        problems: list[Problem] = []
         try:
             with ambient(self.world):
                 self._phases()
                 problems = self._audit()
         except (Violation, Livelock) as broken:
             self.world.note("checker", str(broken))
-            problems = [str(broken)]
+            problems = [self._problem_of(broken)]
         except Exception as error:
             self.world.note("run", f"{type(error).__name__}: {error}")
-            problems = [f"the run itself failed: {type(error).__name__}: {error}"]
+            problems = [Problem(f"the run itself failed: {type(error).__name__}: {error}")]
         counts = self.work.counts()
         return Outcome(
             settings=self.settings,
             schedule=self.schedule,
-            problems=problems,
+            problems=[problem.text for problem in problems],
             trace_hash=self.world.trace.hexdigest(),
             events=self.world.trace.count,
             virtual_s=self.world.now_us / SECOND_US,
@@ -205,7 +217,17 @@ class Run:
             unclean=len(self.unclean.partitions),
             operated=sum(self.operator.done.values()) + (sum(self.editor.done.values()) if self.editor else 0),
             notes=self.world.trace.notes,
+            lives=self._lives(problems),
         )
+
+    def _problem_of(self, broken: Violation | Livelock) -> Problem:
+        if isinstance(broken, Livelock) or broken.at is None:
+            return Problem(str(broken))
+        return Problem(str(broken), (broken.at,), self.work.told_at(broken.at))
+
+    def _lives(self, problems: Sequence[Problem]) -> dict[str, list[Note]]:
+        told = [problem for problem in problems if problem.spots or problem.told][:_LIVES_MAX]
+        return {problem.text: life_of(problem, self.log_ends, self.world.trace.notes) for problem in told}
 
     # -- phases
 
@@ -220,7 +242,7 @@ class Run:
         self.operator.start()
         if self.editor is not None:
             self.editor.start()
-        self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
+        self.world.run_until((BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
         self.operator.stopping = True
         if self.editor is not None:
             self.editor.stopping = True
@@ -280,7 +302,7 @@ class Run:
             raise Violation(f"{what} within {limit_s} s")
         return task.result()
 
-    def _audit(self) -> list[str]:
+    def _audit(self) -> list[Problem]:
         found = self._finish("the log cannot be read", self.auditor, self.work.read(), _AUDIT_S_MAX)
         self.watch.check_all()
         return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))

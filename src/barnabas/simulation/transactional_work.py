@@ -17,7 +17,8 @@ from aiokafka import TopicPartition
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.simulation.bare_producer import COUNTED, BareProducer, Ledger
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.recording import Place, Recording
+from barnabas.simulation.history import Place, Problem, Spot
+from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
@@ -31,6 +32,7 @@ from barnabas.simulation.transactional_workers import (
 )
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, closed
+from barnabas.simulation.world import Note
 
 #: The keys of the numbers of partitions.
 _INTERNAL_PARTITIONS = {
@@ -141,13 +143,17 @@ class TransactionalWork:
             await closed(consumer.stop)
             await asyncio.sleep(RETRY_S)
 
-    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
+    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+        """Returns nothing: the recording has the operations, without their times."""
+        return ()
+
+    def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         """Checks the history. Nothing is required if a topic that the chain depends on had an unclean election."""
         if {topic.name for topic in (*self.topics, *self.internal)} & set(verdicts.lossy):
             return []
         self.recording.polled("auditor", found)
         self.recording.drained("auditor", list(found))
-        return self.recording.problems() + self._judge_receipts(found) + self._judge_offsets(found)
+        return [*self.recording.problems(), *map(Problem, self._judge_receipts(found) + self._judge_offsets(found))]
 
     def _judge_offsets(self, found: dict[Place, list[tuple[int, str]]]) -> list[str]:
         there = {value for records in found.values() for _, value in records}

@@ -14,7 +14,8 @@ from random import Random
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from barnabas.simulation.recording import Place, Recording
+from barnabas.simulation.history import Place
+from barnabas.simulation.recording import Recording
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed

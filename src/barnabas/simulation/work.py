@@ -13,11 +13,12 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from barnabas.simulation.checkers import Checker
-from barnabas.simulation.history import History, Leniency, judge
+from barnabas.simulation.history import History, Leniency, Problem, Spot, judge
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.run_topics import Topic, topics_of_a_run
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
+from barnabas.simulation.world import Note
 
 _DRAIN_S = 15
 #: Changes by an operator that keep the partitions and settings of topics.
@@ -92,8 +93,11 @@ class Work(Protocol):
     async def read(self) -> Any:
         """Returns every record that exists at the end. Runs on the auditor's loop."""
 
-    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        """Returns all violations, one line each."""
+    def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
+        """Returns all violations."""
+
+    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+        """Returns what the clients know of the record at an offset."""
 
     def counts(self) -> Counts: ...
 
@@ -163,7 +167,10 @@ class RecordsWork:
     async def read(self) -> Any:
         return await read_everything(self._cluster, self._auditor, self.topics)
 
-    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
+    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self.history.told_at(spot)
+
+    def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         lives = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}
         return judge(self.history, found, Leniency(verdicts.lossy, lives, verdicts.settled_us))
 

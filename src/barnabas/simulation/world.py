@@ -39,11 +39,14 @@ class ProcessExit(BaseException):
 
 
 class Note(NamedTuple):
-    """A line of the time line of a run."""
+    """A line of the time line of a run. `fact`: what a program can read of it, if it tells a step of the run and not
+    only a message; it can be pickled.
+    """
 
     time_us: int
     node: str
     text: str
+    fact: object = None
 
     def __str__(self) -> str:
         return f"{format_time(self.time_us)}  {self.node:<12} {self.text}"
@@ -73,9 +76,13 @@ class Trace:
         if len(pending) >= _TRACE_CHUNK:
             self._absorb()
 
-    def note(self, time_us: int, node: str, text: str) -> None:
-        self.notes.append(Note(time_us, node, text))
+    def note(self, time_us: int, node: str, text: str, fact: object = None) -> None:
+        self.notes.append(Note(time_us, node, text, fact))
         self.add(f"{time_us} note {node} {text}")
+
+    def observe(self, time_us: int, node: str, text: str, fact: object = None) -> None:
+        """Adds a note of an observer, which is no event of the world: it does not count, and is not in the hash."""
+        self.notes.append(Note(time_us, node, text, fact))
 
     def hexdigest(self) -> str:
         self._absorb()
@@ -254,8 +261,12 @@ class World:
 
     # -- what happened
 
-    def note(self, node: str, text: str) -> None:
-        self.trace.note(self.now_us, node, text)
+    def note(self, node: str, text: str, fact: object = None) -> None:
+        self.trace.note(self.now_us, node, text, fact)
+
+    def observe(self, node: str, text: str, fact: object = None) -> None:
+        """Adds a note of an observer: what it sees is the same with and without it."""
+        self.trace.observe(self.now_us, node, text, fact)
 
     def on_error(self, process: Process, error: BaseException) -> None:
         self.note(process.name, f"unhandled {type(error).__name__}: {error}")

@@ -94,7 +94,7 @@ class ZnodeOperator:
         self._later()
 
     def _write(self, kind: ZnodeEdit, what: str, parts: Sequence[Part], then: Callable[[], None] | None = None) -> None:
-        self._cluster.world.note(self.name, what)
+        self._cluster.world.note(self.name, what, kind)
 
         def answered(reply: MultiReply) -> None:
             if not reply.is_lost and reply.refused_part is None:

@@ -1,0 +1,104 @@
+"""The life of a lost record: who sent it, which nodes had it, and where it was cut."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.mistakes import forget_syncs
+from tests.support.replicated import CONTROLLER, Replicated
+
+from barnabas.replication.partition import Partition, Role
+from barnabas.simulation.checkers import Watch
+from barnabas.simulation.elections import Elections
+from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.history import Problem, Violation
+from barnabas.simulation.lives import LogEnds, life_of
+from barnabas.simulation.node import Node
+from barnabas.simulation.replication_checkers import Committed, Replicas, State
+from barnabas.simulation.scenario import Settings, run
+from barnabas.simulation.world import Note
+
+ORDERS = ("orders", 0)
+
+
+def told(notes: list[Note]) -> list[str]:
+    return [f"{note.node} {note.text}" for note in notes]
+
+
+def test_a_record_of_a_deposed_leader_lives_until_it_is_cut() -> None:
+    rig = Replicated(1, 3, (), controllers=1)
+    elections, ends = Elections(rig.cluster), LogEnds(rig.world)
+    Watch(rig.cluster, [elections, Replicas(CONTROLLER, [elections, ends])])
+    rig.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
+    assert rig.produce(b"kept") == (0, 0)
+    rig.await_equal()
+    for peer in ("broker2", "broker3", CONTROLLER):
+        rig.cluster.network.cut("broker1", peer)
+        rig.cluster.network.cut(peer, "broker1")
+    assert rig.produce(b"lost", to=1, acks=1) == (0, 1)
+    rig.run_until(lambda: rig.leader() == 2, "another broker leads")
+    rig.run_until(lambda: rig.partition(2).role is Role.LEADER, "it knows that")
+    assert rig.produce(b"instead", to=2)[1] == 1
+    for peer in ("broker2", "broker3", CONTROLLER):
+        rig.cluster.network.heal("broker1", peer)
+        rig.cluster.network.heal(peer, "broker1")
+    rig.await_isr((1, 2, 3))
+    rig.await_equal()
+    sent = Note(0, "client", "sends lost")
+    life = told(life_of(Problem("lost: a record", ((ORDERS, 1),), (sent,)), ends, rig.world.trace.notes))
+    steps = [
+        "client sends lost",
+        "cluster orders-0: leader 1, ISR 1,2,3 of 1,2,3, epoch 0",
+        "broker1 appends orders-0@1 as leader, epoch 0",
+        "cluster orders-0: leader 2, ISR 2,3 of 1,2,3, epoch 1",
+        "broker2 appends orders-0@1 as leader, epoch 1",
+        "broker3 appends orders-0@1 as follower, epoch 1",
+        "broker1 cuts orders-0 from 2 to 1: 1 is gone here, follower in epoch 1",
+        "broker1 appends orders-0@1 as follower, epoch 1",
+    ]
+    assert life == steps
+
+
+def test_a_lost_record_is_told_from_its_sending_to_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_syncs(monkeypatch)
+    power = Fault(5_000, FaultKind.POWER, "broker1", duration_ms=500, amount=2)
+    outcome = run(Settings(seed=1, faults_s=4, schedule=(power,), producers=1, consumers=1))
+    problem = outcome.problems[0]
+    assert problem.startswith("lost: producer1.1:")
+    record, _, rest = problem.removeprefix("lost: ").partition(" was acked at ")
+    spot = rest.partition(" ")[0]
+    partition, _, offset = spot.partition("@")
+    life = told(outcome.lives[problem])
+    assert life[0].startswith(f"cluster {partition}: leader 1")
+    assert life[1:3] == [
+        f"producer1.1 sends {record} to {partition}",
+        f"broker1 appends {spot} as leader, epoch 0",
+    ]
+    assert f"producer1.1 is answered: {record} is at {spot}" in life
+    lost = next(place for place, text in enumerate(life) if text.endswith(f"{offset} is gone here"))
+    assert life[lost].startswith(f"broker1 opens {partition}, which ends at 0 instead of ")
+    assert life[lost - 2 : lost] == [
+        "broker1 power failure; of the unsynced data it loses all of it",
+        "broker1 process ended: no power",
+    ]
+    times = [note.time_us for note in outcome.lives[problem]]
+    assert times == sorted(times)
+    assert len(outcome.lives) <= 3 < len(outcome.problems)
+
+
+def test_what_a_checker_finds_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_replica(self: Committed, node: Node, partition: Partition, before: State | None, now: State) -> None:
+        if partition.topic_partition == ORDERS and now.high_watermark > 4:
+            raise Violation("a planted problem: here", (ORDERS, 3))
+
+    monkeypatch.setattr(Committed, "on_replica", on_replica)
+    outcome = run(Settings(seed=1, faults_s=4, schedule=(), producers=1, consumers=0))
+    assert outcome.problems == ["a planted problem: here"]
+    life = told(outcome.lives["a planted problem: here"])
+    assert any("sends producer1.1:" in text for text in life)
+    assert any(text.startswith("broker1 appends orders-0@3") for text in life)
+
+
+def test_an_offset_that_nobody_had() -> None:
+    rig = Replicated(1, 1, (), controllers=1)
+    life = life_of(Problem("lost: a record", ((ORDERS, 7),)), LogEnds(rig.world), ())
+    assert told(life) == ["checker no replica has ever shown orders-0@7"]
