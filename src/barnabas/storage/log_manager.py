@@ -70,7 +70,8 @@ class _ManagerEvents(LogEvents[Log]):
         self._removal.add(files, log.config.file_delete_delay_ms)
 
     def on_rolled(self, log: Log) -> None:
-        self._upkeep.sync_in_background(log, log.segments.active.base_offset)
+        # A follower of a compacted log can begin the new segment above its LEO.
+        self._upkeep.sync_in_background(log, min(log.segments.active.base_offset, log.log_end_offset))
 
     def on_truncating(self, log: Log) -> None:
         self._upkeep.on_truncating(log)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tests.support.damage import files_in
 from tests.support.damaged_world import CONFIG, DAMAGED, ROOT, SOUND, TOPIC_ID, started, taken_up, write
+from tests.support.log_world import encode_records
 
 from barnabas.common.log_config import LogConfig
 from barnabas.simulation.host import MemoryHost
@@ -77,3 +78,15 @@ def test_no_sync_is_asked_for_where_the_key_says_so() -> None:
     log = busy(manager, 100)
     host.time.run_for(200_000)
     assert log.recovery_point == 0
+
+
+def test_a_follower_of_a_compacted_log_begins_a_segment_above_its_leo() -> None:
+    manager, host = started(unsynced_left=0)
+    log = manager.get_or_create(DAMAGED, TOPIC_ID, LogConfig(segment_ms=1_000, retention_ms=-1))
+    log.append_as_follower(encode_records(1_000, base_offset=0))
+    log.append_as_follower(encode_records(900_000, base_offset=40))
+    assert [segment.base_offset for segment in log.segments] == [0, 40]
+    host.time.run_for(10)
+    assert log.recovery_point == 1
+    host.time.run_for(70_000)
+    assert log.recovery_point == log.log_end_offset == 41
