@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.zookeeper_controllers import Cluster
 
+from barnabas.common.errors import ErrorCode
 from barnabas.controller.listener import CommitListener
 from barnabas.metadata.image import MetadataImage
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.znodes import paths
 from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION, ReplicaAssignment, TopicAssignment, encode_topic
 
@@ -83,3 +86,20 @@ def test_a_large_topic_that_is_deleted_by_hand_while_it_is_decoded() -> None:
     cluster.settle()
     assert assigned(cluster) == {(2, 1)}
     assert cluster.leader("large", 0) == 2
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_tool_takes_the_name_while_a_request_for_it_is_decided(is_known: bool) -> None:
+    """The topic of the tool stays as it is, whether or not the controller has read it when it writes its own."""
+    cluster = Cluster(0, 1, 2)
+    topic = CreateTopicsRequest.CreatableTopic(name="large", num_partitions=COUNT, replication_factor=3)
+    answers: list[CreateTopicsResponse] = []
+    cluster.controller.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), answers.append)
+    cluster.create_topic("large", (1, 2))
+    if is_known:
+        cluster.brokers[0].store.answer_all()
+    cluster.settle()
+    (row,) = answers[0].topics
+    assert row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert assigned(cluster) == {(1, 2)}
+    assert cluster.controller.problems == []

@@ -323,3 +323,35 @@ def test_one_topic_of_ten_thousand_partitions(turns: Turns) -> None:
     assert not any(broker.logs for broker in cluster.brokers.values())
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
     assert not long, found
+
+
+@pytest.mark.parametrize("is_assigned", [False, True])
+def test_creation_of_ten_thousand_partitions_by_one_request(turns: Turns, is_assigned: bool) -> None:
+    """G44: the topic is decided and its znode encoded in portions."""
+    count = 10_000
+    cluster = Cluster(0, 1, 2)
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="large",
+        num_partitions=count,
+        replication_factor=3,
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value="1000")],
+    )
+    if is_assigned:
+        topic.num_partitions = topic.replication_factor = -1
+        topic.assignments = [
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[2, 1, 0])
+            for index in range(count)
+        ]
+    turns.taken()
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    answer = cluster.ask(cluster.controller.create_topics, request, actor="test")
+    longest = turns.taken()
+    (row,) = answer.topics
+    assert (row.error_code, row.num_partitions, row.replication_factor) == (0, count, 3)
+    assert [config.value for config in row.configs if config.name == "retention.ms"] == ["1000"]
+    assert len(cluster.assignment("large").partitions) == count
+    assert dict(cluster.controller.image.topic_config("large")) == {"retention.ms": "1000"}
+    led = [led_by(cluster, broker_id) for broker_id in cluster.brokers]
+    assert sum(led) == count
+    assert (led == [0, 0, count]) is is_assigned
+    assert longest[0] <= TURN_MS_MAX, longest

@@ -12,9 +12,10 @@ from typing import Final, TypeVar
 
 from barnabas.common.config_keys import TOPIC_KEYS
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.portions import Portions, whole
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
-from barnabas.controller.decisions import place_replicas
+from barnabas.controller.decisions import StripedPlacement, place_replicas
 from barnabas.controller.requests.configs import ConfigChange, alter_resource, check_count
 from barnabas.controller.requests.partitions import with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
@@ -31,6 +32,8 @@ _T = TypeVar("_T")
 
 #: The most new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+#: The partitions of a new topic that are decided in one portion.
+_PARTITIONS_IN_PORTION: Final = 1_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
 
 UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
@@ -39,6 +42,13 @@ UNKNOWN_ID: Final = "This server does not host this topic ID."
 
 def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str) -> Result[CreateTopicsResponse]:
     """Creates each topic completely or not at all; valid topics are created even if others in the request fail."""
+    return whole(create_topics_in_portions(view, request, actor))
+
+
+def create_topics_in_portions(
+    view: ControllerView, request: CreateTopicsRequest, actor: str
+) -> Portions[Result[CreateTopicsResponse]]:
+    """Does the same as `create_topics`, up to `_PARTITIONS_IN_PORTION` at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     records: list[Versioned] = []
@@ -58,7 +68,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
             late.append(_topic_error(topic.name, ErrorCode.INVALID_REQUEST, text))
             continue
         try:
-            new_records, result = _create_topic(view, topic, budget, only_checked=request.validate_only)
+            new_records, result = yield from _create_topic(view, topic, budget, only_checked=request.validate_only)
         except RequestFailed as error:
             response.topics.append(_topic_error(topic.name, error.code, error.message))
             continue
@@ -72,21 +82,21 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
 
 def _create_topic(
     view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int, *, only_checked: bool
-) -> tuple[list[Versioned], CreateTopicsResponse.CreatableTopicResult]:
+) -> Portions[tuple[list[Versioned], CreateTopicsResponse.CreatableTopicResult]]:
     _check_new_name(view, topic.name)
     if len(topic.assignments) > budget:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     config_records = _new_topic_configs(view, topic)
-    partitions = _assigned(view, topic) if topic.assignments else _placed(view, topic, budget)
+    partitions = yield from _assigned(view, topic) if topic.assignments else _placed(view, topic, budget)
     topic_id = view.random.uuid()
     version = partition_version(view.image.metadata_version)
     records: list[Versioned] = []
     if not only_checked:
         records = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
-        records += [
-            (_partition_record(topic_id, index, partition, version), version)
-            for index, partition in enumerate(partitions)
-        ]
+        for index, partition in enumerate(partitions):
+            if index and not index % _PARTITIONS_IN_PORTION:
+                yield
+            records.append((_partition_record(topic_id, index, partition, version), version))
     result = CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -130,7 +140,7 @@ def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.Creatabl
     return alter_resource(view, TOPIC_RESOURCE, topic.name, changes, is_new=True) if changes else []
 
 
-def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> list[PartitionImage]:
+def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> Portions[list[PartitionImage]]:
     """Returns the partitions of a request that assigns the brokers itself."""
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -142,7 +152,9 @@ def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -
     # Thousands of partitions share a few replica lists; new partitions with the same replicas share one value.
     known: dict[tuple[int, ...], PartitionImage] = {}
     replication_factor: int | None = None
-    for assignment in topic.assignments:
+    for number, assignment in enumerate(topic.assignments):
+        if number and not number % _PARTITIONS_IN_PORTION:
+            yield
         index = assignment.partition_index
         if index in partitions:
             text = f"Found multiple manual partition assignments for partition {index}"
@@ -197,7 +209,9 @@ def check_assignment(view: ControllerView, replicas: Sequence[int], replication_
         raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
 
-def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int) -> list[PartitionImage]:
+def _placed(
+    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int
+) -> Portions[list[PartitionImage]]:
     """Returns the partitions of a request that gives only their number and replication factor."""
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -212,13 +226,17 @@ def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, bud
     if count > budget:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     prefix = f"Unable to replicate the partition {factor} time(s): "
+    placement = StripedPlacement(view.usable_brokers(), view.random)
     try:
-        placements = place_replicas(view.usable_brokers(), count, factor, view.random)
+        placement.check(factor)
     except RequestFailed as error:
         raise RequestFailed(error.code, prefix + (error.message or "")) from None
     known: dict[tuple[int, ...], PartitionImage] = {}
-    partitions = []
-    for replicas in map(tuple, placements):
+    partitions: list[PartitionImage] = []
+    for index in range(count):
+        if index and not index % _PARTITIONS_IN_PORTION:
+            yield
+        replicas = tuple(placement.place(factor))
         partition = known.get(replicas)
         if partition is None:
             partition = known[replicas] = _placed_partition(view, replicas, factor)

@@ -18,10 +18,11 @@ from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.broker_queues import BrokerQueues
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender
 from barnabas.controller.zookeeper.fenced_writer import Unit
-from barnabas.controller.zookeeper.record_store import RecordStore, Settled
+from barnabas.controller.zookeeper.record_store import ReadPartitions, RecordStore, Settled
 from barnabas.controller.zookeeper.slices import Job, Slices, portions
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
 from barnabas.metadata.image import MetadataImage
+from barnabas.protocol.message import Message
 from barnabas.znodes.znode_json import ZnodeError
 
 #: The actor of a change for which no principal is known.
@@ -53,6 +54,13 @@ class Problems:
         """Forgets a znode that does not exist any more."""
         if self._texts.pop(path, None) is not None:
             self._reports.over(path, f"znode {path} is gone")
+
+    def settled(self, path: str, *, exists: bool) -> None:
+        """Forgets a znode that can be read now, or that does not exist any more."""
+        if exists:
+            self.mended(path)
+        else:
+            self.gone(path)
 
     def listed(self) -> list[str]:
         """Returns a line for each znode, sorted by path."""
@@ -131,8 +139,18 @@ class Core:
         self.slices.decided()
         self.propose(result, written)
 
-    def write_in_job(self, units: Iterable[Unit], settled: Settled | None = None) -> None:
-        """Writes units of a job that no records belong to, as `propose_in_job` writes decisions."""
+    def write_in_job(
+        self,
+        units: Iterable[Unit],
+        settled: Settled | None = None,
+        *,
+        records: Sequence[Message] = (),
+        partitions: ReadPartitions | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        """Writes units of a job as `propose_in_job` writes decisions: those that no records belong to, or that make the
+        changes of these records and partitions.
+        """
 
         def written(lost: frozenset[str]) -> None:
             self.slices.written()
@@ -140,7 +158,7 @@ class Core:
                 settled(lost)
 
         self.slices.decided()
-        self.records.write(list(units), (), written)
+        self.records.write(list(units), records, written, read=partitions, cause=cause)
 
     def batch(self, to: Iterable[int] | None = None) -> RequestBatch:
         """Begins requests to all brokers, or to these, about the committed image."""

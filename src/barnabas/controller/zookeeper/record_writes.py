@@ -155,13 +155,17 @@ def _state(context: WriteContext, partition: PartitionImage) -> bytes:
 
 def _creation(context: WriteContext, topic_id: bytes) -> Unit:
     topic = context.after.topics_by_id[topic_id]
-    config = encode_config(dict(sorted(context.after.topic_config(topic.name).items())))
+    return topic_creation(topic.name, context.after.topic_config(topic.name), context.texts.encoded(topic))
+
+
+def topic_creation(name: str, config: Mapping[str, str], assignment: bytes) -> Unit:
+    """Returns the writes that create a topic: its configuration, and its assignment with this content."""
     writes = (
         # As in Kafka, what a deletion or a tool has left of an earlier topic's configuration is replaced.
-        put(paths.config(paths.TOPIC_CONFIGS, topic.name), config),
-        create(paths.topic(topic.name), context.texts.encoded(topic)),
+        put(paths.config(paths.TOPIC_CONFIGS, name), encode_config(dict(sorted(config.items())))),
+        create(paths.topic(name), assignment),
     )
-    return Unit(topic.name, writes)
+    return Unit(name, writes)
 
 
 def offline_units(topic: TopicImage, partition_ids: Iterable[int], controller_epoch: int) -> Iterator[Unit]:

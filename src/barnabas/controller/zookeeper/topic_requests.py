@@ -16,14 +16,18 @@ from barnabas.controller.requests.result import Result, Versioned
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.answers import Answer
 from barnabas.controller.zookeeper.new_partitions import without_state
+from barnabas.controller.zookeeper.record_store import ReadPartitions, Settled
+from barnabas.controller.zookeeper.record_writes import topic_creation
 from barnabas.controller.zookeeper.request_parts import parts_of_create_topics
 from barnabas.controller.zookeeper.slices import Job
-from barnabas.metadata.topics import MIGRATING_DIRECTORY, partition_to_record
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, PartitionImage, partition_to_record
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from barnabas.protocol.messages.records_metadata import PartitionRecord, RemoveTopicRecord
-from barnabas.znodes.topic_znodes import ReplicaAssignment
+from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.znodes.topic_text import TopicText
+from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION, ReplicaAssignment
 
 T = TypeVar("T")
 _CreatedRow = CreateTopicsResponse.CreatableTopicResult
@@ -52,15 +56,60 @@ def _creation(
     for number, part in enumerate(parts_of_create_topics(request)):
         if number:
             yield
-        result = topics.create_topics(core.view(), part, actor)
-        rows += result.response.topics
-        core.propose_in_job(_without_states(result), lost.update)
+        result = yield from topics.create_topics_in_portions(core.view(), part, actor)
+        if len(result.records) > PARTITIONS_IN_PORTION:
+            yield from _large_creation(active, result, rows, lost.update)
+        else:
+            rows += result.response.topics
+            core.propose_in_job(_without_states(result), lost.update)
 
     def written(_: frozenset[str]) -> None:
         found = [_exists(active, row.name) if row.name in lost else row for row in rows]
         _answer_when_told(active, answer, CreateTopicsResponse(topics=[*found, *taken]))
 
     core.records.after_all(written)
+
+
+def _large_creation(
+    active: ActiveController, result: Result[CreateTopicsResponse], rows: list[_CreatedRow], lost: Settled
+) -> Job:
+    """Creates one topic of thousands of partitions: the text of its znode is made in slices, and the image gets its
+    partitions without a record for each.
+    """
+    core = active.core
+    records: list[Message] = []
+    partitions: dict[int, PartitionImage] = {}
+    text: TopicText | None = None
+    for number, (record, _) in enumerate(result.records):
+        if number and not number % PARTITIONS_IN_PORTION:
+            yield
+        if isinstance(record, PartitionRecord):
+            assert text is not None, "the record of the topic is the first"
+            assigned = ReplicaAssignment(tuple(record.replicas))
+            text.put(record.partition_id, assigned.replicas, (), ())
+            partitions[record.partition_id] = without_state(assigned, MIGRATING_DIRECTORY)
+            continue
+        records.append(record)
+        if isinstance(record, TopicRecord):
+            text, topic = TopicText(record.topic_id), record
+    assert text is not None
+    yield
+    content = text.encoded()
+    yield
+    if topic.name in core.image.topics_by_name or active.has_unread_znode(topic.name):
+        rows.append(_exists(active, topic.name))
+        return
+    rows += result.response.topics
+    config = {
+        record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value is not None
+    }
+    core.write_in_job(
+        [topic_creation(topic.name, config, content)],
+        lost,
+        records=records,
+        partitions=ReadPartitions(topic.topic_id, partitions),
+        cause=result.cause,
+    )
 
 
 def _exists(active: ActiveController, name: str) -> _CreatedRow:

@@ -104,7 +104,7 @@ class TopicWatch:
         except ZnodeError as error:
             self._core.problems.add(error)
             return
-        self._core.problems.mended(path)
+        self._core.problems.settled(path, exists=reply.znode is not None)
         known = self._core.image.config_of(resource_type, name)
         changed = sorted(key for key in {*known, *found} if known.get(key) != found.get(key))
         if not changed:
@@ -272,7 +272,7 @@ class TopicWatch:
         def found(reply: ReadReply) -> None:
             if reply.znode is None or reply.znode.version != version:
                 core.reader.forget(error.path)
-                core.problems.mended(error.path)
+                core.problems.settled(error.path, exists=reply.znode is not None)
                 self.read_again(name)
 
         core.reader.watch_data(error.path, found)
