@@ -59,6 +59,7 @@ OUTCOME = Outcome(
     polled=0,
     unclean=0,
     operated=0,
+    rare_events={},
     notes=NOTES,
     lives={"lost: a record": [note(1, "broker1", "appends orders-0@0")]},
 )

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from barnabas.cli import output
 from barnabas.embedded.failures import Failure
+from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.facts import DECIDED
 from barnabas.simulation.faults import Fault, FaultKind, fault_of, fault_spec
@@ -183,6 +184,8 @@ def _summary(outcome: Outcome) -> Iterator[str]:
     if drawn:
         yield f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}"
     yield f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers"
+    happened = sum(1 for times in outcome.rare_events.values() if times)
+    yield f"rare events: {happened} of {len(outcome.rare_events)} happened"
 
 
 def _show_verdict(outcome: Outcome) -> None:
@@ -253,6 +256,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "polled": outcome.polled,
         "operated": outcome.operated,
         "unclean": outcome.unclean,
+        "rare_events": dict(outcome.rare_events),
         "again": _again(outcome),
     }
 
@@ -263,12 +267,14 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
 def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool:
     """Runs many seeds in processes. Returns whether one failed; the first few failures are shortened."""
     failures: list[Outcome] = []
+    coverage = EventCoverage()
     done = virtual_s = 0.0
     with output.progress("seeds") as progress:
         task = progress.add_task("exploring", total=count, rate="")
         for outcome in explore_seeds(_seeds(settings, count), jobs=jobs):
             done += 1
             virtual_s += outcome.virtual_s
+            coverage.add(outcome.rare_events)
             if outcome.failed:
                 failures.append(outcome)
                 output.say(f"seed {outcome.settings.seed} fails: {outcome.problems[0]}")
@@ -276,8 +282,11 @@ def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool
     failures.sort(key=lambda outcome: outcome.settings.seed)
     failures[:_SHORTENED_MAX] = [_shortened(outcome) for outcome in failures[:_SHORTENED_MAX]]
     if as_json:
-        output.show_json({"seeds": count, "failed": [_as_json(each) for each in failures]})
-    elif failures:
+        seen = {row.name: {"times": row.times, "runs": row.runs} for row in coverage.rows()}
+        output.show_json({"seeds": count, "failed": [_as_json(each) for each in failures], "rare_events": seen})
+    else:
+        output.show_table(["rare event", "times", "seeds"], coverage.rows())
+    if failures and not as_json:
         rows = [[each.settings.seed, len(each.schedule), each.problems[0], _again(each)] for each in failures]
         output.show_table(["seed", "faults", "first problem", "again"], rows)
     verdict = f"{output.counted(count, 'seed')}, {virtual_s / 3600:.1f} virtual hours: "

@@ -10,7 +10,7 @@ audit          clients stop; the whole log is read back and compared with the hi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,8 @@ from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
+from barnabas.simulation.rare_event_table import reachable
+from barnabas.simulation.rare_events import counted
 from barnabas.simulation.replication_checkers import (
     Committed,
     Offsets,
@@ -81,6 +83,8 @@ class Settings:
     edits: tuple[ZnodeEdit, ...] = tuple(ZnodeEdit)
     #: Whether the seed draws properties of the nodes; those of the layout replace them.
     draws_properties: bool = False
+    #: Whether rare events are counted, which changes nothing else.
+    counts_rare_events: bool = True
     keep_events: bool = False
     #: A run with more events is in an endless loop.
     events_max: int = 3_000_000
@@ -108,6 +112,8 @@ class Outcome:
     unclean: int
     #: The number of changes by the operator that succeeded.
     operated: int
+    #: How often each rare event happened that the run could reach.
+    rare_events: Mapping[str, int]
     notes: list[Note]
     #: What happened to the records of the first problems: the text of a problem -> notes of all nodes and clients.
     lives: dict[str, list[Note]]
@@ -192,8 +198,10 @@ class Run:
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
         problems: list[Problem] = []
+        watched = reachable(self.settings.layout, self.settings.work) if self.settings.counts_rare_events else []
+        seen: Mapping[str, int] = {}
         try:
-            with ambient(self.world):
+            with counted(watched) as seen, ambient(self.world):
                 self._phases()
                 problems = self._audit()
         except (Violation, Livelock) as broken:
@@ -216,6 +224,7 @@ class Run:
             polled=counts.polled,
             unclean=len(self.unclean.partitions),
             operated=sum(self.operator.done.values()) + (sum(self.editor.done.values()) if self.editor else 0),
+            rare_events={event.name: seen.get(event.name, 0) for event in watched},
             notes=self.world.trace.notes,
             lives=self._lives(problems),
         )

@@ -1,0 +1,145 @@
+"""Rare events: events of the product that few runs reach, counted by wrappers around methods of the product.
+
+A run that reaches no rare event keeps every promise trivially. A row of the tables (`rare_event_table.py`) names an
+event, a function of the product, and the condition under which a call of it is the event. The wrappers are there only
+while a run is counted; the product knows nothing of them. They only look, so that a run is the same with and without
+them, event by event.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from types import FunctionType
+from typing import Any, Final
+
+
+class Need(Enum):
+    """A part of a run without which an event is impossible."""
+
+    BROKERS = "several brokers"
+    CONTROLLERS = "several voters of the quorum"
+    QUORUM = "a metadata quorum"
+    ZOOKEEPER = "a ZooKeeper server"
+    TRANSACTIONS = "transactional clients"
+    GROUPS = "members of groups of both protocols"
+    #: Not reached by `barnabas simulate`: its clients, operator or configuration do not go there.
+    SMALL_WORLDS = "the small worlds of the tests"
+
+
+class Call:
+    """A call of a wrapped function, as conditions see it."""
+
+    __slots__ = ("arguments", "before", "named", "result", "subject")
+
+    def __init__(self, subject: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        #: The object of a method; the first argument of a function.
+        self.subject = subject
+        #: The other arguments.
+        self.arguments = arguments
+        self.named = named
+        #: What the row's `before` returned.
+        self.before: Any = None
+        #: What the function returned, or the error that it raised.
+        self.result: Any = None
+
+    def argument(self, place: int, name: str, default: Any = None) -> Any:
+        """Returns an argument that callers can pass by place or by name."""
+        return self.arguments[place] if place < len(self.arguments) else self.named.get(name, default)
+
+
+def _always(_: Call) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class RareEvent:
+    """A row of the table."""
+
+    #: What happens, as a part of a sentence.
+    name: str
+    #: "module:function" or "module:Class.method", below `barnabas`.
+    target: str
+    #: Whether a call that is over was the event.
+    happened: Callable[[Call], bool] = _always
+    #: What to remember of the state before the call.
+    before: Callable[[Call], Any] | None = None
+    #: Whether the event is that the function raises an error; otherwise, that it returns.
+    is_error: bool = False
+    needs: frozenset[Need] = frozenset()
+
+
+#: The counts of a run: the name of an event -> how often it happened.
+Counts = Counter[str]
+_PRODUCT: Final = "barnabas."
+
+
+@contextmanager
+def counted(events: Iterable[RareEvent]) -> Iterator[Counts]:
+    """Counts events while the context is open. Raises LookupError if the target of an event does not exist."""
+    counts: Counts = Counter()
+    by_target: dict[str, list[RareEvent]] = {}
+    for event in events:
+        by_target.setdefault(event.target, []).append(event)
+    installed: list[tuple[Any, str, object]] = []
+    try:
+        for target, rows in by_target.items():
+            owner, name = _found(target)
+            original = vars(owner)[name]
+            if isinstance(original, staticmethod):
+                setattr(owner, name, staticmethod(_counting(original.__func__, rows, counts)))
+            elif isinstance(original, FunctionType):
+                setattr(owner, name, _counting(original, rows, counts))
+            else:
+                raise LookupError(f"{target} is not a function")
+            installed.append((owner, name, original))
+        yield counts
+    finally:
+        for owner, name, original in reversed(installed):
+            setattr(owner, name, original)
+
+
+def _found(target: str) -> tuple[Any, str]:
+    """Returns the class or module, and the name in it. A method must be in the class itself: an inherited one would be
+    counted for other classes too.
+    """
+    module_name, _, path = target.partition(":")
+    *owners, name = path.split(".")
+    owner: Any = importlib.import_module(_PRODUCT + module_name)
+    try:
+        for each in owners:
+            owner = vars(owner)[each]
+        vars(owner)[name]
+    except KeyError as missing:
+        raise LookupError(f"{target}: there is no {missing}") from None
+    return owner, name
+
+
+def _counting(original: Callable[..., Any], rows: list[RareEvent], counts: Counts) -> Callable[..., Any]:
+    returning = [(row.name, row.happened, row.before) for row in rows if not row.is_error]
+    raising = [(row.name, row.happened) for row in rows if row.is_error]
+    assert not any(row.is_error and row.before for row in rows), "an error is judged by itself"
+
+    @wraps(original)
+    def counting(subject: Any, *arguments: Any, **named: Any) -> Any:
+        call = Call(subject, arguments, named)
+        befores = [None if before is None else before(call) for _, _, before in returning]
+        try:
+            call.result = original(subject, *arguments, **named)
+        except Exception as error:
+            call.result = error
+            for name, happened in raising:
+                if happened(call):
+                    counts[name] += 1
+            raise
+        for (name, happened, _), call.before in zip(returning, befores, strict=True):
+            if happened(call):
+                counts[name] += 1
+        return call.result
+
+    return counting
