@@ -13,6 +13,9 @@ from barnabas.cli.options import Json
 from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
+_BROKERS_OF_AN_APPLICATION = 3
+#: The options that can be combined with --app.
+_OF_APPLICATIONS = frozenset({"app", "seed", "explore", "faults", "brokers", "kafka_defaults", "jobs", "as_json"})
 
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the run; with --explore, the first seed")]
 Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help="Search this many seeds for failures")]
@@ -21,7 +24,10 @@ Hours = Annotated[
     float, typer.Option("--hours", help="Duration of the faults, in virtual hours", show_default="a minute")
 ]
 Only = Annotated[str | None, typer.Option("--only", metavar="N,...", help="Only these faults of the seed, by number")]
-Brokers = Annotated[int, typer.Option("--brokers", min=1, help="Number of nodes with the broker role")]
+Brokers = Annotated[
+    int | None,
+    typer.Option("--brokers", min=1, help="Number of nodes with the broker role; default: 1, with --app 3"),
+]
 Controllers = Annotated[
     int,
     typer.Option(
@@ -54,12 +60,13 @@ Jobs = Annotated[
 
 
 def simulate(
+    ctx: typer.Context,
     seed: Seed = 1,
     explore: Explore = None,
     faults: Faults = "all",
     hours: Hours = _DEFAULT_HOURS,
     only: Only = None,
-    brokers: Brokers = 1,
+    brokers: Brokers = None,
     controllers: Controllers = 0,
     zookeeper: Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")] = False,
     work: Work = "records",
@@ -73,6 +80,12 @@ def simulate(
     consumers: Consumers = 2,
     rate: Rate = 10.0,
     html: Html = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            "--app", metavar="MODULE:FUNCTION", help="Run a scenario of an application instead of our clients"
+        ),
+    ] = None,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -87,11 +100,18 @@ def simulate(
         if error.name != "aiokafka":
             raise
         raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
+    if app is not None:
+        _refuse_other_options(ctx)
+        applications = importlib.import_module("barnabas.cli.simulate_application")
+        settings = applications.settings_for(app, seed, faults, brokers or _BROKERS_OF_AN_APPLICATION, kafka_defaults)
+        if applications.run(app, settings, explore, jobs or os.cpu_count() or 1, as_json=as_json):
+            raise typer.Exit(1)
+        return
     settings = runs.settings_for(
         seed,
         faults,
         hours,
-        brokers=brokers,
+        brokers=brokers or 1,
         controllers=controllers,
         work=work,
         zookeeper=zookeeper,
@@ -107,3 +127,16 @@ def simulate(
         failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse_other_options(ctx: typer.Context) -> None:
+    """Raises Failure for an option that has no meaning with --app: the scenario decides these things."""
+    given = [name for name in ctx.params if _is_given(ctx, name) and name not in _OF_APPLICATIONS]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise Failure(f"--app cannot be combined with {options}", "the scenario decides what clients do")
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

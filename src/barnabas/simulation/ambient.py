@@ -67,9 +67,9 @@ def ambient(world: World) -> Iterator[None]:
             ("monotonic", seconds),
             ("monotonic_ns", lambda: world.now_us * 1000),
         ):
-            stack.enter_context(_replaced(time, name, value))
+            stack.enter_context(replaced(time, name, value))
         stack.enter_context(
-            _replaced(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
+            replaced(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
         )
         stack.enter_context(_seeded(world.stream("ambient/random").getrandbits(64)))
         stack.enter_context(_stable_hashes())
@@ -79,13 +79,18 @@ def ambient(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Sets an attribute for a while; one that the owner inherits is its own only meanwhile."""
+    own = vars(owner)
+    is_own, before = name in own, own.get(name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, before)
+        if is_own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
 
 
 @contextlib.contextmanager
@@ -108,8 +113,8 @@ def _stable_hashes() -> Iterator[None]:
         yield
         return
     with (
-        _replaced(structs.TopicPartition, "__hash__", _hash_partition),
-        _replaced(structs.BrokerMetadata, "__hash__", _hash_by_text),
+        replaced(structs.TopicPartition, "__hash__", _hash_partition),
+        replaced(structs.BrokerMetadata, "__hash__", _hash_by_text),
         _steady_sets(),
     ):
         yield

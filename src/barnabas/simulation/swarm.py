@@ -38,8 +38,8 @@ _REPLICA_FETCHES: Final[Sequence[_Choice]] = (
     {"replica.fetch.wait.max.ms": "50"},
     {"replica.fetch.wait.max.ms": "900", "replica.fetch.backoff.ms": "100"},
     {"replica.fetch.max.bytes": "300", "replica.fetch.response.max.bytes": "2000"},
-    {"replica.fetch.max.bytes": "2000", "num.replica.fetchers": "3"},
-    {"num.replica.fetchers": "2", "replica.fetch.min.bytes": "200"},
+    {"replica.fetch.max.bytes": "2000"},
+    {"replica.fetch.min.bytes": "200"},
 )
 _QUORUMS: Final[Sequence[_Choice]] = (
     {
@@ -48,8 +48,6 @@ _QUORUMS: Final[Sequence[_Choice]] = (
         "controller.quorum.election.timeout.ms": "500",
     },
     {"controller.quorum.fetch.timeout.ms": "5000", "controller.quorum.election.backoff.max.ms": "3000"},
-    {"controller.quorum.append.linger.ms": "0"},
-    {"controller.quorum.append.linger.ms": "200"},
 )
 _METADATA_LOGS: Final[Sequence[_Choice]] = (
     {"metadata.log.max.record.bytes.between.snapshots": "3000"},
@@ -89,14 +87,10 @@ _CLEANING: Final[Sequence[_Choice]] = (
 _COORDINATORS: Final[Sequence[_Choice]] = (
     {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},
     {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "3"},
-    {"offsets.load.buffer.size": "1000", "transaction.state.log.load.buffer.size": "1000"},
-    {"group.coordinator.append.linger.ms": "0"},
-    {"group.coordinator.append.linger.ms": "50"},
     {"group.initial.rebalance.delay.ms": "3000"},
 )
 _CONNECTIONS: Final[Sequence[_Choice]] = (
     {"connections.max.idle.ms": "5000"},
-    {"queued.max.requests": "2"},
     {"socket.request.max.bytes": "100000"},
 )
 
@@ -108,12 +102,16 @@ _OF_ZOOKEEPER: Final = (_ZOOKEEPER_SESSIONS,)
 def draw_properties(random: Random, layout: Layout) -> dict[str, str]:
     """Returns the properties of all nodes of a run that are not the defaults."""
     found: dict[str, str] = {}
-    for group in (*_SHARED, *(_OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM)):
+    for group in _groups(layout):
         if random.random() >= _DEFAULT_SHARE:
             found.update(random.choice(group))
     return found
 
 
-def choices() -> list[_Choice]:
+def choices(layout: Layout) -> list[_Choice]:
     """Returns every choice of every group."""
-    return [choice for group in (*_SHARED, *_OF_A_QUORUM, *_OF_ZOOKEEPER) for choice in group]
+    return [choice for group in _groups(layout) for choice in group]
+
+
+def _groups(layout: Layout) -> tuple[Sequence[_Choice], ...]:
+    return (*_SHARED, *(_OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM))

@@ -9,13 +9,30 @@ With pytest, put this into conftest.py and take `barnabas_cluster` (one for the 
 
     pytest_plugins = ["barnabas.testing.fixtures"]
 
-`History` records what clients send, receive and read, and checks the recording (docs/check.md). The package imports
-`embedded` and `histories`; begin reading with `controlled_cluster.py`.
+`History` records what clients send, receive and read, and checks the recording (docs/check.md). `simulated` runs an
+application with many seeds in a simulated world (docs/simulate-your-application.md). The package imports `embedded`,
+`histories` and `simulation`; begin reading with `controlled_cluster.py`.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from barnabas.testing.controlled_cluster import Cluster
 from barnabas.testing.history import History
 
-__all__ = ["Cluster", "History"]
+if TYPE_CHECKING:
+    from barnabas.simulation.application import Simulation
+    from barnabas.testing.simulated_tests import SimulationFailed, simulate, simulated
+
+__all__ = ["Cluster", "History", "Simulation", "SimulationFailed", "simulate", "simulated"]
+
+_OF_SIMULATIONS = frozenset(__all__) - {"Cluster", "History"}
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a name of the simulator, which needs aiokafka: other users of this package do not."""
+    if name not in _OF_SIMULATIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("barnabas.testing.simulated_tests"), name)
