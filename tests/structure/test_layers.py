@@ -90,19 +90,20 @@ def test_every_core_package_is_forbidden_the_outside() -> None:
     assert set(of_histories["forbidden_modules"]) == set(of_apps["forbidden_modules"])  # type: ignore[call-overload]
 
 
-#: The one module that runs simulations on command; `barnabas.cli.simulate` loads it only when it is asked to.
-SIMULATES = PACKAGE / "cli" / "simulate_runs.py"
+#: The modules that run simulations on command; `barnabas.cli.simulate` loads one only when it is asked to.
+SIMULATES = [PACKAGE / "cli" / f"{name}.py" for name in ("simulate_runs", "simulate_application")]
 
 
 def test_production_does_not_import_simulation_or_tests() -> None:
-    assert SIMULATES.exists()
+    assert all(path.exists() for path in SIMULATES)
     for path in PACKAGE.rglob("*.py"):
         package = path.relative_to(PACKAGE).parts[0]
         if package not in ("simulation", "testing"):
             text = path.read_text(encoding="utf-8")
             assert "barnabas.testing" not in text, path
-            assert "barnabas.simulation" not in text or path == SIMULATES, path
-            assert "cli.simulate_runs" not in text or path == PACKAGE / "cli" / "simulate.py", path
+            assert "barnabas.simulation" not in text or path in SIMULATES, path
+            for loaded in SIMULATES:
+                assert f"cli.{loaded.stem}" not in text or path == PACKAGE / "cli" / "simulate.py", path
 
 
 def test_commands_and_broker_start_without_the_simulation() -> None:
