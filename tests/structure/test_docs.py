@@ -30,7 +30,7 @@ OTHER_FILES = re.compile(
 )
 #: Options of Spark and of Kafka's tools.
 OTHER_OPTIONS = frozenset({"--conf", "--packages", "--py-files", "--zookeeper"})
-FOLDERS = ("src", "tests", "tools", "docs", "bench", "deploy", ".github", ".ci")
+FOLDERS = ("src", "tests", "examples", "tools", "docs", "bench", "deploy", ".github", ".ci")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 COMMAND = re.compile(r"(?:^|(?<=[\s`(/]))barnabas ([a-z][^\n]*)")
