@@ -51,6 +51,14 @@ Rate = Annotated[float, typer.Option("--rate", min=0.01, help="Records per secon
 Work = Annotated[
     str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`")
 ]
+Zookeeper = Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")]
+KafkaDefaults = Annotated[
+    bool, typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed")
+]
+App = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:FUNCTION", help="Run a scenario of an application instead of our clients"),
+]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write the time line to this file, as a page")
 ]
@@ -68,24 +76,16 @@ def simulate(
     only: Only = None,
     brokers: Brokers = None,
     controllers: Controllers = 0,
-    zookeeper: Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")] = False,
+    zookeeper: Zookeeper = False,
     work: Work = "records",
-    kafka_defaults: Annotated[
-        bool,
-        typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed"),
-    ] = False,
+    kafka_defaults: KafkaDefaults = False,
     fault: OneFault = None,
     changes: Changes = "all",
     producers: Producers = 2,
     consumers: Consumers = 2,
     rate: Rate = 10.0,
     html: Html = None,
-    app: Annotated[
-        str | None,
-        typer.Option(
-            "--app", metavar="MODULE:FUNCTION", help="Run a scenario of an application instead of our clients"
-        ),
-    ] = None,
+    app: App = None,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:

@@ -24,10 +24,10 @@ from barnabas.simulation.checkers import NoMistakes, Watch
 from barnabas.simulation.client_recording import Recording, recorded
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.escapes import LeavesTheWorld, confined
-from barnabas.simulation.explore import shorten
 from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.shortening import shorten
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
 from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, TIMEOUT_MS, closed, create_topics
