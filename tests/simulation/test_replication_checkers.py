@@ -7,19 +7,30 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.support.replicated import CONTROLLER, Replicated, produce_request
 
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import ELR_VERSION, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage, TopicImage
+from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation import scenario
+from barnabas.simulation.checkers import NoMistakes, Watch
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
-from barnabas.simulation.replication_checkers import Offsets, OneLeader, Quorum, State, UncleanElections
+from barnabas.simulation.replication_checkers import (
+    Committed,
+    Offsets,
+    OneLeader,
+    Quorum,
+    Replicas,
+    State,
+    UncleanElections,
+)
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.scenario import Run, Settings, run
 from barnabas.simulation.simulated_cluster import Layout
@@ -251,3 +262,26 @@ def test_an_isr_that_does_not_grow_again(with_core: bool, monkeypatch: pytest.Mo
     problem = run(replace(QUIET, faults_s=16, schedule=(kill,), producers=1, consumers=0)).problems[0]
     assert problem.startswith("no progress within 180 s after a majority" if with_core else "not whole within"), problem
     assert with_core or "is not in sync" in problem
+
+
+def test_brokers_clean_a_compacted_log_each_for_itself() -> None:
+    """A record that the cleaner of one replica removed differs from no other replica's."""
+    rig = Replicated(1, 3, (), controllers=1, log_cleaner_backoff_ms="200")
+    committed = Committed(rig.cluster)
+    Watch(rig.cluster, [NoMistakes(), Replicas(CONTROLLER, [committed])])
+    often = {"cleanup_policy": "compact", "segment_ms": "500", "min_cleanable_dirty_ratio": "0.01"}
+    rig.create_topic("orders", [[1, 2, 3]], **often)
+    for number in range(12):
+        at_ms = 1_735_689_600_000 + 400 * number
+        records = [Record(delta, at_ms, key, b"value", []) for delta, key in enumerate((b"%d" % number, b"key"))]
+        request = produce_request(rig.topic_id(), 0, bytes(encode_batch(records)))
+        response = rig.client.call("broker1", request, ProduceResponse)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        rig.run_for(400)
+    rig.run_for(2_000)
+    assert len(rig.values(1)) < 24, "the cleaner has removed records"
+    for number in (3, 1):
+        rig.node(number).kill()
+        rig.node(number).start()
+        rig.run_until(lambda: rig.node(3).broker is not None and rig.settled(), "it is back")
+    assert committed.ends[TopicPartition("orders", 0), rig.topic_id()] == 24
