@@ -113,9 +113,9 @@ def test_an_exploration_prints_its_events(capsys: pytest.CaptureFixture[str]) ->
     settings = Settings(seed=1, faults_s=1, kinds=(), producers=1, consumers=1)
     assert not simulate_runs.explore(settings, 1, 1, as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].lower().split() == ["rare", "event", "times", "seeds"]
+    assert lines[0].lower().split() == ["rare", "event", "times", "seeds", "variations"]
     assert len(lines) >= len(reachable(Layout(), WorkKind.RECORDS))
-    assert int(lines[-1].split()[-2]) > 0
+    assert int(lines[-1].split()[-3]) > 0
 
 
 # -- what the worlds reach

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -18,7 +19,7 @@ _BROKERS_OF_AN_APPLICATION = 3
 _OF_APPLICATIONS = frozenset({"app", "seed", "explore", "faults", "brokers", "kafka_defaults", "jobs", "as_json"})
 
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the run; with --explore, the first seed")]
-Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help="Search this many seeds for failures")]
+Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help="Search this many runs for failures")]
 Faults = Annotated[str, typer.Option("--faults", metavar="KIND,...", help="Kinds of faults: `all`, `none`, or a list")]
 Hours = Annotated[
     float, typer.Option("--hours", help="Duration of the faults, in virtual hours", show_default="a minute")
@@ -62,6 +63,10 @@ App = Annotated[
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write the time line to this file, as a page")
 ]
+SeedsOnly = Annotated[
+    bool,
+    typer.Option("--seeds-only", help="With --explore: only seeds, no variations of runs that reached something new"),
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Number of processes for --explore; default: one per core")
 ]
@@ -86,6 +91,7 @@ def simulate(
     rate: Rate = 10.0,
     html: Html = None,
     app: App = None,
+    seeds_only: SeedsOnly = False,
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -94,12 +100,7 @@ def simulate(
     The seed determines everything: the same seed gives the same run, event by event. The exit code is 1 if a guarantee
     was broken.
     """
-    try:
-        runs = importlib.import_module("barnabas.cli.simulate_runs")
-    except ModuleNotFoundError as error:
-        if error.name != "aiokafka":
-            raise
-        raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
+    runs = _loaded_runs()
     if app is not None:
         _refuse_other_options(ctx)
         applications = importlib.import_module("barnabas.cli.simulate_application")
@@ -124,9 +125,20 @@ def simulate(
     elif only is not None or fault or html is not None:
         raise Failure("--only, --fault and --html are for one seed: omit --explore")
     else:
-        failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json)
+        jobs = jobs or os.cpu_count() or 1
+        failed = runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only)
     if failed:
         raise typer.Exit(1)
+
+
+def _loaded_runs() -> ModuleType:
+    """Returns the module that does the work. Raises Failure if what it needs is not installed."""
+    try:
+        return importlib.import_module("barnabas.cli.simulate_runs")
+    except ModuleNotFoundError as error:
+        if error.name != "aiokafka":
+            raise
+        raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
 
 
 def _refuse_other_options(ctx: typer.Context) -> None:

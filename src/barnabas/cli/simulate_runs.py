@@ -13,9 +13,9 @@ from rich.text import Text
 from barnabas.cli import output
 from barnabas.embedded.failures import Failure
 from barnabas.simulation.event_coverage import EventCoverage
-from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.facts import DECIDED
 from barnabas.simulation.faults import Fault, FaultKind, fault_of, fault_spec
+from barnabas.simulation.guided_exploration import Guide, explore_guided, is_variation
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Settings, drawn_properties, run, schedule_of
 from barnabas.simulation.shortening import shorten_outcome
@@ -264,41 +264,88 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
 # -- many seeds
 
 
-def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool:
-    """Runs many seeds in processes. Returns whether one failed; the first few failures are shortened."""
-    failures: list[Outcome] = []
-    coverage = EventCoverage()
-    done = virtual_s = 0.0
-    with output.progress("seeds") as progress:
+class _Findings:
+    """The results of an exploration so far."""
+
+    def __init__(self) -> None:
+        self.of_all, self.of_seeds = EventCoverage(), EventCoverage()
+        self.seeds = self.variations = 0
+        self.virtual_s = 0.0
+        #: What each failing run is called, and its outcome.
+        self.failures: list[tuple[str, Outcome]] = []
+
+    def add(self, outcome: Outcome) -> None:
+        self.virtual_s += outcome.virtual_s
+        self.of_all.add(outcome.rare_events)
+        name = f"seed {outcome.settings.seed}"
+        if is_variation(outcome):
+            self.variations += 1
+            name = f"a variation of {name}"
+        else:
+            self.seeds += 1
+            self.of_seeds.add(outcome.rare_events)
+        if outcome.failed:
+            self.failures.append((name, outcome))
+            output.say(f"{name} fails: {outcome.problems[0]}")
+
+    def shorten(self) -> None:
+        """Shortens the first few failures."""
+        self.failures.sort(key=lambda failure: failure[1].settings.seed)
+        first = self.failures[:_SHORTENED_MAX]
+        self.failures[:_SHORTENED_MAX] = [(name, _shortened(outcome)) for name, outcome in first]
+
+    def events(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yields each rare event, how often it happened, and in how many seeds and variations."""
+        for name, times, runs in self.of_all.rows():
+            in_seeds = self.of_seeds.runs_with(name)
+            yield name, times, in_seeds, runs - in_seeds
+
+
+def explore(settings: Settings, count: int, jobs: int, *, as_json: bool, varies: bool = True) -> bool:
+    """Makes many runs in processes: seeds, and with `varies` as many variations of runs that reached something new.
+    Returns whether one failed; the first few failures are shortened.
+    """
+    found = _Findings()
+    with output.progress("runs") as progress:
         task = progress.add_task("exploring", total=count, rate="")
-        for outcome in explore_seeds(_seeds(settings, count), jobs=jobs):
-            done += 1
-            virtual_s += outcome.virtual_s
-            coverage.add(outcome.rare_events)
-            if outcome.failed:
-                failures.append(outcome)
-                output.say(f"seed {outcome.settings.seed} fails: {outcome.problems[0]}")
-            progress.update(task, advance=1, rate=f"{len(failures)} failed")
-    failures.sort(key=lambda outcome: outcome.settings.seed)
-    failures[:_SHORTENED_MAX] = [_shortened(outcome) for outcome in failures[:_SHORTENED_MAX]]
+        for outcome in explore_guided(Guide(settings, varies=varies), count, jobs=jobs):
+            found.add(outcome)
+            progress.update(task, advance=1, rate=f"{len(found.failures)} failed")
+    found.shorten()
     if as_json:
-        seen = {row.name: {"times": row.times, "runs": row.runs} for row in coverage.rows()}
-        output.show_json({"seeds": count, "failed": [_as_json(each) for each in failures], "rare_events": seen})
+        _show_findings_as_json(found)
     else:
-        output.show_table(["rare event", "times", "seeds"], coverage.rows())
-    if failures and not as_json:
-        rows = [[each.settings.seed, len(each.schedule), each.problems[0], _again(each)] for each in failures]
-        output.show_table(["seed", "faults", "first problem", "again"], rows)
-    verdict = f"{output.counted(count, 'seed')}, {virtual_s / 3600:.1f} virtual hours: "
-    if failures:
-        output.say(verdict + f"{len(failures)} failed")
+        _show_findings(found)
+    runs = output.counted(found.seeds, "seed")
+    if found.variations:
+        runs += f" and {output.counted(found.variations, 'variation')}"
+    verdict = f"{runs}, {found.virtual_s / 3600:.1f} virtual hours: "
+    if found.failures:
+        output.say(verdict + f"{len(found.failures)} failed")
     else:
         output.say_done(verdict + "every guarantee was kept")
-    return bool(failures)
+    return bool(found.failures)
 
 
-def _seeds(settings: Settings, count: int) -> Iterator[Settings]:
-    return (replace(settings, seed=seed) for seed in range(settings.seed, settings.seed + count))
+def _show_findings(found: _Findings) -> None:
+    output.show_table(["rare event", "times", "seeds", "variations"], found.events())
+    if found.failures:
+        rows = [[name, len(each.schedule), each.problems[0], _again(each)] for name, each in found.failures]
+        output.show_table(["run", "faults", "first problem", "again"], rows)
+
+
+def _show_findings_as_json(found: _Findings) -> None:
+    output.show_json(
+        {
+            "seeds": found.seeds,
+            "variations": found.variations,
+            "failed": [{"run": name, **_as_json(each)} for name, each in found.failures],
+            "rare_events": {
+                name: {"times": times, "seeds": seeds, "variations": variations}
+                for name, times, seeds, variations in found.events()
+            },
+        }
+    )
 
 
 def _shortened(outcome: Outcome) -> Outcome:

@@ -41,6 +41,10 @@ class EventCoverage:
         """The number of events that happened."""
         return sum(1 for times in self._times.values() if times)
 
+    def runs_with(self, name: str) -> int:
+        """Returns in how many runs the event happened."""
+        return self._runs[name]
+
     def rows(self) -> list[Reached]:
         """Returns all events, those that happened in the fewest runs first."""
         rows = [Reached(name, times, self._runs[name]) for name, times in self._times.items()]

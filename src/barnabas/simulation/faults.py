@@ -10,7 +10,7 @@ more replicas than the replication factor covers; and of data that only one node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from random import Random
@@ -106,6 +106,20 @@ class FaultStep(NamedTuple):
     begins: bool
 
 
+def within_limits(faults: Iterable[Fault]) -> Iterator[Fault]:
+    """Yields the faults, which are in order, without those that destroy data before another node had time to
+    recover.
+    """
+    destroyed_at: dict[str, int] = {}
+    for fault in faults:
+        if fault.kind in DESTRUCTIVE:
+            others = [when for node, when in destroyed_at.items() if node != fault.node]
+            if others and fault.at_ms - max(others) < _RECOVERY_MS:
+                continue
+            destroyed_at[fault.node] = fault.at_ms + fault.duration_ms
+        yield fault
+
+
 class FaultGenerator:
     """A generator of schedules."""
 
@@ -136,19 +150,12 @@ class FaultGenerator:
             swarm = [random.choice(self._kinds)]
         faults: list[Fault] = []
         at_ms = begin_ms
-        destroyed_at: dict[str, int] = {}
         while swarm:
             at_ms += 1 + int(random.expovariate(1 / _GAP_MS_MEAN))
             if at_ms >= end_ms:
                 break
-            fault = self._draw_one(random, random.choice(swarm), at_ms)
-            if fault.kind in DESTRUCTIVE:
-                others = [when for node, when in destroyed_at.items() if node != fault.node]
-                if others and at_ms - max(others) < _RECOVERY_MS:
-                    continue
-                destroyed_at[fault.node] = at_ms + fault.duration_ms
-            faults.append(fault)
-        return faults
+            faults.append(self._draw_one(random, random.choice(swarm), at_ms))
+        return list(within_limits(faults))
 
     def _victims(self, kind: FaultKind) -> list[str]:
         """Returns the programs that a fault can strike. Voters never lose a disk, which has their votes in the quorum.

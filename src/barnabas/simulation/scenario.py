@@ -128,11 +128,20 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     if settings.schedule is not None:
         return settings.schedule
     world = World(settings.seed)
-    generator = FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
-    times_ms = (BEGIN_FAULTS_S * 1000, (BEGIN_FAULTS_S + settings.faults_s) * 1000)
+    generator, times_ms = generator_of(settings), fault_times_ms(settings)
     faults = generator.draw(world.stream("atlas"), *times_ms)
     faults += generator.draw_of_clients(world.stream("clients"), *times_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def generator_of(settings: Settings) -> FaultGenerator:
+    """Returns the generator of faults that these settings allow."""
+    return FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
+
+
+def fault_times_ms(settings: Settings) -> tuple[int, int]:
+    """Returns the period in which faults begin."""
+    return BEGIN_FAULTS_S * 1000, (BEGIN_FAULTS_S + settings.faults_s) * 1000
 
 
 def layout_of(settings: Settings) -> Layout:
