@@ -91,6 +91,9 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     again = json.loads(capsys.readouterr().out)
     assert (again["trace"], again["problems"]) == (found["trace"], found["problems"])
     assert again["again"] == found["again"]
+    whole = ["simulate", "--seed", str(failing.seed), "--hours", "0.0056", "--kafka-defaults", "--faults", "power"]
+    assert entry.run([*whole, "--producers", "1", "--consumers", "1", "--shorten", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["again"] == found["again"]
 
 
 @pytest.mark.parametrize(

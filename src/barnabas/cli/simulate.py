@@ -67,6 +67,9 @@ SeedsOnly = Annotated[
     bool,
     typer.Option("--seeds-only", help="With --explore: only seeds, no variations of runs that reached something new"),
 ]
+Shorten = Annotated[
+    bool, typer.Option("--shorten", help="If the run fails: look for the smallest run that fails alike, and show that")
+]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Number of processes for --explore; default: one per core")
 ]
@@ -90,6 +93,7 @@ def simulate(
     consumers: Consumers = 2,
     rate: Rate = 10.0,
     html: Html = None,
+    shorten: Shorten = False,
     app: App = None,
     seeds_only: SeedsOnly = False,
     jobs: Jobs = None,
@@ -121,9 +125,10 @@ def simulate(
         size=(producers, consumers, rate),
     )
     if explore is None:
-        failed = runs.replay(runs.with_faults(settings, only, fault or ()), html, as_json=as_json)
-    elif only is not None or fault or html is not None:
-        raise Failure("--only, --fault and --html are for one seed: omit --explore")
+        chosen = runs.with_faults(settings, only, fault or ())
+        failed = runs.replay(chosen, html, shortens=shorten, as_json=as_json)
+    elif only is not None or fault or html is not None or shorten:
+        raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
     else:
         jobs = jobs or os.cpu_count() or 1
         failed = runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only)

@@ -122,9 +122,13 @@ def _fault(settings: Settings, spec: str) -> Fault:
 # -- one seed
 
 
-def replay(settings: Settings, html: Path | None, *, as_json: bool) -> bool:
-    """Runs and shows one seed, also as a page if `html` names its file. Returns whether it failed."""
+def replay(settings: Settings, html: Path | None, *, shortens: bool, as_json: bool) -> bool:
+    """Runs and shows one seed, also as a page if `html` names its file. With `shortens`, a run that fails is
+    replaced by the smallest one that fails alike. Returns whether it failed.
+    """
     outcome = run(settings)
+    if shortens and outcome.failed:
+        outcome = _shortened(outcome)
     if html is not None:
         _write_page(outcome, html)
     if as_json:
