@@ -10,6 +10,7 @@ import pytest
 from tests.simulation.raft.plan import Plan
 from tests.simulation.raft.world import World
 from tests.support import replication_explorer, txn_explorer, zookeeper_explorer
+from tests.support.rare_event_floors import count_runs, read_floors
 
 from barnabas.cli import simulate_runs
 from barnabas.simulation import rare_events
@@ -249,3 +250,17 @@ def test_a_few_seeds_of_the_small_worlds_reach_their_events(
     assert expected <= _NAMES
     missing = expected - _happened(explore, seeds)
     assert not missing, sorted(missing)
+
+
+def test_many_events_have_a_floor() -> None:
+    floors = read_floors()
+    assert set(floors) <= _NAMES
+    assert len(floors) > 100
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+def test_two_hundred_seeds_reach_each_event_as_often_as_its_floor_says() -> None:
+    runs = count_runs()
+    missing = {name: (runs[name], floor) for name, floor in read_floors().items() if runs[name] < floor}
+    assert not missing, f"events, their runs and their floors: {missing}"

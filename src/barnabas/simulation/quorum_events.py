@@ -310,13 +310,13 @@ DECISIONS: Final = (
         "unclean leaders are elected because they are allowed now",
         "controller.requests.elections:unclean_elections_due",
         lambda call: bool(call.result.records),
-        needs=_SMALL_WORLDS,
+        needs=_BROKERS,
     ),
     RareEvent(
         "leadership returns to preferred replicas",
         "controller.requests.elections:rebalance",
         lambda call: bool(call.result.records),
-        needs=_SMALL_WORLDS,
+        needs=_BROKERS,
     ),
 )
 

@@ -131,7 +131,8 @@ def _counting(original: Callable[..., Any], rows: list[RareEvent], counts: Count
         befores = [None if before is None else before(call) for _, _, before in returning]
         try:
             call.result = original(subject, *arguments, **named)
-        except Exception as error:
+        except BaseException as error:
+            # Also the end of a simulated process, which is no Exception.
             call.result = error
             for name, happened in raising:
                 if happened(call):

@@ -323,7 +323,7 @@ DISKS: Final = (
     RareEvent("an append finds no space", "storage.health:WriteHealth.refused"),
     RareEvent("a log directory takes no writes any more", "storage.health:WriteHealth._become_unwritable"),
     RareEvent("a log directory takes writes again", "storage.health:WriteHealth._become_writable"),
-    RareEvent("a log directory fails", "storage.directories:LogDirectories.fail"),
+    RareEvent("a failed log directory ends the process", "storage.directories:LogDirectories.fail", is_error=True),
     RareEvent("a log is synced in the background", "storage.upkeep:LogUpkeep.sync_in_background"),
     RareEvent("a replica has no open log", "replication.unopened:UnopenedReplicas.add"),
 )

@@ -93,6 +93,11 @@ _CONNECTIONS: Final[Sequence[_Choice]] = (
     {"connections.max.idle.ms": "5000"},
     {"socket.request.max.bytes": "100000"},
 )
+#: Preferred leaders are elected by themselves within a run.
+_BALANCES: Final[Sequence[_Choice]] = (
+    {"leader.imbalance.check.interval.seconds": "2"},
+    {"leader.imbalance.check.interval.seconds": "15"},
+)
 
 _SHARED: Final = (_LAGS, _REPLICA_FETCHES, _SEGMENTS, _FLUSHES, _FETCH_SESSIONS, _CLEANING, _COORDINATORS, _CONNECTIONS)
 _OF_A_QUORUM: Final = (_SESSIONS, _QUORUMS, _METADATA_LOGS)
@@ -114,4 +119,4 @@ def choices(layout: Layout) -> list[_Choice]:
 
 
 def _groups(layout: Layout) -> tuple[Sequence[_Choice], ...]:
-    return (*_SHARED, *(_OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM))
+    return (*_SHARED, *(_OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM), _BALANCES)
