@@ -1,6 +1,7 @@
 """The rows of ZooKeeper mode: three brokers and one ZooKeeper server of one kind, from their start to their failures.
 
     faults      ours on our server, and Apache Kafka 3.9.1 on Apache ZooKeeper 3.8.4
+    partitions  the same, with 10,000 partitions
     requests    ours in ZooKeeper mode, and ours with a metadata quorum
 
 A broker's longest turn, during which it serves nobody, is read from /metrics of each survivor before and after each
@@ -14,7 +15,7 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from barnabas.zookeeper.jute import FieldReader
 from barnabas.zookeeper.wire import records as r
 from barnabas.zookeeper.wire.codes import NOTIFICATION_XID, OpCode
 from client_process import Client
-from clusters import BROKERS, PROPERTIES, Cluster
+from clusters import BROKERS, PROPERTIES, Cluster, has_leaders, is_in_sync
 from targets import Barnabas, Kafka39, Target, kafka_jars
 from workloads import Goal, Metric, Step
 from zookeeper import APACHE, Line, ZooKeeperServer
@@ -40,6 +41,8 @@ _RETRY_S = 0.005
 _TIMEOUT_S = 60.0
 _TOPIC_ALREADY_EXISTS = 36
 _CREATE_TIMEOUT_MS = 1_000
+#: The topic of the leaderships that a broker needs to have half of all.
+_MORE = "more"
 
 _ORDERS: dict[str, Any] = {"size_bytes": 100, "replicas": 3, "acks": "all"}
 _WITHIN = Goal(at_least=0.95)
@@ -144,7 +147,58 @@ FAULTS: tuple[Step, ...] = (
         {"times": 1},
     ),
 )
-ZK_MODE_STEPS: tuple[Step, ...] = (*FAULTS, *REQUESTS)
+_MANY = {"topics": 10, "partitions_per_topic": 1_000}
+_FEWER = {"partitions_per_topic": 100}
+PARTITIONS: tuple[Step, ...] = (
+    Step(
+        "zk_mode_create",
+        None,
+        {
+            "s": Metric(
+                "zk_mode_create",
+                "10,000 partitions (quick: 1,000) created, until all brokers report their leaders",
+                "s",
+                Goal(at_most=15.0, absolute=True),
+            ),
+            "stall_ms": _stall("zk_mode_create", "10,000 partitions created"),
+        },
+        _MANY,
+        _FEWER,
+    ),
+    Step(
+        "zk_mode_leaderships",
+        None,
+        {
+            "s": Metric(
+                "zk_mode_leaderships",
+                "5,000 leaders (quick: 500) moved: from SIGTERM to their broker until both survivors report others",
+                "s",
+                Goal(at_most=2.0, absolute=True),
+            ),
+            "stall_ms": _stall("zk_mode_leaderships", "5,000 leaders moved"),
+        },
+        _MANY,
+        _FEWER,
+        after="zk_mode_create",
+    ),
+    Step(
+        "zk_mode_failover",
+        None,
+        {
+            "s": Metric(
+                "zk_mode_failover",
+                "controller killed with -9: from the end of /controller until both survivors report a leader of all",
+                "s",
+                Goal(at_most=3.0, absolute=True),
+            ),
+            "stall_ms": _stall("zk_mode_failover", "controller killed with 10,000 partitions"),
+        },
+        _MANY,
+        _FEWER,
+        after="zk_mode_create",
+    ),
+)
+ZK_MODE_STEPS: tuple[Step, ...] = (*FAULTS, *PARTITIONS, *REQUESTS)
 
 
 class Turns(NamedTuple):
@@ -298,6 +352,82 @@ def controller_paused(cluster: ZookeeperCluster, options: Options) -> Measured:
     return measured
 
 
+def create(cluster: ZookeeperCluster, options: Options) -> Measured:
+    """Creates topics of 1,000 partitions with consecutive requests."""
+    before = cluster.turns(victim=0)
+    link = wire.Link(cluster.nodes[cluster.controller()].port)
+    begun = time.monotonic()
+    for name in _many(options):
+        if code := link.create_topic(name, options["partitions_per_topic"], BROKERS):
+            raise RuntimeError(f"CreateTopics of {name} was answered with error {code}")
+    link.close()
+    ended = _await_leaders(cluster, cluster.nodes, _many(options), _count(options), without=0)
+    return {"s": [ended - begun], "stall_ms": cluster.stalls_ms(before, 0)}
+
+
+def leaderships(cluster: ZookeeperCluster, options: Options) -> Measured:
+    """Stops a broker that leads half of all partitions: a third of those of `create`, and those of one more topic."""
+    active = cluster.controller()
+    victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
+    names, count = _many(options), _count(options)
+    link = wire.Link(cluster.nodes[active].port)
+    found, _ = link.metadata(names)
+    link.close()
+    led = sum(partition.leader_id == victim for topic in found.topics for partition in topic.partitions)
+    cluster.create_topic(_MORE, count // 2 - led, [victim, survivor, active])
+    _await_in_sync(cluster, [*names, _MORE])
+    before = cluster.turns(victim)
+    stopped_at = time.monotonic()
+    cluster.nodes[victim].process.terminate()
+    ended = _await_leaders(cluster, (active, survivor), [*names, _MORE], count * 3 // 2 - led, without=victim)
+    measured = {"s": [ended - stopped_at], "stall_ms": cluster.stalls_ms(before, victim)}
+    cluster.nodes[victim].process.wait(_TIMEOUT_S)
+    cluster.restart(victim, [*names, _MORE])
+    return measured
+
+
+def failover(cluster: ZookeeperCluster, options: Options) -> Measured:
+    """Kills the controller, which leads some of the partitions, and waits from the end of its znode."""
+    victim = cluster.controller()
+    survivors = [node_id for node_id in cluster.nodes if node_id != victim]
+    names = _many(options)
+    _await_in_sync(cluster, names)
+    before = cluster.turns(victim)
+    line = Line(cluster.server.port)
+    line.call(OpCode.EXISTS, r.WatchedRequest("/controller", True))
+    cluster.nodes[victim].kill()
+    _await_event(line)
+    gone_at = time.monotonic()
+    line.socket.close()
+    ended = _await_leaders(cluster, survivors, names, _count(options), without=victim)
+    return {"s": [ended - gone_at], "stall_ms": cluster.stalls_ms(before, victim)}
+
+
+def _many(options: Options) -> list[str]:
+    return [f"many-{index}" for index in range(options["topics"])]
+
+
+def _count(options: Options) -> int:
+    return int(options["topics"] * options["partitions_per_topic"])
+
+
+def _await_in_sync(cluster: ZookeeperCluster, names: Sequence[str]) -> None:
+    for node_id in cluster.nodes:
+        cluster.await_metadata(node_id, names, is_in_sync, "all are in sync")
+    time.sleep(_SETTLE_S)
+
+
+def _await_leaders(
+    cluster: ZookeeperCluster, node_ids: Iterable[int], names: Sequence[str], count: int, without: int
+) -> float:
+    """Waits until all these brokers report leaders of all partitions other than `without`, and returns that time."""
+
+    def led(found: Any) -> bool:
+        return has_leaders(found, count, {without})
+
+    return max(cluster.await_metadata(node_id, names, led, "all have leaders") for node_id in node_ids)
+
+
 def _await_event(line: Line) -> None:
     """Waits for the event of a watch."""
     while r.read(r.ReplyHeader, FieldReader(line.next())).xid != NOTIFICATION_XID:
@@ -326,6 +456,9 @@ COURSES: dict[str, Callable[[ZookeeperCluster, Options], Measured]] = {
     "zk_mode_crash": crash,
     "zk_mode_controller": controller,
     "zk_mode_controller_paused": controller_paused,
+    "zk_mode_create": create,
+    "zk_mode_leaderships": leaderships,
+    "zk_mode_failover": failover,
 }
 
 
@@ -339,6 +472,11 @@ def tables() -> list[report.Table]:
             "Three brokers and one ZooKeeper server, default session timeout (18 s), compared with Apache Kafka 3.9.1 "
             "on Apache ZooKeeper 3.8.4.",
             [metric for step in FAULTS for metric in step.metrics.values()],
+        ),
+        report.Table(
+            "Many partitions in ZooKeeper mode",
+            "Ten topics of 1,000 partitions with three replicas, on the same clusters.",
+            [metric for step in PARTITIONS for metric in step.metrics.values()],
         ),
         report.Table(
             "Requests in ZooKeeper mode",
@@ -358,7 +496,11 @@ def run(
     names: Sequence[str], data: Path, targets: Sequence[str], rounds: int, values: report.Values, *, quick: bool
 ) -> None:
     """Runs these steps in turns; the order of the sides alternates from round to round."""
-    lives = {"faults": (FAULTS, list(targets)), "requests": (REQUESTS, [QUORUM, "barnabas"])}
+    lives = {
+        "faults": (FAULTS, list(targets)),
+        "partitions": (PARTITIONS, list(targets)),
+        "requests": (REQUESTS, [QUORUM, "barnabas"]),
+    }
     for index in range(rounds):
         for life, (all_steps, sides) in lives.items():
             steps = [step for step in all_steps if step.name in names]

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.requests.error_responses import UNEXPECTED, encode_response, error_response, shortened
+from barnabas.broker.requests.error_responses import (
+    UNEXPECTED,
+    encode_response,
+    encode_response_in_steps,
+    error_response,
+    shortened,
+)
+from barnabas.broker.requests.steps import SLICE_UNITS
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
@@ -142,3 +149,14 @@ def test_what_does_not_fit_for_another_reason_is_refused() -> None:
 def test_texts_of_many_words_are_cut_as_well() -> None:
     assert len(shortened("word " * 10_000)) == 2_001
     assert shortened("a short text") == "a short text"
+
+
+def test_texts_of_many_elements_are_shortened_in_steps() -> None:
+    """Each is as long as its name, so that a few hundred of them are millions of letters."""
+    text = f"Topic name is invalid: the length of '{LONGEST}' is longer than the max allowed length 249"
+    rows = [CreateTopicsResponse.CreatableTopicResult(name=f"t{number}", error_message=text) for number in range(333)]
+    out = bytearray()
+    steps = list(encode_response_in_steps(CreateTopicsResponse(topics=rows), 7, out))
+    assert steps.count(SLICE_UNITS) >= 333 // 50
+    answer, _ = codec.decode(CreateTopicsResponse, 7, bytes(out))
+    assert all(len(topic.error_message or "") < 400 for topic in answer.topics)

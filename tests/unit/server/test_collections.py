@@ -81,3 +81,18 @@ assert not collections.check()
 
 def test_a_full_collection_comes_when_the_number_of_objects_has_doubled() -> None:
     subprocess.run([sys.executable, "-c", DOUBLING], check=True, timeout=60)
+
+
+def test_the_end_of_the_startup_visits_no_objects() -> None:
+    """A collection would hold up the first clients for as long as it visits everything that the start has made."""
+    program = (
+        "import gc\n"
+        "from barnabas.server.memory import prepare, settle\n"
+        "prepare()\n"
+        "found = []\n"
+        "gc.callbacks.append(lambda phase, info: found.append(info))\n"
+        "settle()\n"
+        "print(len(found), gc.isenabled(), gc.get_freeze_count() > 1000)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.split() == ["0", "True", "True"]

@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.error_responses import encode_response, encode_response_in_steps
+from barnabas.broker.requests.error_responses import encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
 from barnabas.broker.requests.in_flight import LONG_ELEMENTS
 from barnabas.broker.requests.inner_requests import InnerRequest
@@ -89,10 +89,8 @@ def _enveloped(response: Message, version: int, data: bytearray) -> Generator[in
     """Returns the response to the envelope: the inner response after its header, `data`."""
     if (yield from has_not_controller_error(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    if codec.is_longer(response, LONG_ELEMENTS):
-        yield from encode_response_in_steps(response, version, data)
-    else:
-        encode_response(response, version, data)
+    # Few elements can be long, too: names have up to 32,767 letters.
+    yield from encode_response_in_steps(response, version, data)
     return EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data))
 
 

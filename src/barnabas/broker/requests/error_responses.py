@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.requests.handler_modules import handler_module
+from barnabas.broker.requests.steps import SLICE_UNITS, run_to_end
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import handler_name
@@ -24,6 +25,8 @@ UNEXPECTED: Final = "The server experienced an unexpected error when processing 
 #: The maximum length of a name in a message (that of a topic name), and of the whole message.
 _NAME_LETTERS_MAX: Final = 249
 _TEXT_LETTERS_MAX: Final = 2_000
+#: The elements whose messages are shortened in one slice.
+_SHORTENED_PER_STEP: Final = 50
 _CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
 _TEXTS: Final = frozenset({"error_message", "batch_index_error_message"})
 _CODES: Final = ("error_code", "partition_error_code")
@@ -148,9 +151,9 @@ def encode_response(response: Message, version: int, out: bytearray) -> None:
     try:
         codec.encode_into(response, version, out)
     except EncodeError:
-        if not _drop_unsupported(response, version) and not _shorten(response):
+        is_less = _drop_unsupported(response, version)
+        if not run_to_end(_shorten(response)) and not is_less:
             raise
-        _shorten(response)
         del out[start:]
         codec.encode_into(response, version, out)
 
@@ -161,9 +164,9 @@ def encode_response_in_steps(response: Message, version: int, out: bytearray) ->
     try:
         yield from codec.encode_in_steps(response, version, out)
     except EncodeError:
-        if not _drop_unsupported(response, version) and not _shorten(response):
+        is_less = _drop_unsupported(response, version)
+        if not (yield from _shorten(response)) and not is_less:
             raise
-        _shorten(response)
         del out[start:]
         yield from codec.encode_in_steps(response, version, out)
 
@@ -178,8 +181,8 @@ def _drop_unsupported(response: Message, version: int) -> bool:
     return is_less
 
 
-def _shorten(struct: Struct) -> bool:
-    """Shortens long error messages. Returns whether there was one."""
+def _shorten(struct: Struct) -> Generator[int, None, bool]:
+    """Shortens long error messages, a few elements per step. Returns whether there was one."""
     is_shorter = False
     for field in struct.FIELDS:
         value = getattr(struct, field.attribute)
@@ -188,10 +191,13 @@ def _shorten(struct: Struct) -> bool:
             is_shorter |= text != value
             setattr(struct, field.attribute, text)
         elif isinstance(value, list):
-            for each in value:
-                is_shorter |= isinstance(each, Struct) and _shorten(each)
+            for place, each in enumerate(value):
+                if place % _SHORTENED_PER_STEP == _SHORTENED_PER_STEP - 1:
+                    yield SLICE_UNITS
+                if isinstance(each, Struct):
+                    is_shorter |= yield from _shorten(each)
         elif isinstance(value, Struct):
-            is_shorter |= _shorten(value)
+            is_shorter |= yield from _shorten(value)
     return is_shorter
 
 
