@@ -13,9 +13,10 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.node import Node
+from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Committed, Replicas, State
 from barnabas.simulation.scenario import Settings, run
-from barnabas.simulation.world import Note
+from barnabas.simulation.world import SECOND_US, Note
 
 ORDERS = ("orders", 0)
 
@@ -102,3 +103,31 @@ def test_an_offset_that_nobody_had() -> None:
     rig = Replicated(1, 1, (), controllers=1)
     life = life_of(Problem("lost: a record", ((ORDERS, 7),)), LogEnds(rig.world), ())
     assert told(life) == ["checker no replica has ever shown orders-0@7"]
+
+
+def test_a_record_of_a_transaction_is_told_with_the_steps_of_its_transaction() -> None:
+    now_s = 0
+    recording = Recording(lambda: now_s * SECOND_US)
+    for number, value in enumerate(("first", "lost")):
+        now_s = 10 * number
+        recording.note("till.1", "ok", "begin")
+        now_s += 1
+        recording.sends("till.1", ORDERS, value)
+        recording.sent("till.1", ORDERS, value, number)
+        now_s += 1
+        recording.note("till.1", "invoke", "commit")
+        recording.note("till.1", "ok", "commit")
+    recording.polled("reader", {ORDERS: [(0, "first")]})
+    recording.drained("reader", [ORDERS])
+    (problem,) = recording.problems()
+    assert problem.spots == ((ORDERS, 1),)
+    life = [
+        "till.1 begins a transaction",
+        "till.1 sends lost to orders-0",
+        "till.1 is answered: lost is at orders-0@1",
+        "till.1 commits",
+        "till.1 has committed",
+    ]
+    assert sorted(told(list(problem.told))) == sorted(life)
+    assert [note.time_us // SECOND_US for note in problem.told] == [10, 11, 11, 12, 12]
+    assert recording.told_at((ORDERS, 1)) == problem.told

@@ -73,3 +73,4 @@ def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch)
     found = next((problem for problem in problems if problem is not None), None)
     assert found is not None, f"none of {_MORE_SEEDS} seeds finds it"
     assert not found.startswith("the run itself failed"), found
+    assert "TypeError" not in found, f"the mistake does not fit the code any more: {found}"

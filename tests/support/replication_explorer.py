@@ -40,7 +40,8 @@ from barnabas.replication.partition import Partition
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.faults import Fault, FaultKind, Injector
-from barnabas.simulation.history import Violation
+from barnabas.simulation.history import Problem, Violation
+from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import (
     Committed,
@@ -143,9 +144,12 @@ class Outcome:
     acked: int
     events: int
     notes: list[Note]
+    #: The life of the offset that the problem is about.
+    life: list[Note]
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {self.problem}", *map(str, self.faults), *map(str, fold(self.notes)[-60:])]
+        lines += ["its life:", *map(str, self.life)] if self.life else []
         return "\n".join(lines)
 
 
@@ -206,14 +210,19 @@ class ReplicationRun:
 
     def execute(self) -> Outcome:
         problem: str | None = None
+        life: list[Note] = []
         try:
             self._run()
-        except (Violation, Livelock) as broken:
+        except Violation as broken:
+            problem = str(broken)
+            if broken.at is not None:
+                life = life_of(Problem(problem, (broken.at,)), self._log_ends, self.world.trace.notes)
+        except Livelock as broken:
             problem = str(broken)
         except AssertionError as broken:
             problem = f"the run itself failed: {broken}"
         world = self.world
-        return Outcome(self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes)
+        return Outcome(self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes, life)
 
     def _run(self) -> None:
         rig = self.rig = self._make_rig()
@@ -226,6 +235,7 @@ class ReplicationRun:
         self.topic_id = rig.topic_id(TOPIC)
         self._committed = Committed(rig.cluster)
         self._elections = Elections(rig.cluster)
+        self._log_ends = LogEnds(rig.world)
         self.watch = Watch(rig.cluster, [self, NoMistakes(), *self._checkers()], interval=1)
         workers = self._workers()
         for worker in workers:
@@ -245,6 +255,7 @@ class ReplicationRun:
     def _looks(self) -> list[ReplicaChecker]:
         return [
             self._elections,
+            self._log_ends,
             OneLeader(),
             Beginnings(),
             OfClients(self._committed),
@@ -338,7 +349,8 @@ class ReplicationRun:
             if log.get(write.offset) != write.value:
                 raise Violation(
                     f"an acknowledged record is lost: {write.value!r} at {index}-{write.offset}, "
-                    f"where {log.get(write.offset)!r} is"
+                    f"where {log.get(write.offset)!r} is",
+                    ((TOPIC, index), write.offset),
                 )
         values = list(log.values())
         written = [value for value in values if value is not None and value.startswith(b"i")]

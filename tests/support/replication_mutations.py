@@ -167,8 +167,8 @@ def the_checkpoint_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Takes the HW of `replication-offset-checkpoint` even if the log ends before it (G12)."""
     init = Partition.__init__
 
-    def mutated(self: Partition, *arguments: Any, high_watermark: int = 0) -> None:
-        init(self, *arguments, high_watermark=high_watermark)
+    def mutated(self: Partition, *arguments: Any, high_watermark: int = 0, **options: Any) -> None:
+        init(self, *arguments, high_watermark=high_watermark, **options)
         self.high_watermark = max(high_watermark, self.log.log_start_offset)
 
     patch.setattr(Partition, "__init__", mutated)
@@ -209,7 +209,7 @@ def producers_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
     """Elects the first live replica in the order of the assignment, in sync or not (G13)."""
 
-    def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Election) -> Elected:
+    def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Election, *_: Any) -> Elected:
         alive = [replica for replica in (candidates.leader, *candidates.replicas) if replica >= 0 and may_lead(replica)]
         return Elected(alive[0], alive[0] not in candidates.isr) if alive else Elected(NO_LEADER, False)
 

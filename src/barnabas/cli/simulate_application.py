@@ -24,6 +24,7 @@ from barnabas.simulation.application import (
     run_application,
     shorten_application,
 )
+from barnabas.simulation.timeline import fold
 
 _SHORTENED_MAX = 3
 
@@ -131,8 +132,9 @@ def _command(app: str, settings: ApplicationSettings) -> str:
 
 
 def _show(app: str, outcome: ApplicationOutcome) -> None:
-    for note in outcome.notes:
-        output.stdout.print(Text(str(note), style="yellow" if note.text.startswith(("fault:", "end of")) else ""))
+    for line in fold(outcome.notes):
+        is_fault = line.note.text.startswith(("fault:", "end of"))
+        output.stdout.print(Text(str(line), style="yellow" if is_fault else ""))
     ratio = outcome.virtual_s / max(outcome.cpu_s, 1e-9)
     output.say(
         f"seed {outcome.settings.seed}: {outcome.virtual_s:.0f} s in {outcome.cpu_s:.1f} s ({ratio:.0f} times real "
