@@ -54,6 +54,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.timeline import fold, partition_text
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 
@@ -264,7 +265,11 @@ class ReplicationRun:
         ]
 
     def _checkers(self) -> list[Checker]:
-        return [self._elections, Replicas(CONTROLLER, [*self._looks(), Decisions({})])]
+        return [
+            self._elections,
+            Replicas(CONTROLLER, [*self._looks(), Decisions({})]),
+            StorageFiles(self.rig.cluster, 2 * SECOND_US),
+        ]
 
     def _workers(self) -> list[Worker]:
         workers: list[Worker] = [

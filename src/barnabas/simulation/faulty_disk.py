@@ -65,6 +65,11 @@ class DurableContent(_Content):
         self.safe_bytes = len(self.data)
         self.undo.clear()
 
+    @property
+    def durable_bytes(self) -> int:
+        """The number of bytes at the beginning that every power failure keeps unchanged."""
+        return min([self.safe_bytes, *(start for start, _ in self.undo)])
+
     def crash(self, loss: Loss, random: Random) -> None:
         """Changes the contents to what remains after the power failure."""
         if loss is not Loss.NONE and (loss is Loss.ALL or random.random() < 0.7):
@@ -150,6 +155,8 @@ class FaultyDisk(MemoryDisk):
         #: Changes of names that are not durable: number -> the function that undoes it.
         self._unsafe_names: dict[int, Callable[[], None]] = {}
         self._sequence = 0
+        #: The numbers of power failures, and of replacements by an empty disk.
+        self.crashes = self.wipes = 0
 
     # -- faults
 
@@ -188,6 +195,7 @@ class FaultyDisk(MemoryDisk):
     def crash(self, loss: Loss) -> None:
         """Loses data as in a power failure. Locks and descriptors end with the processes."""
         self.locked.clear()
+        self.crashes += 1
         if loss is not Loss.NONE:
             pending = list(self._unsafe_names.items())
             kept = 0 if loss is Loss.ALL else self._random.randrange(len(pending) + 1)
@@ -201,6 +209,7 @@ class FaultyDisk(MemoryDisk):
 
     def wipe(self) -> None:
         """Replaces the disk by a new, empty one."""
+        self.wipes += 1
         self.free_bytes += sum(len(content.data) for content in self._files.values())
         self.locked.clear()
         self._files.clear()
@@ -209,6 +218,11 @@ class FaultyDisk(MemoryDisk):
         self._unsafe_names.clear()
 
     # -- what becomes durable
+
+    def durable_bytes(self, path: str) -> int:
+        """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name."""
+        content = _durable(self._existing(path))
+        return 0 if content.name_sequence in self._unsafe_names else content.durable_bytes
 
     def names_durable(self, up_to: int) -> None:
         unsafe = self._unsafe_names

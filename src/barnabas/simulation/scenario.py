@@ -38,6 +38,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
+from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.transactional_work import TransactionalWork
 from barnabas.simulation.work import PROPERTIES, RecordsWork, Size, Verdicts, Work, WorkKind, client_names
@@ -202,7 +203,7 @@ class Run:
         own: list[Checker] = [QuorumSafety()]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
-        return [elections, NoMistakes(), *own, replicas, *self.work.checkers]
+        return [elections, NoMistakes(), *own, replicas, StorageFiles(cluster), *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
