@@ -219,11 +219,6 @@ class FaultyDisk(MemoryDisk):
 
     # -- what becomes durable
 
-    def durable_bytes(self, path: str) -> int:
-        """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name."""
-        content = _durable(self._existing(path))
-        return 0 if content.name_sequence in self._unsafe_names else content.durable_bytes
-
     def names_durable(self, up_to: int) -> None:
         unsafe = self._unsafe_names
         while unsafe:
@@ -330,6 +325,12 @@ class FaultyDisk(MemoryDisk):
         super().rename(target, source)
         if replaced is not None:
             self._put_back(target, replaced)
+
+
+def durable_bytes(disk: FaultyDisk, path: str) -> int:
+    """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name."""
+    content = _durable(disk._existing(path))
+    return 0 if content.name_sequence in disk._unsafe_names else content.durable_bytes
 
 
 NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO

@@ -55,7 +55,7 @@ class SegmentFiles(NamedTuple):
     batches: list[Batch]
     log_bytes: int
     #: (offset, position).
-    index: list[tuple[int, int]]
+    offsets: list[tuple[int, int]]
     #: (timestamp, offset).
     times: list[tuple[int, int]]
     #: (producer id, first offset, offset of the marker, LSO).
@@ -125,9 +125,21 @@ def read_batches(data: bytes) -> list[Batch]:
     found: list[Batch] = []
     position, end = 0, len(data)
     while position + _BATCH.size <= end:
-        base, length, epoch, magic, _, flags, delta, base_timestamp, timestamp, producer, producer_epoch, sequence, _ = (
-            _BATCH.unpack_from(data, position)
-        )
+        (
+            base,
+            length,
+            epoch,
+            magic,
+            _,
+            flags,
+            delta,
+            base_timestamp,
+            timestamp,
+            producer,
+            producer_epoch,
+            sequence,
+            _,
+        ) = _BATCH.unpack_from(data, position)
         if magic != 2 or length < _BATCH.size - 12 or position + 12 + length > end:
             break
         marker = None

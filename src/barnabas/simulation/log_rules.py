@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from barnabas.simulation.log_files import Batch, LogFiles, SavedProducer, SegmentFiles
+from barnabas.simulation.log_files import Batch, SavedProducer, SegmentFiles
 
 #: A producer may be forgotten this much before its time: clocks are set back and forth.
 _EXPIRY_TOLERANCE_MS = 2 * 3_600_000
@@ -18,7 +18,7 @@ def wrong_index(segment: SegmentFiles) -> str | None:
     """Compares `.index` with the positions of batches: an entry is the last offset of the batch at its position."""
     ends = {batch.position: batch.last_offset for batch in segment.batches}
     before = -1
-    for offset, position in segment.index:
+    for offset, position in segment.offsets:
         if offset <= before or ends.get(position) != offset:
             return f"the offset index says {offset} at {position}, the log has {ends.get(position)}"
         before = offset
@@ -47,7 +47,9 @@ def wrong_times(segment: SegmentFiles, *, is_complete: bool) -> str | None:
 
 def wrong_epochs(entries: Sequence[tuple[int, int]], batches: Iterable[Batch], start: int, end: int) -> str | None:
     """Compares leader epochs and their first offsets with the epochs in batches from `start` up to `end`."""
-    if list(entries) != sorted(set(entries)) or [first for _, first in entries] != sorted(first for _, first in entries):
+    if list(entries) != sorted(set(entries)) or [first for _, first in entries] != sorted(
+        first for _, first in entries
+    ):
         return f"the epochs are out of order: {entries}"
     place = -1
     for batch in batches:
@@ -181,10 +183,16 @@ def wrong_aborted(
         found = there.pop(marker, None)
         if found is None:
             if marker >= log_start_offset and first is not None and first >= log_start_offset and is_complete:
-                return f"the transaction of {producer_id} from {first}, aborted at {marker}, is not in the index: {said}"
+                return (
+                    f"the transaction of {producer_id} from {first}, aborted at {marker}, is not in the index: {said}"
+                )
             continue
         is_known = first is not None and first >= log_start_offset
-        if found[0] != producer_id or (is_known and found[1] != first) or (log_start_offset == 0 and found[2] != stable):
+        if (
+            found[0] != producer_id
+            or (is_known and found[1] != first)
+            or (log_start_offset == 0 and found[2] != stable)
+        ):
             return f"the index says {found} at {marker}, the log says {(producer_id, first, stable)}"
     if there:
         return f"the index has transactions that the log does not abort: {there}"
