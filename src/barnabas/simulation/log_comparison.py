@@ -81,7 +81,10 @@ def _wrong_epochs(log: Log, files: LogFiles) -> str | None:
     wrong = wrong_epochs(known, files.batches(), first, log.log_end_offset)
     if wrong is not None:
         return f"in memory, {wrong}"
-    wrong = wrong_epochs(files.epochs, files.batches(), first, log.recovery_point)
+    # A kill before the checkpoint of log start offsets makes a log begin earlier than its epochs on file: opening it
+    # restores the epochs of its first batches.
+    begins = max(first, files.epochs[0][1]) if files.epochs else first
+    wrong = wrong_epochs(files.epochs, files.batches(), begins, log.recovery_point)
     return None if wrong is None else f"in leader-epoch-checkpoint, {wrong}"
 
 
