@@ -42,6 +42,7 @@ from barnabas.simulation.elections import Elections
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.lives import LogEnds, life_of
+from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import (
     Committed,
@@ -268,6 +269,7 @@ class ReplicationRun:
         return [
             self._elections,
             Replicas(CONTROLLER, [*self._looks(), Decisions({})]),
+            SameImages(),
             StorageFiles(self.rig.cluster, 2 * SECOND_US),
         ]
 

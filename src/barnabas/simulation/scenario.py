@@ -23,6 +23,7 @@ from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
+from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
@@ -200,7 +201,7 @@ class Run:
             *([followed] if in_zookeeper else []),
         ]
         replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)
-        own: list[Checker] = [QuorumSafety()]
+        own: list[Checker] = [QuorumSafety(), SameImages()]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
         return [elections, NoMistakes(), *own, replicas, StorageFiles(cluster), *self.work.checkers]
