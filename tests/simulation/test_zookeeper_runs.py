@@ -55,3 +55,9 @@ def test_the_command_repeats_a_run_in_zookeeper_mode() -> None:
     assert settings.layout == Layout(brokers=3, zookeeper=True)
     with pytest.raises(Failure, match="the brokers are the controllers"):
         simulate_runs.settings_for(3, "all", 0.01, brokers=3, controllers=3, zookeeper=True)
+
+
+@pytest.mark.parametrize("work", ["transactions", "groups"])
+def test_work_with_protocols_that_zookeeper_mode_lacks_is_refused(work: str) -> None:
+    with pytest.raises(Failure, match="protocols that ZooKeeper mode does not have"):
+        simulate_runs.settings_for(1, "all", 1.0, brokers=3, controllers=0, work=work, zookeeper=True)

@@ -53,6 +53,11 @@ def settings_for(
     """Returns the settings. Raises Failure if they are invalid."""
     if zookeeper and controllers:
         raise Failure("--controllers: in ZooKeeper mode the brokers are the controllers")
+    if zookeeper and work != WorkKind.RECORDS.value:
+        raise Failure(
+            f"--work {work}: some of its clients use protocols that ZooKeeper mode does not have",
+            "the consumer group protocol (KIP-848) and transactions of version 2 (KIP-890) need a metadata quorum",
+        )
     layout = Layout(brokers=brokers, controllers=controllers, zookeeper=zookeeper)
     producers, consumers, records_per_s = size
     return Settings(
