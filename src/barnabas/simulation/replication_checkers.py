@@ -163,6 +163,8 @@ class Committed:
         self.ends: dict[Key, int] = {}
         #: The offset up to which a replica's log is known to be right.
         self._checked: dict[Partition, tuple[Log, int]] = {}
+        #: See `_cleanable_end`.
+        self._cleanable: dict[Key, int] = {}
         #: The newest epoch in which a leader was seen.
         self._epochs: dict[Key, int] = {}
 
@@ -241,10 +243,11 @@ class Committed:
         tp = partition.topic_partition
         key = (tp, partition.topic_id)
         known = self.batches.setdefault(key, {})
+        cleanable_end = self._cleanable_end(key) if partition.log.config.is_compacted else 0
         offset = start
         while offset < end:
             data = read_without_effects(node, partition, offset, end)
-            if not data and _can_be_cleaned(partition, offset):
+            if not data and offset < cleanable_end:
                 break
             if not data:
                 text = f"a replica cannot be read: {tp} on {node.name} at {offset}, below {end}"
@@ -252,7 +255,7 @@ class Committed:
             for position, header in iter_headers(memoryview(data)):
                 last = header.base_offset + header.last_offset_delta
                 body: int | None = crc32(memoryview(data)[position + 17 : position + header.size_bytes])
-                if _can_be_cleaned(partition, header.base_offset):
+                if header.base_offset < cleanable_end:
                     body = None
                 found = (last + 1, header.partition_leader_epoch, body)
                 expected = known.setdefault(header.base_offset, found)
@@ -267,10 +270,17 @@ class Committed:
                 offset = last + 1
         self.ends[key] = max(self.ends.get(key, 0), end)
 
-
-def _can_be_cleaned(partition: Partition, offset: int) -> bool:
-    """Returns whether the cleaner can have removed records at this offset, which each broker does by itself."""
-    return partition.log.config.is_compacted and offset < partition.log.segments.active.base_offset
+    def _cleanable_end(self, key: Key) -> int:
+        """Returns the offset below which the cleaner of any replica can have removed records: the newest beginning of
+        an active segment. Each broker cleans by itself, and followers fetch what a leader has cleaned.
+        """
+        end = self._cleanable.get(key, 0)
+        for node in self._cluster.nodes.values():
+            partition = None if node.broker is None else node.broker.replicas.find(*key[0])
+            if partition is not None and partition.topic_id == key[1] and partition.role is not Role.OFFLINE:
+                end = max(end, partition.log.segments.active.base_offset)
+        self._cleanable[key] = end
+        return end
 
 
 def _batch_text(batch: tuple[int, int, int | None]) -> str:
