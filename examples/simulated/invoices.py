@@ -47,7 +47,7 @@ async def _invoices(bootstrap: str, *, commits_before: bool) -> None:
                     if commits_before:
                         await consumer.commit()
                     # Printing takes its time.
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.3)
                     await producer.send_and_wait("invoices", record.value)
             if not commits_before:
                 try:

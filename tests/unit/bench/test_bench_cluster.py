@@ -98,7 +98,7 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster_steps.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)) == 11
+    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)) == 12
 
 
 def test_every_step_of_zookeeper_mode_can_be_run_and_measures_something_of_its_own() -> None:
