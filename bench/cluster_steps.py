@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import groups
 import lagging
@@ -133,8 +133,8 @@ def create(cluster: Cluster, options: Options) -> Measured:
     """Creates topics of 1,000 partitions with consecutive requests, because Kafka accepts at most 10,000 records in
     one.
     """
-    names = [f"many-{index}" for index in range(options["topics"])]
-    link = wire.Link(cluster.nodes[1].port)
+    names = many(options)
+    link = wire.Link(cluster.nodes[cluster.admin_id()].port)
     begun = time.monotonic()
     for name in names:
         if code := link.create_topic(name, options["partitions_per_topic"], BROKERS):
@@ -157,27 +157,59 @@ def _await_leaders(cluster: Cluster, names: Sequence[str], partitions: int) -> f
     return max(cluster.await_metadata(node_id, names, led(count), "all topics") for node_id in cluster.nodes)
 
 
-def leaderships(cluster: Cluster, options: Options) -> Measured:
-    """Kills a broker that leads half of all partitions: a third of those of `create`, and those of one more topic."""
+def many(options: Options) -> list[str]:
+    """Returns the topics of `create`."""
+    return [f"many-{index}" for index in range(options["topics"])]
+
+
+class Half(NamedTuple):
+    """A broker that leads half of all partitions: a third of those of `create`, and those of one more topic."""
+
+    victim: int
+    survivor: int
+    names: list[str]
+    #: The partitions of the additional topic, and of all.
+    more: int
+    in_all: int
+
+
+MORE = "more"
+
+
+def lead_half(cluster: Cluster, options: Options) -> Half:
+    """Gives a broker that is not the controller half of the leaderships, and waits until all replicas are in sync."""
     partitions = options["partitions_per_topic"] * options["topics"]
-    names = [f"many-{index}" for index in range(options["topics"])]
+    names = many(options)
     active = cluster.controller()
     victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
     link = wire.Link(cluster.nodes[active].port)
     found, _ = link.metadata(names)
     link.close()
     led = sum(partition.leader_id == victim for topic in found.topics for partition in topic.partitions)
-    cluster.create_topic("more", partitions // 2 - led, [victim, survivor, active])
+    more = partitions // 2 - led
+    cluster.create_topic(MORE, more, [victim, survivor, active])
+    names.append(MORE)
+    await_in_sync(cluster, names)
+    return Half(victim, survivor, names, more, partitions + more)
+
+
+def await_in_sync(cluster: Cluster, names: Sequence[str]) -> None:
     for node_id in cluster.nodes:
-        cluster.await_metadata(node_id, [*names, "more"], is_in_sync, "all are in sync")
+        cluster.await_metadata(node_id, names, is_in_sync, "all are in sync")
     time.sleep(_SETTLE_S)
+
+
+def leaderships(cluster: Cluster, options: Options) -> Measured:
+    """Kills a broker that leads half of all partitions."""
+    half = lead_half(cluster, options)
+    without = {half.victim}
     killed_at = time.monotonic()
-    cluster.nodes[victim].kill()
+    cluster.nodes[half.victim].kill()
     cluster.await_metadata(
-        survivor, ["more"], lambda found: has_leaders(found, partitions // 2 - led, {victim}), "new leaders of one"
+        half.survivor, [MORE], lambda found: has_leaders(found, half.more, without), "new leaders of one"
     )
     ended_at = cluster.await_metadata(
-        survivor, [*names, "more"], lambda found: has_leaders(found, partitions * 3 // 2 - led, {victim}), "new leaders"
+        half.survivor, half.names, lambda found: has_leaders(found, half.in_all, without), "new leaders"
     )
     return {"s": [ended_at - killed_at]}
 

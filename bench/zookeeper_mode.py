@@ -15,10 +15,11 @@ import signal
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cluster_steps
 import lagging
 import report
 import wire
@@ -26,7 +27,7 @@ from barnabas.zookeeper.jute import FieldReader
 from barnabas.zookeeper.wire import records as r
 from barnabas.zookeeper.wire.codes import NOTIFICATION_XID, OpCode
 from client_process import Client
-from clusters import BROKERS, PROPERTIES, Cluster, has_leaders, is_in_sync
+from clusters import BROKERS, PROPERTIES, Cluster, has_leaders
 from targets import Barnabas, Kafka39, Target, kafka_jars
 from workloads import Goal, Metric, Step
 from zookeeper import APACHE, Line, ZooKeeperServer
@@ -41,8 +42,6 @@ _RETRY_S = 0.005
 _TIMEOUT_S = 60.0
 _TOPIC_ALREADY_EXISTS = 36
 _CREATE_TIMEOUT_MS = 1_000
-#: The topic of the leaderships that a broker needs to have half of all.
-_MORE = "more"
 
 _ORDERS: dict[str, Any] = {"size_bytes": 100, "replicas": 3, "acks": "all"}
 _WITHIN = Goal(at_least=0.95)
@@ -353,45 +352,29 @@ def controller_paused(cluster: ZookeeperCluster, options: Options) -> Measured:
 
 
 def create(cluster: ZookeeperCluster, options: Options) -> Measured:
-    """Creates topics of 1,000 partitions with consecutive requests."""
     before = cluster.turns(victim=0)
-    link = wire.Link(cluster.nodes[cluster.controller()].port)
-    begun = time.monotonic()
-    for name in _many(options):
-        if code := link.create_topic(name, options["partitions_per_topic"], BROKERS):
-            raise RuntimeError(f"CreateTopics of {name} was answered with error {code}")
-    link.close()
-    ended = _await_leaders(cluster, cluster.nodes, _many(options), _count(options), without=0)
-    return {"s": [ended - begun], "stall_ms": cluster.stalls_ms(before, 0)}
+    measured = cluster_steps.create(cluster, options)
+    return {**measured, "stall_ms": cluster.stalls_ms(before, 0)}
 
 
 def leaderships(cluster: ZookeeperCluster, options: Options) -> Measured:
-    """Stops a broker that leads half of all partitions: a third of those of `create`, and those of one more topic."""
-    active = cluster.controller()
-    victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
-    names, count = _many(options), _count(options)
-    link = wire.Link(cluster.nodes[active].port)
-    found, _ = link.metadata(names)
-    link.close()
-    led = sum(partition.leader_id == victim for topic in found.topics for partition in topic.partitions)
-    cluster.create_topic(_MORE, count // 2 - led, [victim, survivor, active])
-    _await_in_sync(cluster, [*names, _MORE])
-    before = cluster.turns(victim)
+    """Stops a broker that leads half of all partitions."""
+    half = cluster_steps.lead_half(cluster, options)
+    victim = cluster.nodes[half.victim]
+    before = cluster.turns(half.victim)
     stopped_at = time.monotonic()
-    cluster.nodes[victim].process.terminate()
-    ended = _await_leaders(cluster, (active, survivor), [*names, _MORE], count * 3 // 2 - led, without=victim)
-    measured = {"s": [ended - stopped_at], "stall_ms": cluster.stalls_ms(before, victim)}
-    cluster.nodes[victim].process.wait(_TIMEOUT_S)
-    cluster.restart(victim, [*names, _MORE])
+    victim.process.terminate()
+    ended = _await_leaders(cluster, half.names, half.in_all, half.victim)
+    measured = {"s": [ended - stopped_at], "stall_ms": cluster.stalls_ms(before, half.victim)}
+    victim.process.wait(_TIMEOUT_S)
+    cluster.restart(half.victim, half.names)
     return measured
 
 
 def failover(cluster: ZookeeperCluster, options: Options) -> Measured:
     """Kills the controller, which leads some of the partitions, and waits from the end of its znode."""
-    victim = cluster.controller()
-    survivors = [node_id for node_id in cluster.nodes if node_id != victim]
-    names = _many(options)
-    _await_in_sync(cluster, names)
+    victim, names = cluster.controller(), cluster_steps.many(options)
+    cluster_steps.await_in_sync(cluster, names)
     before = cluster.turns(victim)
     line = Line(cluster.server.port)
     line.call(OpCode.EXISTS, r.WatchedRequest("/controller", True))
@@ -399,33 +382,18 @@ def failover(cluster: ZookeeperCluster, options: Options) -> Measured:
     _await_event(line)
     gone_at = time.monotonic()
     line.socket.close()
-    ended = _await_leaders(cluster, survivors, names, _count(options), without=victim)
+    ended = _await_leaders(cluster, names, options["topics"] * options["partitions_per_topic"], victim)
     return {"s": [ended - gone_at], "stall_ms": cluster.stalls_ms(before, victim)}
 
 
-def _many(options: Options) -> list[str]:
-    return [f"many-{index}" for index in range(options["topics"])]
-
-
-def _count(options: Options) -> int:
-    return int(options["topics"] * options["partitions_per_topic"])
-
-
-def _await_in_sync(cluster: ZookeeperCluster, names: Sequence[str]) -> None:
-    for node_id in cluster.nodes:
-        cluster.await_metadata(node_id, names, is_in_sync, "all are in sync")
-    time.sleep(_SETTLE_S)
-
-
-def _await_leaders(
-    cluster: ZookeeperCluster, node_ids: Iterable[int], names: Sequence[str], count: int, without: int
-) -> float:
-    """Waits until all these brokers report leaders of all partitions other than `without`, and returns that time."""
+def _await_leaders(cluster: ZookeeperCluster, names: Sequence[str], count: int, victim: int) -> float:
+    """Waits until all survivors report other leaders of all partitions than the victim, and returns that time."""
 
     def led(found: Any) -> bool:
-        return has_leaders(found, count, {without})
+        return has_leaders(found, count, {victim})
 
-    return max(cluster.await_metadata(node_id, names, led, "all have leaders") for node_id in node_ids)
+    survivors = [node_id for node_id in cluster.nodes if node_id != victim]
+    return max(cluster.await_metadata(node_id, names, led, "all have leaders") for node_id in survivors)
 
 
 def _await_event(line: Line) -> None:
