@@ -14,7 +14,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.contexts import choice, started
-from barnabas.cli.options import key_values
+from barnabas.cli.options import is_given, key_values
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.nodes import Node, ZookeeperServer, log_tail
@@ -24,8 +24,7 @@ DEFAULT_DIRECTORY = Path("barnabas-data")
 
 def _directory(ctx: typer.Context, value: Path) -> Path:
     """Returns the given directory, else that of the context that --context names."""
-    source = ctx.get_parameter_source("directory")
-    if source is not None and source.name == "COMMANDLINE":
+    if is_given(ctx, "directory"):
         return value
     return choice.directory_of_requested() or value
 

@@ -36,11 +36,17 @@ def source_options(ctx: typer.Context, value: list[str] | None) -> list[str] | N
     return [*(f"kafka.{key}={each}" for key, each in settings.items()), *(value or ())]
 
 
+def is_given(ctx: typer.Context, parameter: str) -> bool:
+    """Returns whether the command line contains a parameter, whose value can be its default nevertheless."""
+    source = ctx.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _context(ctx: typer.Context) -> Context | None:
     """Returns the context of a command; None if its addresses are given, or if no context applies."""
-    source = ctx.get_parameter_source("bootstrap")
-    if source is not None and source.name == "COMMANDLINE":
+    if is_given(ctx, "bootstrap"):
         return None
+    source = ctx.get_parameter_source("bootstrap")
     if source is not None and source.name == "ENVIRONMENT" and choice.requested() is None:
         return None
     chosen = choice.use()

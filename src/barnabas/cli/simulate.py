@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.options import Json
+from barnabas.cli.options import Json, is_given
 from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
@@ -148,12 +148,7 @@ def _loaded_runs() -> ModuleType:
 
 def _refuse_other_options(ctx: typer.Context) -> None:
     """Raises Failure for an option that has no meaning with --app: the scenario decides these things."""
-    given = [name for name in ctx.params if _is_given(ctx, name) and name not in _OF_APPLICATIONS]
+    given = [name for name in ctx.params if is_given(ctx, name) and name not in _OF_APPLICATIONS]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise Failure(f"--app cannot be combined with {options}", "the scenario decides what clients do")
-
-
-def _is_given(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

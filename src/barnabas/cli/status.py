@@ -16,7 +16,7 @@ from barnabas.cli.contexts import choice
 from barnabas.cli.contexts.choice import Reason
 from barnabas.cli.leaderless import Leaderless
 from barnabas.cli.local_cluster import DEFAULT_DIRECTORY
-from barnabas.cli.options import Json
+from barnabas.cli.options import Json, is_given
 from barnabas.cli.zookeeper_view import ZookeeperView
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
@@ -27,8 +27,7 @@ def _directory(ctx: typer.Context, value: Path) -> Path:
     """Returns the given directory, else that of the context in use. A cluster that was started in the default directory
     of the working directory, under no context, comes before the current context.
     """
-    source = ctx.get_parameter_source("directory")
-    if source is not None and source.name == "COMMANDLINE":
+    if is_given(ctx, "directory"):
         return value
     if choice.requested() is None:
         if os.environ.get("BARNABAS_BOOTSTRAP"):
