@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.text import Text
@@ -24,6 +22,7 @@ from barnabas.simulation.application import (
     run_application,
     shorten_application,
 )
+from barnabas.simulation.explore import in_processes
 from barnabas.simulation.timeline import fold
 
 _SHORTENED_MAX = 3
@@ -79,7 +78,8 @@ def run(app: str, settings: ApplicationSettings, count: int | None, jobs: int, *
     failures: list[ApplicationOutcome] = []
     with output.progress("seeds") as progress:
         task = progress.add_task("exploring", total=count, rate="")
-        for outcome in _outcomes(app, settings, count, jobs):
+        runs = ((app, replace(settings, seed=seed)) for seed in range(settings.seed, settings.seed + count))
+        for outcome in in_processes(_run_one, runs, jobs=jobs):
             progress.update(task, advance=1, rate=f"{len(failures)} failed" if failures else "")
             if outcome.failed:
                 failures.append(outcome)
@@ -102,15 +102,6 @@ def run(app: str, settings: ApplicationSettings, count: int | None, jobs: int, *
     else:
         output.say_done(verdict + "the scenario held")
     return bool(failures)
-
-
-def _outcomes(app: str, settings: ApplicationSettings, count: int, jobs: int) -> Iterator[ApplicationOutcome]:
-    runs = [(app, replace(settings, seed=seed)) for seed in range(settings.seed, settings.seed + count)]
-    if jobs <= 1:
-        yield from map(_run_one, runs)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run_one, runs)
 
 
 def _run_one(work: tuple[str, ApplicationSettings]) -> ApplicationOutcome:

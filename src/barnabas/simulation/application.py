@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -26,11 +26,12 @@ from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.escapes import LeavesTheWorld, confined
 from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.history import Violation
+from barnabas.simulation.reading import open_reader, read_to_ends, read_with_retries
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.shortening import shorten
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
 from barnabas.simulation.swarm import draw_properties
-from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, TIMEOUT_MS, closed, create_topics
+from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note, World
 
 #: The faults that an application must survive without a loss, by the names that users give. Faults of disks are left
@@ -51,10 +52,12 @@ _START_S_MAX: Final = 120
 _RESTART_US: Final = SECOND_US
 _STOP_S: Final = 10.0
 _INVARIANT_US: Final = 100 * MILLISECOND_US
-_GROUP_TIMEOUT_S: Final = 60.0
+_READ_S_MAX: Final = 60.0
 
 #: The machine of the scenario itself.
 _SCENARIO: Final = "scenario"
+
+_T = TypeVar("_T")
 
 #: A program of the application: it is called again for each start of its process.
 Program = Callable[[], Coroutine[Any, Any, Any]]
@@ -71,7 +74,7 @@ class ApplicationSettings:
     brokers: int = 3
     kinds: tuple[FaultKind, ...] = tuple(kind for kinds in FAULTS.values() for kind in kinds)
     schedule: tuple[Fault, ...] | None = None
-    #: Whether the seed draws properties of the brokers.
+    #: The seed draws properties of the brokers.
     draws_properties: bool = True
     #: Packages whose modules get virtual dates.
     packages: tuple[str, ...] = ()
@@ -126,9 +129,9 @@ class Simulation:
         self._programs: dict[str, Client] = {}
         self._invariants: list[Invariant] = []
         self.schedule: tuple[Fault, ...] = ()
-        #: What the clients of all programs, and of the scenario, sent, received and committed.
+        #: The records that clients sent, and those that programs received, with the commits.
         self.history = Recording(silent=frozenset({_SCENARIO}))
-        #: What ends the run in the middle of the scenario.
+        #: An error that ends the run in the middle of the scenario.
         self.failure: BaseException | None = None
         Watch(self._cluster, [NoMistakes()])
 
@@ -182,7 +185,11 @@ class Simulation:
     async def inject_faults(self, seconds: float = 60.0) -> None:
         """Lets the seed's faults happen for this long; then all of them end, and all programs run."""
         begin_ms = self.world.now_us // MILLISECOND_US + 1
-        self.schedule = self._drawn(int(seconds * 1000)) if self.settings.schedule is None else self.settings.schedule
+        if self.settings.schedule is None:
+            generator = FaultGenerator(self._layout, list(self._programs), self.settings.kinds)
+            self.schedule = generator.schedule(self.world, 0, int(seconds * 1000))
+        else:
+            self.schedule = self.settings.schedule
         self._injector.schedule([fault._replace(at_ms=fault.at_ms + begin_ms) for fault in self.schedule])
         await asyncio.sleep(seconds)
         self.world.note("world", "everything heals")
@@ -192,14 +199,26 @@ class Simulation:
 
     async def records(self, topic: str) -> list[Any]:
         """Returns all committed records of a topic as aiokafka's `ConsumerRecord`s, partition by partition."""
-        found: list[Any] = await self._retried(partial(self._read, topic), f"{topic} cannot be read")
-        return found
+
+        async def read(consumer: AIOKafkaConsumer) -> list[Any]:
+            found = await read_to_ends(consumer, await _partitions(consumer, topic))
+            return [record for records in found.values() for record in records]
+
+        return await self._read(None, read, f"{topic} cannot be read")
 
     async def committed(self, group: str, topic: str) -> dict[int, int | None]:
         """Returns the committed offset of each partition, None where there is none."""
-        read = partial(self._offsets, group, topic)
-        found: dict[int, int | None] = await self._retried(read, f"offsets of {group} cannot be read")
-        return found
+
+        async def read(consumer: AIOKafkaConsumer) -> dict[int, int | None]:
+            return {each.partition: await consumer.committed(each) for each in await _partitions(consumer, topic)}
+
+        return await self._read(group, read, f"offsets of {group} cannot be read")
+
+    async def _read(self, group: str | None, read: Callable[[AIOKafkaConsumer], Awaitable[_T]], problem: str) -> _T:
+        def opened() -> AIOKafkaConsumer:
+            return open_reader(self._cluster, _SCENARIO, group)
+
+        return await read_with_retries(self._scenario, self._cluster, opened, read, problem, _READ_S_MAX)
 
     # -- programs
 
@@ -220,65 +239,6 @@ class Simulation:
     def _start_again(self, client: Client) -> None:
         if client.name in self._programs:
             client.restart()
-
-    def _drawn(self, duration_ms: int) -> tuple[Fault, ...]:
-        generator = FaultGenerator(self._layout, list(self._programs), self.settings.kinds)
-        faults = generator.draw(self.world.stream("atlas"), 0, duration_ms)
-        faults += generator.draw_of_clients(self.world.stream("clients"), 0, duration_ms)
-        return tuple(sorted(faults, key=lambda fault: fault.at_ms))
-
-    # -- reading
-
-    async def _retried(self, read: Callable[[], Awaitable[Any]], problem: str) -> Any:
-        deadline_us = self.world.now_us + int(_GROUP_TIMEOUT_S * SECOND_US)
-        while True:
-            try:
-                return await read()
-            except CLIENT_ERRORS as error:
-                if self.world.now_us > deadline_us:
-                    raise Violation(f"{problem} for {_GROUP_TIMEOUT_S:.0f} s: {error!r}") from error
-            await asyncio.sleep(RETRY_S)
-
-    def _reader(self, **options: Any) -> AIOKafkaConsumer:
-        return AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            request_timeout_ms=TIMEOUT_MS,
-            **options,
-        )
-
-    async def _read(self, topic: str) -> list[Any]:
-        consumer = self._reader()
-        await consumer.start()
-        try:
-            found: list[Any] = []
-            partitions = await self._partitions(consumer, topic)
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
-            while any([await consumer.position(each) < ends[each] for each in partitions]):
-                for records in (await consumer.getmany(timeout_ms=500)).values():
-                    found += records
-            return sorted(found, key=lambda record: (record.partition, record.offset))
-        finally:
-            await closed(consumer.stop)
-
-    async def _offsets(self, group: str, topic: str) -> dict[int, int | None]:
-        consumer = self._reader(group_id=group)
-        await consumer.start()
-        try:
-            partitions = await self._partitions(consumer, topic)
-            return {each.partition: await consumer.committed(each) for each in partitions}
-        finally:
-            await closed(consumer.stop)
-
-    async def _partitions(self, consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
-        await consumer._client.add_topic(topic)
-        numbers = consumer.partitions_for_topic(topic)
-        if not numbers:
-            raise RuntimeError(f"no metadata of {topic} yet")
-        return [TopicPartition(topic, number) for number in sorted(numbers)]
 
     # -- the run
 
@@ -326,6 +286,15 @@ class Simulation:
             if holds() is False:
                 name = getattr(holds, "__qualname__", repr(holds))
                 raise Violation(f"the invariant {name} does not hold")
+
+
+async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
+    """Returns the partitions of a topic. Raises RuntimeError, an error of clients, before its metadata is known."""
+    await consumer._client.add_topic(topic)
+    numbers = consumer.partitions_for_topic(topic)
+    if not numbers:
+        raise RuntimeError(f"no metadata of {topic} yet")
+    return [TopicPartition(topic, number) for number in sorted(numbers)]
 
 
 Scenario = Callable[[Simulation], Coroutine[Any, Any, Any]]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from barnabas.simulation.faulty_disk import BROKEN, Loss
 from barnabas.simulation.network import Direction
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Cluster, Layout
-from barnabas.simulation.world import MILLISECOND_US, format_time
+from barnabas.simulation.world import MILLISECOND_US, World, format_time
 from barnabas.simulation.zookeeper_faults import end_session, lose_answer
 
 
@@ -132,6 +132,12 @@ class FaultGenerator:
         self._replaceable = [name for name in self._nodes if name.startswith("broker")] if has_voters_apart else []
         self._kinds = [kind for kind in FaultKind if kind in kinds and kind not in _OF_CLIENTS and self._victims(kind)]
         self._kinds_of_clients = [kind for kind in _OF_CLIENTS if kind in kinds and self._clients]
+
+    def schedule(self, world: World, begin_ms: int, end_ms: int) -> tuple[Fault, ...]:
+        """Draws the faults of nodes and clients in the given period, in order."""
+        faults = self.draw(world.stream("atlas"), begin_ms, end_ms)
+        faults += self.draw_of_clients(world.stream("clients"), begin_ms, end_ms)
+        return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def draw_of_clients(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
         """Draws the faults of clients in the given period, independently of those of nodes."""

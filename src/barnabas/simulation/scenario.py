@@ -56,7 +56,7 @@ _WHOLE_S_MAX = 180
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
-#: How many problems are told with the life of their records.
+#: The most problems that are reported with the lives of their records.
 _LIVES_MAX = 3
 _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
     WorkKind.RECORDS: RecordsWork,
@@ -114,10 +114,10 @@ class Outcome:
     unclean: int
     #: The number of changes by the operator that succeeded.
     operated: int
-    #: How often each rare event happened that the run could reach.
+    #: The number of times that each rare event happened, for those that the run could reach.
     rare_events: Mapping[str, int]
     notes: list[Note]
-    #: What happened to the records of the first problems: the text of a problem -> notes of all nodes and clients.
+    #: The lives of the records of the first problems: the text of a problem -> notes of all nodes and clients.
     lives: dict[str, list[Note]]
 
     @property
@@ -129,11 +129,7 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     """Returns the faults of these settings, drawn if necessary."""
     if settings.schedule is not None:
         return settings.schedule
-    world = World(settings.seed)
-    generator, times_ms = generator_of(settings), fault_times_ms(settings)
-    faults = generator.draw(world.stream("atlas"), *times_ms)
-    faults += generator.draw_of_clients(world.stream("clients"), *times_ms)
-    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+    return generator_of(settings).schedule(World(settings.seed), *fault_times_ms(settings))
 
 
 def generator_of(settings: Settings) -> FaultGenerator:

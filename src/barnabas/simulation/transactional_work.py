@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.simulation.bare_producer import COUNTED, BareProducer, Ledger
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.history import Place, Problem, Spot
+from barnabas.simulation.reading import open_reader, read_to_ends, read_with_retries
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.run_topics import Topic
@@ -28,7 +29,6 @@ from barnabas.simulation.transactional_workers import (
     Chain,
     TransactionalProducer,
     committed_offsets,
-    open_reader,
 )
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, closed
@@ -125,23 +125,18 @@ class TransactionalWork:
             offsets = await committed_offsets(self._cluster, self._auditor, name, [COUNTED])
             self.ends[name] = None if offsets[COUNTED] < 0 else offsets[COUNTED]
         places = [place for topic in self.topics for place in topic.places]
-        while True:
-            found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
-            consumer = open_reader(self._cluster, "auditor", None)
-            try:
-                await consumer.start()
-                consumer.assign([TopicPartition(*place) for place in places])
-                await consumer.seek_to_beginning()
-                ends = await consumer.end_offsets([TopicPartition(*place) for place in places])
-                while any([await consumer.position(place) < end for place, end in ends.items()]):
-                    for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                        found[at.topic, at.partition] += [(each.offset, each.value.decode()) for each in records]
-                await closed(consumer.stop)
-                return found
-            except CLIENT_ERRORS as error:
-                self._cluster.world.note(self._auditor.name, f"cannot read everything yet: {error!r}")
-            await closed(consumer.stop)
-            await asyncio.sleep(RETRY_S)
+
+        async def read(consumer: AIOKafkaConsumer) -> dict[Place, list[tuple[int, str]]]:
+            found = await read_to_ends(consumer, [TopicPartition(*place) for place in places])
+            return {
+                (at.topic, at.partition): [(each.offset, each.value.decode()) for each in records]
+                for at, records in found.items()
+            }
+
+        def opened() -> AIOKafkaConsumer:
+            return open_reader(self._cluster, "auditor", None)
+
+        return await read_with_retries(self._auditor, self._cluster, opened, read, "cannot read everything")
 
     def told_at(self, spot: Spot) -> tuple[Note, ...]:
         return self.recording.told_at(spot)

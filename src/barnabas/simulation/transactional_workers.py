@@ -15,6 +15,7 @@ from random import Random
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from barnabas.simulation.history import Place
+from barnabas.simulation.reading import open_reader, read_with_retries
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
@@ -218,20 +219,6 @@ class Chain(TransactionalWorker):
         return commit
 
 
-def open_reader(cluster: Cluster, name: str, group: str | None) -> AIOKafkaConsumer:
-    """Returns a reader of committed records, not yet started."""
-    return AIOKafkaConsumer(
-        bootstrap_servers=cluster.bootstrap,
-        client_id=name,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        request_timeout_ms=TIMEOUT_MS,
-        metadata_max_age_ms=METADATA_AGE_MS,
-    )
-
-
 async def committed_offsets(
     cluster: Cluster,
     client: Client,
@@ -243,21 +230,19 @@ async def committed_offsets(
 
     `saw` gets each offset, with the time (us) of its request.
     """
-    while True:
-        consumer = open_reader(cluster, client.name, group)
-        found = {}
-        try:
-            await consumer.start()
-            requested = [TopicPartition(*place) for place in places]
-            consumer.assign(requested)
-            for at in requested:
-                requested_us, offset = cluster.world.now_us, await consumer.committed(at)
-                found[at.topic, at.partition] = -1 if offset is None else offset
-                if saw is not None:
-                    saw((at.topic, at.partition), requested_us, found[at.topic, at.partition])
-            await closed(consumer.stop)
-            return found
-        except CLIENT_ERRORS as error:
-            cluster.world.note(client.name, f"cannot ask for the offsets of {group} yet: {error!r}")
-        await closed(consumer.stop)
-        await asyncio.sleep(RETRY_S)
+    requested = [TopicPartition(*place) for place in places]
+
+    async def read(consumer: AIOKafkaConsumer) -> dict[Place, int]:
+        found: dict[Place, int] = {}
+        consumer.assign(requested)
+        for at in requested:
+            requested_us, offset = cluster.world.now_us, await consumer.committed(at)
+            found[at.topic, at.partition] = -1 if offset is None else offset
+            if saw is not None:
+                saw((at.topic, at.partition), requested_us, found[at.topic, at.partition])
+        return found
+
+    def opened() -> AIOKafkaConsumer:
+        return open_reader(cluster, client.name, group)
+
+    return await read_with_retries(client, cluster, opened, read, f"cannot ask for the offsets of {group}")

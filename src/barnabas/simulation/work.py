@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.history import History, Leniency, Problem, Spot, judge
 from barnabas.simulation.operator import AdminOperation
+from barnabas.simulation.reading import read_everything
 from barnabas.simulation.run_topics import Topic, topics_of_a_run
 from barnabas.simulation.simulated_cluster import Client, Cluster
-from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
+from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer
 from barnabas.simulation.world import Note
 
 _DRAIN_S = 15

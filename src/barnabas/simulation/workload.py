@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 
-from barnabas.simulation.history import Found, History, Place
+from barnabas.simulation.history import History, Place
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
@@ -214,31 +214,3 @@ class WorkloadConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         self._assignments += 1
-
-
-async def read_everything(cluster: Cluster, client: Client, topics: list[Topic]) -> Found:
-    """Returns the whole log of every partition, read by a separate reader that retries until it has everything."""
-    partitions = [TopicPartition(*place) for topic in topics for place in topic.places]
-    while True:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=cluster.bootstrap,
-            client_id="auditor",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            request_timeout_ms=TIMEOUT_MS,
-        )
-        try:
-            await consumer.start()
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            found: dict[Place, list[tuple[int, bytes]]] = {(at.topic, at.partition): [] for at in partitions}
-            while any([await consumer.position(at) < ends[at] for at in partitions]):
-                for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
-                    found[at.topic, at.partition] += [(record.offset, record.value) for record in records]
-            await closed(consumer.stop)
-            return {**found}
-        except CLIENT_ERRORS as error:
-            cluster.world.note(client.name, f"cannot read everything yet: {error!r}")
-        await closed(consumer.stop)
-        await asyncio.sleep(RETRY_S)
