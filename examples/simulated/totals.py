@@ -45,7 +45,7 @@ class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, bootstrap: str, name: str, *, drops: bool) -> None:
         self._bootstrap = bootstrap
         self._drops = drops
-        #: By partition: the offset up to which its orders are counted, and the number of each customer.
+        #: The offset up to which a partition's orders are counted, and the number of each customer, by partition.
         self._totals: dict[int, tuple[int, dict[int, int]]] = {}
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,

@@ -72,7 +72,7 @@ def test_the_mended_application_holds(scenarios: ModuleType, name: str, block: i
         assert not outcome.failed, (seed, outcome.problems)
 
 
-# What an application can use.
+# Parts of the world that an application can use.
 
 
 async def _echo(sim: Simulation) -> None:

@@ -17,13 +17,13 @@ from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 
 FLOORS_FILE: Final = Path(__file__).parent.parent / "data" / "rare-event-floors.json"
-#: How much rarer than measured an event may become.
+#: The share of its measured rate that an event must keep.
 _SHARE: Final = 0.3
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of runs, and how many of the 200 seeds are of it."""
+    """A kind of runs, and the number of its seeds among the 200."""
 
     layout: Layout
     work: WorkKind

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 
 #: A version that brokers in ZooKeeper mode have too.
 _METADATA_VERSION: Final = 9
-#: At most so many partitions are listed as text.
+#: The most partitions that are listed as text.
 SHOWN: Final = 10
 
 

@@ -298,7 +298,7 @@ class Partition:
 
     @property
     def is_followed(self) -> bool:
-        """Whether no other replica can have been elected by now, except in the last second."""
+        """No other replica can have been elected by now, except in the last second."""
         return self.leadership is not None and self.leadership.is_followed(self._environment.now_ms())
 
     # -- the role of a follower

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Reached(NamedTuple):
-    """How often an event happened in all runs, and in how many runs it happened."""
+    """The number of times that an event happened in all runs, and the number of runs in which it did."""
 
     name: str
     times: int

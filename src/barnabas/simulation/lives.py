@@ -64,7 +64,7 @@ class LogEnds:
             return
         known = self._ends.get(_key(node, partition), 0)
         if end != known:
-            # What was appended together with the opening was appended, not found.
+            # Records that were appended together with the opening were appended, not found.
             self._add(node, partition, StepKind.OPENED if end < known else StepKind.APPENDED, known, now)
 
     def _add(self, node: Node, partition: Partition, kind: StepKind, start: int, now: State) -> None:

@@ -93,7 +93,7 @@ def _wrong_segments(log: Log, files: LogFiles) -> str | None:
         if segment.whole_bytes != segment.log_bytes or own.size_bytes != segment.log_bytes:
             sizes = f"{segment.log_bytes} bytes, {segment.whole_bytes} in batches, {own.size_bytes} known"
             return f"{segment.path} has {sizes}"
-        # Without space, the last entries of a rolled segment wait in memory.
+        # The last entries of a rolled segment wait in memory while there is no space.
         is_complete = own is not log.segments.active and not own.time_index.is_loaded
         wrong = wrong_index(segment) or wrong_times(segment, is_complete=is_complete)
         if wrong is not None:

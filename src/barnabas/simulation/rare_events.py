@@ -28,7 +28,7 @@ class Need(Enum):
     ZOOKEEPER = "a ZooKeeper server"
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
-    #: Not reached by `barnabas simulate`: its clients, operator or configuration do not go there.
+    #: The clients, operator and configuration of `barnabas simulate` do not go there.
     SMALL_WORLDS = "the small worlds of the tests"
 
 
@@ -43,9 +43,9 @@ class Call:
         #: The other arguments.
         self.arguments = arguments
         self.named = named
-        #: What the row's `before` returned.
+        #: The result of the row's `before`.
         self.before: Any = None
-        #: What the function returned, or the error that it raised.
+        #: The result of the function, or the error that it raised.
         self.result: Any = None
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
@@ -61,15 +61,15 @@ def _always(_: Call) -> bool:
 class RareEvent:
     """A row of the table."""
 
-    #: What happens, as a part of a sentence.
+    #: The event as a part of a sentence.
     name: str
     #: "module:function" or "module:Class.method", below `barnabas`.
     target: str
-    #: Whether a call that is over was the event.
+    #: The condition under which a call that is over was the event.
     happened: Callable[[Call], bool] = _always
-    #: What to remember of the state before the call.
+    #: The state before the call that the condition needs.
     before: Callable[[Call], Any] | None = None
-    #: Whether the event is that the function raises an error; otherwise, that it returns.
+    #: The event is that the function raises an error; otherwise, that it returns.
     is_error: bool = False
     needs: frozenset[Need] = frozenset()
 

@@ -20,7 +20,7 @@ from barnabas.storage.log import Log
 
 _INTERVAL_US = 10 * SECOND_US
 _SYNCS_EACH_APPEND = 1
-#: In the order of the fields of `Checkpoints`.
+#: The files of the fields of `Checkpoints`, in their order.
 _CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 
 

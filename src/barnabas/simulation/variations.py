@@ -17,7 +17,7 @@ from barnabas.simulation.scenario import Settings, fault_times_ms, generator_of,
 _CHANGES_MAX: Final = 3
 _TRIES_MAX: Final = 20
 _SHIFT_MS_MAX: Final = 3_000
-#: How long after the beginning of one fault another one begins that is moved to it.
+#: The longest time between the beginning of one fault and that of another one which is moved to it.
 _CLOSE_MS_MAX: Final = 800
 _STRETCHES: Final = (0.1, 0.5, 2.0, 5.0)
 _DURATION_MS_MAX: Final = 56_250

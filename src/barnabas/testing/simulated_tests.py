@@ -101,7 +101,7 @@ def simulated(
                 packages=packages,
             )
 
-        # Without `__wrapped__`, from which pytest would take the scenario's argument for a fixture.
+        # `__wrapped__` is left out: pytest would take the scenario's argument for a fixture.
         for name in functools.WRAPPER_ASSIGNMENTS:
             setattr(test, name, getattr(scenario, name))
         test.scenario = scenario  # type: ignore[attr-defined]

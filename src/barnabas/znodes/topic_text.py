@@ -87,7 +87,7 @@ class _Members:
             self._size = size
             self._ranks = {}
         ranks = self._ranks
-        # What is in order already is sorted in one pass.
+        # Numbers that are in order already are sorted in one pass.
         kept = [number for number in self._numbers if number in self._texts]
         added = self._texts.keys() - set(kept) if len(kept) < len(self._texts) else ()
         for number in self._texts if not ranks else added:

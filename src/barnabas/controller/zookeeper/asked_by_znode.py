@@ -206,7 +206,7 @@ class ReassignmentZnode:
             self._own_contents.append(content)
             self._core.records.write([Unit(path, (set_data(path, content),))], ())
         else:
-            # What is read after the acknowledgement is not this controller's, even if its end was not seen.
+            # Content that is read after the acknowledgement is another client's, even if the end was not seen.
             self._core.records.write([Unit(path, (delete(path),))], (), lambda _: self._own_contents.clear())
         self._is_writing = True
         self._core.records.after_all(lambda _: self._on_changed())

@@ -23,7 +23,7 @@ class AssignmentTexts:
     """The texts of one controller epoch."""
 
     def __init__(self) -> None:
-        #: By topic id, in the order of their last use: the text, and the partitions that it is about.
+        #: The text of a topic and the partitions that it is about, by topic id, in the order of their last use.
         self._known: OrderedDict[bytes, tuple[TopicText, Sequence[PartitionImage]]] = OrderedDict()
 
     def encoded(self, topic: TopicImage) -> bytes:
