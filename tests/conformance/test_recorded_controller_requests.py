@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from tests.support.zookeeper_broker import PROPERTIES
 
-from barnabas.broker.requests.steps import run_to_end
 from barnabas.broker.zookeeper.controller_feed import ControllerFeed
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import whole
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol import codec
 from barnabas.protocol.header import decode_request_header, response_header_version
@@ -72,10 +72,10 @@ class Receiver:
 
     def answer(self, request: Any, version: int) -> Message:
         if isinstance(request, LeaderAndIsrRequest):
-            return run_to_end(self.feed.leader_and_isr(request, version))
+            return whole(self.feed.leader_and_isr(request, version))
         if isinstance(request, StopReplicaRequest):
-            return run_to_end(self.feed.stop_replica(request))
-        return run_to_end(self.feed.update_metadata(request))
+            return whole(self.feed.stop_replica(request))
+        return whole(self.feed.update_metadata(request))
 
 
 def lives() -> list[Any]:

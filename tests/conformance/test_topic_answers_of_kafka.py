@@ -19,7 +19,7 @@ from tests.support.metadata_logs import snapshots
 
 from barnabas.broker.handlers import describe_cluster, describe_topic_partitions, metadata
 from barnabas.broker.recently_fenced import RecentlyFenced
-from barnabas.broker.requests.steps import run_to_end
+from barnabas.common.portions import whole
 from barnabas.common.types import uuid_from_text
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.protocol import codec
@@ -137,7 +137,7 @@ def test_our_answer_is_kafkas(frame: Json) -> None:
     context = SimpleNamespace(api_key=api_key, api_version=version, listener=listener, principal="User:test")
     answer = HANDLERS[api_key].handle(context, request, services)
     if answer is not None and not isinstance(answer, Message):
-        answer = run_to_end(answer)
+        answer = whole(answer)
     assert answer is not None
     assert in_order(to_json_object(answer, version)) == in_order(kafkas)
     encoded = codec.encode(answer, version)

@@ -6,14 +6,18 @@ A caller with a loop of its own takes the next portion in a later turn; `whole` 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 Portions = Generator[None, None, T]
 
 
-def whole(work: Portions[T]) -> T:
-    """Does all portions without a pause. Returns the result."""
+#: The partitions of a large topic that are handled in one portion.
+PARTITIONS_IN_PORTION: Final = 1_000
+
+
+def whole(work: Generator[Any, None, T]) -> T:
+    """Does all portions, or steps, without a pause. Returns the result."""
     while True:
         try:
             next(work)

@@ -9,15 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from barnabas.common.host import Buffer
-from barnabas.common.portions import Portions, whole
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.common.types import TopicPartition
 from barnabas.znodes.znode_json import JsonObject, json_bytes, read_object, write_text
 
 VERSION: Final = 1
 #: The only event of a log directory: it failed.
 LOG_DIR_FAILURE: Final = 1
-#: The partitions of a large znode that are checked in one portion.
-PARTITIONS_IN_PORTION: Final = 1_000
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:

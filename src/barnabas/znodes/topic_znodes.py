@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from barnabas.common.host import Buffer
-from barnabas.common.portions import Portions, whole
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.common.types import uuid_from_text
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.znodes import paths
@@ -15,8 +15,6 @@ from barnabas.znodes.topic_text import TOPIC_VERSION, TopicText
 from barnabas.znodes.znode_json import JsonObject, ZnodeError, read_object
 
 STATE_VERSION: Final = 1
-#: The partitions of a large topic that are checked in one portion.
-PARTITIONS_IN_PORTION: Final = 1_000
 
 
 class ReplicaAssignment(NamedTuple):

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.controller_world import make_config
 
-from barnabas.broker.requests.steps import run_to_end
 from barnabas.broker.zookeeper.controller_feed import LEADER_DURING_DELETE, ControllerFeed
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import whole
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.topics import UNKNOWN_PARTITION
@@ -64,7 +64,7 @@ class Node:
         ]
         values: Row = {"controller_id": 3, "controller_epoch": 1, "broker_epoch": EPOCH, **header}
         request = through(LeaderAndIsrRequest(topic_states=topics, **values), version)
-        response = through(run_to_end(self.feed.leader_and_isr(request, version)), version)
+        response = through(whole(self.feed.leader_and_isr(request, version)), version)
         assert isinstance(response, LeaderAndIsrResponse)
         if response.error_code:
             return [response.error_code]
@@ -92,7 +92,7 @@ class Node:
         ]
         values: Row = {"controller_id": 3, "controller_epoch": 1, "broker_epoch": EPOCH, **header}
         request = UpdateMetadataRequest(topic_states=topics if rows else [], live_brokers=live, **values)
-        return run_to_end(self.feed.update_metadata(through(request, 8))).error_code
+        return whole(self.feed.update_metadata(through(request, 8))).error_code
 
     def stop(self, index: int = 0, *, leader_epoch: int, delete: bool, topic: str = "t", **header: int) -> int:
         state = StopReplicaRequest.StopReplicaPartitionState(
@@ -101,7 +101,7 @@ class Node:
         topics = [StopReplicaRequest.StopReplicaTopicState(topic_name=topic, partition_states=[state])]
         values: Row = {"controller_id": 3, "controller_epoch": 1, "broker_epoch": EPOCH, **header}
         response = through(
-            run_to_end(self.feed.stop_replica(through(StopReplicaRequest(topic_states=topics, **values), 4))), 4
+            whole(self.feed.stop_replica(through(StopReplicaRequest(topic_states=topics, **values), 4))), 4
         )
         assert isinstance(response, StopReplicaResponse)
         return response.error_code or response.partition_errors[0].error_code

@@ -13,9 +13,9 @@ from tests.support.wired import WiredBroker
 
 from barnabas.broker.handlers.envelope import has_not_controller_error
 from barnabas.broker.peers.controller_access import ControllerAccess
-from barnabas.broker.requests.steps import run_to_end
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Link, LinkEnd
+from barnabas.common.portions import whole
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
@@ -158,12 +158,12 @@ def test_a_mistake_in_telling_one_keeps_nothing_from_the_others() -> None:
 def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
     result = CreateTopicsResponse.CreatableTopicResult
     topics = [result(name="a"), result(name="b", error_code=ErrorCode.NOT_CONTROLLER)]
-    assert run_to_end(has_not_controller_error(CreateTopicsResponse(topics=topics)))
-    assert not run_to_end(has_not_controller_error(CreateTopicsResponse(topics=topics[:1])))
-    assert run_to_end(has_not_controller_error(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)))
-    assert run_to_end(has_not_controller_error(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    assert whole(has_not_controller_error(CreateTopicsResponse(topics=topics)))
+    assert not whole(has_not_controller_error(CreateTopicsResponse(topics=topics[:1])))
+    assert whole(has_not_controller_error(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)))
+    assert whole(has_not_controller_error(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
     # Whose business it is to say so.
-    assert not run_to_end(has_not_controller_error(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    assert not whole(has_not_controller_error(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
 
 
 class SilentLinks:

@@ -20,9 +20,9 @@ from barnabas.broker.handlers import (
 from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.inner_requests import OwnNode
-from barnabas.broker.requests.steps import run_to_end
 from barnabas.broker.topics.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import whole
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.api import CONTROLLER_APIS
@@ -68,7 +68,7 @@ class World:
         before = len(self.replies)
         answer = handler.handle(context, request, self.services)
         if answer is not None and not isinstance(answer, Message):
-            answer = run_to_end(answer)
+            answer = whole(answer)
         if answer is None:
             assert len(self.replies) == before + 1
             return self.replies[-1]

@@ -6,11 +6,12 @@ import pytest
 from tests.support.zookeeper_controllers import Cluster
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.listener import CommitListener
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.znodes import paths
-from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION, ReplicaAssignment, TopicAssignment, encode_topic
+from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, encode_topic
 
 COUNT = 2 * PARTITIONS_IN_PORTION + 500
 

@@ -16,9 +16,9 @@ from barnabas.broker.requests.error_responses import encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
 from barnabas.broker.requests.in_flight import LONG_ELEMENTS
 from barnabas.broker.requests.inner_requests import InnerRequest
-from barnabas.broker.requests.steps import run_to_end
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.portions import whole
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.protocol.header import decode_request_header, response_header_version
@@ -56,7 +56,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         if codec.is_longer(response, LONG_ELEMENTS):
             services.steps.start(work, context.reply, owner())
         else:
-            context.reply(run_to_end(work))
+            context.reply(whole(work))
 
     def serve(message: Message | None) -> None:
         if message is None:

@@ -21,9 +21,10 @@ from barnabas.broker.producing.produce_shortcut import ProduceShortcut
 from barnabas.broker.producing.produce_writes import ACKS, ProduceWrites
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
-from barnabas.broker.requests.steps import Work, run_to_end
+from barnabas.broker.requests.steps import Work
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.portions import whole
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, ManyRows, ProduceData, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
@@ -193,7 +194,7 @@ def _encode(request: InFlight, topics: TopicAppends, services: Services) -> Chun
     for _, appends in topics:
         for append in appends:
             if append.result.error is not ErrorCode.NONE:
-                return request.encode(run_to_end(_as_message(topics, request, services)))
+                return request.encode(whole(_as_message(topics, request, services)))
     head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
     if version >= FLEXIBLE_SINCE:
         _write_flexible(head, topics, version)

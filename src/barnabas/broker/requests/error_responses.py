@@ -12,8 +12,9 @@ from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.requests.handler_modules import handler_module
-from barnabas.broker.requests.steps import SLICE_UNITS, run_to_end
+from barnabas.broker.requests.steps import SLICE_UNITS
 from barnabas.common.errors import EncodeError, ErrorCode
+from barnabas.common.portions import whole
 from barnabas.protocol import codec
 from barnabas.protocol.api import handler_name
 from barnabas.protocol.message import Message, Struct
@@ -152,7 +153,7 @@ def encode_response(response: Message, version: int, out: bytearray) -> None:
         codec.encode_into(response, version, out)
     except EncodeError:
         is_less = _drop_unsupported(response, version)
-        if not run_to_end(_shorten(response)) and not is_less:
+        if not whole(_shorten(response)) and not is_less:
             raise
         del out[start:]
         codec.encode_into(response, version, out)

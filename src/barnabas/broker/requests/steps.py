@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from barnabas.common import effort
 from barnabas.common.continuations import Owner, run
@@ -30,18 +30,7 @@ _BEGUN_UNITS: Final = 3 * SLICE_UNITS
 #: Frames above this size are decoded one at a time.
 LARGE_FRAME_BYTES: Final = 256 * 1024
 
-T = TypeVar("T")
 Work = Generator[int, None, Any]
-
-
-def run_to_end(work: Generator[int, None, T]) -> T:
-    """Does the work without a pause, and returns its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def _always() -> bool:

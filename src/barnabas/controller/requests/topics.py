@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from barnabas.common.config_keys import TOPIC_KEYS
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.common.portions import Portions, whole
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.decisions import StripedPlacement, place_replicas
@@ -32,8 +32,6 @@ _T = TypeVar("_T")
 
 #: The most new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-#: The partitions of a new topic that are decided in one portion.
-_PARTITIONS_IN_PORTION: Final = 1_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
 
 UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
@@ -48,7 +46,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
 def create_topics_in_portions(
     view: ControllerView, request: CreateTopicsRequest, actor: str
 ) -> Portions[Result[CreateTopicsResponse]]:
-    """Does the same as `create_topics`, up to `_PARTITIONS_IN_PORTION` at a time."""
+    """Does the same as `create_topics`, up to `PARTITIONS_IN_PORTION` at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     records: list[Versioned] = []
@@ -94,7 +92,7 @@ def _create_topic(
     if not only_checked:
         records = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
         for index, partition in enumerate(partitions):
-            if index and not index % _PARTITIONS_IN_PORTION:
+            if index and not index % PARTITIONS_IN_PORTION:
                 yield
             records.append((_partition_record(topic_id, index, partition, version), version))
     result = CreateTopicsResponse.CreatableTopicResult(
@@ -153,7 +151,7 @@ def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -
     known: dict[tuple[int, ...], PartitionImage] = {}
     replication_factor: int | None = None
     for number, assignment in enumerate(topic.assignments):
-        if number and not number % _PARTITIONS_IN_PORTION:
+        if number and not number % PARTITIONS_IN_PORTION:
             yield
         index = assignment.partition_index
         if index in partitions:
@@ -234,7 +232,7 @@ def _placed(
     known: dict[tuple[int, ...], PartitionImage] = {}
     partitions: list[PartitionImage] = []
     for index in range(count):
-        if index and not index % _PARTITIONS_IN_PORTION:
+        if index and not index % PARTITIONS_IN_PORTION:
             yield
         replicas = tuple(placement.place(factor))
         partition = known.get(replicas)

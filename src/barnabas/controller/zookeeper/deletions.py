@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.common.host import Timer
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.common.reports import LimitedReports
 from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Cause, ControllerEvent
@@ -34,7 +35,6 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import RemoveTopicRecord
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from barnabas.znodes import paths
-from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION
 from barnabas.zookeeper.client.store import ReadReply
 
 #: The pause before the next attempt of a deletion that ZooKeeper refused.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.requests import topics
 from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Result, Versioned
@@ -27,7 +28,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from barnabas.znodes.topic_text import TopicText
-from barnabas.znodes.topic_znodes import PARTITIONS_IN_PORTION, ReplicaAssignment
+from barnabas.znodes.topic_znodes import ReplicaAssignment
 
 T = TypeVar("T")
 _CreatedRow = CreateTopicsResponse.CreatableTopicResult

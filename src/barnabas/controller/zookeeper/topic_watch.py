@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 
-from barnabas.common.portions import Portions
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions
 from barnabas.controller.requests import elections
 from barnabas.controller.requests.partitions import Located
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result
@@ -39,7 +39,6 @@ from barnabas.protocol.messages.records_metadata import (
 from barnabas.znodes import paths
 from barnabas.znodes.config_znodes import decode_config
 from barnabas.znodes.topic_znodes import (
-    PARTITIONS_IN_PORTION,
     ReplicaAssignment,
     TopicAssignment,
     encode_topic,
