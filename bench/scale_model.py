@@ -18,17 +18,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.common.config import BrokerConfig
+from barnabas.common.portions import whole
 from barnabas.controller.kraft.bootstrap import bootstrap_batches
-from barnabas.controller.requests.brokers import fence_records
+from barnabas.controller.requests.brokers import fence
 from barnabas.controller.requests.result import Versioned
 from barnabas.controller.requests.topics import create_topics
 from barnabas.controller.requests.view import ControllerView
-from barnabas.metadata.frame import decode_record
+from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.records_metadata import RegisterBrokerRecord
-from barnabas.raft.metadata_batches import chunks
+from barnabas.raft.metadata_batches import encode_in_portions
 from barnabas.raft.snapshots import decode_snapshot, encode_snapshot
 
 REPLICATION_FACTOR = 3
@@ -155,11 +156,16 @@ def measure_failover(model: Model, broker_id: int, measured: dict[str, float]) -
     before = model.image
     led = sum(p.leader == broker_id for topic in before.topics() for p in topic.partitions)
     clock = Clock()
-    records = fence_records(model.view(), before.brokers[broker_id])
-    decided_s = clock.lap()
-    model.replay(records)
-    replayed_s = clock.lap()
-    values = [value for batch, _ in chunks(records) for value in batch]
+    records: list[Versioned] = []
+    decided_s = replayed_s = 0.0
+    is_last = False
+    while not is_last:
+        portion, is_last = fence(model.view(), before.brokers[broker_id])
+        decided_s += clock.lap()
+        model.replay(portion)
+        replayed_s += clock.lap()
+        records += portion
+    values = [encode_record(record, version) for record, version in records]
     encoded_s = clock.lap()
     delta = MetadataDelta(before)
     for value in values:
@@ -184,7 +190,7 @@ def run(options: dict[str, Any]) -> dict[str, float]:
         model.add_topic(f"topic-{index}", options["partitions_per_topic"])
     clock = Clock()
     records = model.add_topic("last", options["partitions_per_topic"])
-    sum(len(batch) for batch, _ in chunks(records))
+    whole(encode_in_portions(records))
     measured["create_us_per_partition"] = clock.lap() * 1e6 / options["partitions_per_topic"]
     measure_snapshot(model.image, measured)
     measure_failover(model, options["brokers"] // 2, measured)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.support.controller_world import SeededChance
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.decisions import UsableBroker, place_replicas
+from barnabas.common.host import Random
+from barnabas.controller.decisions import StripedPlacement, UsableBroker
 
 
 class NoChance:
@@ -19,6 +20,12 @@ class NoChance:
 
     def uuid(self) -> bytes:
         return bytes(16)
+
+
+def place_replicas(brokers: list[UsableBroker], count: int, factor: int, random: Random) -> list[list[int]]:
+    placement = StripedPlacement(brokers, random)
+    placement.check(factor)
+    return [placement.place(factor) for _ in range(count)]
 
 
 racks = st.sampled_from([None, "a", "b", "c", "d"])

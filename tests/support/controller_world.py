@@ -110,7 +110,11 @@ class ControllerWorld:
         self, request: BrokerRegistrationRequest, *, session_alive: bool
     ) -> Result[BrokerRegistrationResponse]:
         return broker_registrations.register(
-            self.view(), request, cluster_id=CLUSTER_ID, next_offset=self.next_offset, session_alive=session_alive
+            self.view(),
+            request,
+            cluster_id=CLUSTER_ID,
+            next_offset=lambda: self.next_offset,
+            session_alive=session_alive,
         )
 
     def beat(
@@ -165,10 +169,10 @@ class ControllerWorld:
         self.replay([(ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value), 0)])
 
     def fence(self, broker_id: int) -> None:
-        self.replay(brokers.fence_records(self.view(), self.image.brokers[broker_id]))
+        self.replay(brokers.fence(self.view(), self.image.brokers[broker_id]).records)
 
     def unfence(self, broker_id: int) -> None:
-        self.replay(brokers.unfence_records(self.view(), self.image.brokers[broker_id]))
+        self.replay(brokers.unfence(self.view(), self.image.brokers[broker_id]).records)
 
     def create_topic(
         self, topic: CreateTopicsRequest.CreatableTopic, *, validate_only: bool = False

@@ -14,6 +14,7 @@ from barnabas.controller import partition_change
 from barnabas.controller.decisions import Candidates, Elected, Election
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.controller.requests import brokers, partitions
+from barnabas.controller.requests.result import Portion
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
@@ -223,13 +224,13 @@ def unclean_elections_everywhere(patch: pytest.MonkeyPatch) -> None:
 
 def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
     """Keeps brokers eligible that lost what they had not synced (before KIP-966, G12)."""
-    judged = brokers.incarnation_records
-    patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
+    judged = brokers.end_incarnation
+    patch.setattr(brokers, "end_incarnation", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
 
 
 def incarnations_are_ignored(patch: pytest.MonkeyPatch) -> None:
     """Treats a broker that registers again as its earlier incarnation: it keeps its place in the ISR (G12)."""
-    patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: [])
+    patch.setattr(brokers, "end_incarnation", lambda view, broker_id, clean: Portion([]))
 
 
 def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:

@@ -204,12 +204,3 @@ def _shuffle(items: list[_T], random: Random) -> None:
     for last in range(len(items) - 1, 0, -1):
         other = random.below(last + 1)
         items[last], items[other] = items[other], items[last]
-
-
-def place_replicas(
-    brokers: Sequence[UsableBroker], partition_count: int, replication_factor: int, random: Random
-) -> list[list[int]]:
-    """Returns the replicas of each new partition. Raises RequestFailed(INVALID_REPLICATION_FACTOR) if impossible."""
-    placement = StripedPlacement(brokers, random)
-    placement.check(replication_factor)
-    return [placement.place(replication_factor) for _ in range(partition_count)]

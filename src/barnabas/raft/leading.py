@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from barnabas.common.errors import StorageExhausted
+from barnabas.common.portions import whole
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.core import Core
 from barnabas.raft.messages import begin_request, end_request, only_partition
-from barnabas.raft.metadata_batches import chunks
+from barnabas.raft.metadata_batches import BatchBody, encode_at, encode_in_portions
 from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Leader, Resigned, Role
 from barnabas.raft.ready import Append
 from barnabas.raft.snapshots import encode_control_batch
 from barnabas.raft.voter_history import KRAFT_VERSION_MAX, NOT_IN_LOG
 from barnabas.raft.voters import Voter, VoterKey, VoterSet
-from barnabas.records.batch import Record, encode_batch
 
 #: The first BeginQuorumEpoch requests are repeated quickly, because a voter may just be starting.
 _BEGIN_FIRST_MS = 50
@@ -159,19 +159,18 @@ class Leading:
         core.log_health.on_refused(fault)
         self.step_down()
 
-    def batches(self, records: Sequence[tuple[Message, int]], wall_ms: int) -> Iterator[Append]:
-        """Yields these records as batches of this leader's epoch, each encoded after the one before it was appended."""
+    def batches(
+        self, records: Sequence[tuple[Message, int]], wall_ms: int, encoded: Sequence[BatchBody] | None = None
+    ) -> Iterator[Append]:
+        """Yields these records as batches of this leader's epoch, each after the one before it was appended. `encoded`
+        has the records of all batches, if they were encoded before."""
         core = self._core
         epoch = core.quorum.epoch
-        for values, messages in chunks(records):
+        for body in whole(encode_in_portions(records)) if encoded is None else encoded:
             base_offset = core.log.end_offset
-            data = encode_batch(
-                [Record(base_offset + index, wall_ms, None, value) for index, value in enumerate(values)],
-                base_offset=base_offset,
-                leader_epoch=epoch,
-            )
-            last_offset = base_offset + len(values) - 1
-            yield Append(data, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(data), messages))
+            data = encode_at(body, base_offset, epoch, wall_ms)
+            last_offset = base_offset + len(body.records) - 1
+            yield Append(data, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(data), body.records))
 
     def publish(self) -> None:
         """Sends what was appended to the delayed fetches, and flushes it to this node's disk."""

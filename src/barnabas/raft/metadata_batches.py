@@ -5,10 +5,11 @@ Records of a newer release are refused, not skipped: without them this node woul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from barnabas.common.errors import DecodeError, FatalFault
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import METADATA_VERSION
@@ -17,10 +18,13 @@ from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.control import decode_control
 from barnabas.raft.voter_history import VoterHistory
-from barnabas.records.batch import BatchHeader, Record, decode_batch
+from barnabas.records.batch import BatchHeader, Record, decode_batch, encode_body
+from barnabas.records.header import HEADER_BYTES
+from barnabas.records.record import write_record
 
 #: The largest size of a batch (Kafka's default of internal.metadata.max.batch.size.in.bytes).
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+_MAX_BODY_BYTES: Final = _MAX_BATCH_BYTES - HEADER_BYTES
 #: The largest overhead of one record in its batch.
 _RECORD_OVERHEAD_BYTES: Final = 24
 _METADATA_VERSION_MAX: Final = next(f.max_version for f in SUPPORTED_FEATURES if f.name == METADATA_VERSION)
@@ -69,17 +73,31 @@ def check_metadata_version(record: Message) -> None:
             )
 
 
-def chunks(records: Sequence[tuple[Message, int]]) -> Iterator[tuple[list[bytes], list[Message]]]:
-    """Yields encoded records, together with the records themselves, in batches of limited size."""
-    values: list[bytes] = []
-    messages: list[Message] = []
-    size = 0
-    for record, version in records:
+class BatchBody(NamedTuple):
+    """The encoded records of a batch that has no offset yet, and the records themselves."""
+
+    data: bytearray
+    records: list[Message]
+
+
+def encode_in_portions(records: Sequence[tuple[Message, int]]) -> Portions[list[BatchBody]]:
+    """Encodes the batches of a proposal (`RaftNode.propose`), up to `PARTITIONS_IN_PORTION` records at a time. The size
+    of a batch is limited."""
+    body = BatchBody(bytearray(), [])
+    bodies = [body]
+    for place, (record, version) in enumerate(records):
+        if place and not place % PARTITIONS_IN_PORTION:
+            yield
         value = encode_record(record, version)
-        if values and size + len(value) + _RECORD_OVERHEAD_BYTES > _MAX_BATCH_BYTES:
-            yield values, messages
-            values, messages, size = [], [], 0
-        values.append(value)
-        messages.append(record)
-        size += len(value) + _RECORD_OVERHEAD_BYTES
-    yield values, messages
+        if body.records and len(body.data) + len(value) + _RECORD_OVERHEAD_BYTES > _MAX_BODY_BYTES:
+            body = BatchBody(bytearray(), [])
+            bodies.append(body)
+        write_record(body.data, Record(0, 0, None, value), len(body.records), 0)
+        body.records.append(record)
+    return bodies
+
+
+def encode_at(body: BatchBody, base_offset: int, epoch: int, wall_ms: int) -> bytearray:
+    """Returns the batch at its place in the log."""
+    count = len(body.records)
+    return encode_body(body.data, count, wall_ms, wall_ms, base_offset=base_offset, leader_epoch=epoch)

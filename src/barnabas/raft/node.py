@@ -40,6 +40,7 @@ from barnabas.raft.leading import Leading
 from barnabas.raft.log_checkpoint import CheckpointIdentity
 from barnabas.raft.log_health import LogHealth
 from barnabas.raft.log_loading import read_bootstrap
+from barnabas.raft.metadata_batches import BatchBody
 from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.opening import open_metadata
 from barnabas.raft.peers import NoPeers, Peers
@@ -276,8 +277,10 @@ class RaftNode:
         wall_ms: int,
         done: Callable[[int], None] | None = None,
         failed: Callable[[], None] | None = None,
+        encoded: Sequence[BatchBody] | None = None,
     ) -> int:
-        """Appends (record, version) pairs, and returns the offset of the first one.
+        """Appends (record, version) pairs, and returns the offset of the first one. `encoded` has the
+        records of all batches, if they were encoded before (`metadata_batches.encode_in_portions`).
 
         `done` is called with that offset when all of them are committed; `failed` is called instead if this node no
         longer leads: then they may be committed later, or not. Raises RequestFailed if this node does not lead
@@ -289,7 +292,7 @@ class RaftNode:
         assert records, "a proposal has records"
         first_offset = self.log_end_offset
         try:
-            for append in self._leading.batches(records, wall_ms):
+            for append in self._leading.batches(records, wall_ms, encoded):
                 self._execution.append(append)
         except StorageExhausted as fault:
             # No other node has the batches before the one that found no space.

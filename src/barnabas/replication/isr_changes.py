@@ -1,6 +1,7 @@
 """ISR changes that the leaders on this broker request from the controller (AlterPartition, KIP-497).
 
-Proposals of one event share a request. One request is in flight at a time; later proposals go with the next one.
+Proposals of one event share a request, up to `PARTITIONS_IN_PORTION`. One request is in flight at a time; other
+proposals go with the next one.
 
     NONE                       the partition adopts the result, unless the metadata already contains something newer
     INELIGIBLE_REPLICA, ...    the proposal is withdrawn; the partition proposes again when it has a reason
@@ -15,6 +16,7 @@ from typing import Final, Protocol
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Timers
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import RECOVERED
 from barnabas.protocol.message import Message
@@ -83,7 +85,9 @@ class IsrChanges:
         if self._in_flight:
             return
         topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
-        for partition, leadership in self._waiting.items():
+        while self._waiting and len(self._in_flight) < PARTITIONS_IN_PORTION:
+            partition = next(iter(self._waiting))
+            leadership = self._waiting.pop(partition)
             isr = leadership.proposed
             if partition.leadership is not leadership or isr is None:
                 continue  # The metadata has changed in the meantime.
@@ -102,7 +106,6 @@ class IsrChanges:
                 )
             )
             self._in_flight[partition.topic_id, index] = (partition, leadership, leadership.isr)
-        self._waiting.clear()
         if topics:
             request = AlterPartitionRequest(
                 broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())

@@ -322,7 +322,7 @@ DECISIONS: Final = (
 
 
 def _knows_brokers(call: Call) -> bool:
-    return call.before and call.subject._image is not None and bool(call.subject._image.brokers)
+    return call.before and call.subject.is_active and bool(call.subject.image.brokers)
 
 
 def _fences(call: Call, why: ControllerEvent) -> bool:
@@ -330,7 +330,7 @@ def _fences(call: Call, why: ControllerEvent) -> bool:
 
 
 def _broker_to_fence(call: Call) -> Any:
-    return call.subject._image.brokers.get(call.arguments[0])
+    return call.subject.image.brokers.get(call.arguments[0])
 
 
 CONTROLLERS: Final = (
@@ -338,14 +338,14 @@ CONTROLLERS: Final = (
         "another controller becomes active",
         f"{_CONTROLLER}activate",
         _knows_brokers,
-        lambda call: call.subject._image is None,
+        lambda call: not call.subject.is_active,
         needs=_QUORUM,
     ),
     RareEvent(
         "an active controller resigns",
         f"{_CONTROLLER}resign",
         lambda call: bool(call.before),
-        lambda call: call.subject._image is not None,
+        lambda call: call.subject.is_active,
         needs=_VOTERS,
     ),
     RareEvent(
@@ -364,7 +364,7 @@ CONTROLLERS: Final = (
     ),
     RareEvent(
         "a controller has no space for its decision",
-        f"{_CONTROLLER}propose",
+        "controller.kraft.proposals:Proposals.propose",
         lambda call: call.result is False,
         needs=_QUORUM,
     ),
@@ -389,14 +389,14 @@ CONTROLLERS: Final = (
     ),
     RareEvent(
         "a broker comes back after an unclean stop and leaves ISRs",
-        "controller.requests.brokers:incarnation_records",
-        lambda call: not call.named["clean"] and bool(call.result),
+        "controller.requests.brokers:end_incarnation",
+        lambda call: not call.named["clean"] and bool(call.result.records),
         needs=_FENCED,
     ),
     RareEvent(
         "a broker in controlled shutdown gives up leaderships",
-        "controller.requests.brokers:controlled_shutdown_records",
-        lambda call: any(getattr(record, "leader", NO_LEADER) >= 0 for record, _ in call.result),
+        "controller.requests.brokers:shut_down",
+        lambda call: any(getattr(record, "leader", NO_LEADER) >= 0 for record, _ in call.result.records),
         needs=_FENCED,
     ),
     RareEvent("a broker registers again", "broker.lifecycle:BrokerLifecycle._register_again", needs=_FENCED),

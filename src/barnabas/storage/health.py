@@ -10,7 +10,7 @@ ten minutes doubles that time, up to five minutes, so that a disk at its limit d
 (decision 0012).
 
 This module rejects no request itself: appends are still tried. The broker's heartbeat reports the unwritable
-directories (`broker/lifecycle.py`), and the controller moves leaderships away from them (`unwritable_records` in
+directories (`broker/lifecycle.py`), and the controller moves leaderships away from them (`mark_unwritable` in
 `controller/kraft/broker_registrations.py`). The quorum's leader resigns when its own directory is unwritable.
 """
 

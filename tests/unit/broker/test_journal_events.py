@@ -58,7 +58,7 @@ class TellingWorld(ControllerWorld):
     def fence(  # type: ignore[override]
         self, broker_id: int, why: ControllerEvent = ControllerEvent.SESSION_EXPIRED, **options: bool
     ) -> list[Event]:
-        records = brokers.fence_records(self.view(), self.image.brokers[broker_id])
+        records = brokers.fence(self.view(), self.image.brokers[broker_id]).records
         return self.tell(Result(records, None, Cause(why, "controller", f"broker {broker_id}")), **options)
 
 

@@ -49,7 +49,7 @@ def test_many_records_become_visible_at_once_or_not_at_all() -> None:
     ear.batches.clear()
     answers: list[str] = []
     refused: list[ErrorCode] = []
-    assert world.controller.propose(
+    assert world.controller.proposals.propose(
         Result(big(MANY), "done", Cause(ControllerEvent.CREATE_TOPICS, "test")), answers.append, refused.append
     )
     assert (answers, refused) == (["done"], [])

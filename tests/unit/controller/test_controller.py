@@ -188,7 +188,7 @@ def test_a_broker_that_could_not_be_fenced_is_fenced_later(world: NodeWorld, mon
     def fail(first_offset: int, cause: Cause) -> None:
         raise RuntimeError("a mistake of the journal")
 
-    monkeypatch.setattr(world.controller, "_listeners", [ControllerListener(lambda: None, fail)])
+    monkeypatch.setattr(world.controller.proposals, "_listeners", [ControllerListener(lambda: None, fail)])
     with pytest.raises(RuntimeError, match="a mistake"):
         world.host.time.run_for(9_000)
     monkeypatch.undo()

@@ -147,7 +147,7 @@ def test_an_eligible_leader_is_no_unclean_one() -> None:
     world.unfence(3)
     assert world.partition("t").leader == NO_LEADER
     before = world.image
-    back = brokers.unfence_records(world.view(), world.image.brokers[2])
+    back = brokers.unfence(world.view(), world.image.brokers[2]).records
     assert elections.unclean_leaders(before, back) == []
     world.replay(back)
     assert (world.partition("t").leader, world.partition("t").leader_recovery_state) == (2, RECOVERED)

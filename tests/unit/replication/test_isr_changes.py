@@ -100,6 +100,22 @@ def test_one_request_at_a_time_and_the_rest_together() -> None:
     assert len(world.requested) == 2
 
 
+def test_thousands_of_proposals_are_several_requests() -> None:
+    world = World()
+    partitions = [Led(index) for index in range(2_500)]
+    for led in partitions:
+        led.lead.propose((1, 2))
+        world.changes.submit(led)
+    world.time.run_for(0)
+    sizes = []
+    while any(led.lead.proposed is not None for led in partitions):
+        asked = [requested.partition_index for requested in world.last().topics[0].partitions]
+        sizes.append(len(asked))
+        world.answer(*(row(isr=(1, 2), index=index) for index in asked))
+    assert sizes == [1_000, 1_000, 500]
+    assert {led.lead.isr for led in partitions} == {(1, 2)}
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_refused_proposal_is_withdrawn(code: ErrorCode) -> None:
     world, led = World(), Led()

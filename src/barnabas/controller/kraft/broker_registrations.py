@@ -9,13 +9,14 @@ Registrations are durable (records); sessions are not: each active controller be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.requests import brokers
-from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_records, leads_any
-from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_portion, leads_any
+from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, in_portions
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.features import UNSERVED_FEATURES
 from barnabas.metadata.image import METADATA_VERSION
@@ -29,13 +30,18 @@ from barnabas.protocol.messages.records_metadata import BrokerRegistrationChange
 
 
 def register(
-    view: ControllerView, request: BrokerRegistrationRequest, *, cluster_id: str, next_offset: int, session_alive: bool
+    view: ControllerView,
+    request: BrokerRegistrationRequest,
+    *,
+    cluster_id: str,
+    next_offset: Callable[[], int],
+    session_alive: bool,
 ) -> Result[BrokerRegistrationResponse]:
     """Registers a new incarnation, or updates the registration of the current one. Raises RequestFailed if it must not
     join.
 
-    `next_offset` is the offset of the decision's first record: the epoch of a new incarnation. `session_alive` means
-    that an older incarnation must be assumed to be still running.
+    `next_offset` returns the offset of the next record: the epoch of a new incarnation is that of the first record of
+    its last portion. `session_alive` means that an older incarnation must be assumed to be still running.
     """
     if request.cluster_id != cluster_id:
         text = f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}"
@@ -50,20 +56,25 @@ def register(
         raise RequestFailed(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
     _check_directories(view, request)
     record = _registration_record(view, request)
-    records: list[Versioned] = []
-    event = ControllerEvent.REGISTRATION_AMENDED
-    if existing is None or not same:
-        record.broker_epoch = next_offset
-        clean = existing is None or request.previous_broker_epoch == existing.epoch
-        event = ControllerEvent.NEW_INCARNATION if clean else ControllerEvent.UNCLEAN_INCARNATION
-        records += brokers.incarnation_records(view, request.broker_id, clean=clean)
-    else:
-        record.broker_epoch = existing.epoch
+    version = register_broker_version(view.image.metadata_version)
+    response = BrokerRegistrationResponse(error_code=ErrorCode.NONE)
+    actor = f"broker {request.broker_id}"
+    if existing is not None and same:
+        response.broker_epoch = record.broker_epoch = existing.epoch
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
-    records.append((record, register_broker_version(view.image.metadata_version)))
-    response = BrokerRegistrationResponse(error_code=ErrorCode.NONE, broker_epoch=record.broker_epoch)
-    return Result(records, response, Cause(event, f"broker {request.broker_id}"))
+        return Result([(record, version)], response, Cause(ControllerEvent.REGISTRATION_AMENDED, actor))
+    clean = existing is None or request.previous_broker_epoch == existing.epoch
+
+    def join(view: ControllerView) -> Portion:
+        portion = brokers.end_incarnation(view, request.broker_id, clean=clean)
+        if portion.is_last:
+            response.broker_epoch = record.broker_epoch = next_offset()
+            portion.records.append((record, version))
+        return portion
+
+    event = ControllerEvent.NEW_INCARNATION if clean else ControllerEvent.UNCLEAN_INCARNATION
+    return in_portions(view, [join], response, Cause(event, actor))
 
 
 def _check_directories(view: ControllerView, request: BrokerRegistrationRequest) -> None:
@@ -124,26 +135,27 @@ def heartbeat(
     controlled shutdown was decided, -1 if it was not."""
     broker = brokers.registration(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
-    records: list[Versioned] = []
+    steps: list[Callable[[ControllerView], Portion]] = []
     fenced, stop, event, detail = broker.fenced, False, ControllerEvent.BROKER_HEARTBEAT, ""
     if broker.fenced:
         if request.want_shut_down:
             stop = True
         elif not request.want_fence and caught_up:
             fenced, event = False, ControllerEvent.UNFENCED
-            records = brokers.unfence_records(view, broker)
+            steps.append(lambda view: brokers.unfence(view, broker))
     elif request.want_fence:
         fenced, stop, event = True, request.want_shut_down, ControllerEvent.FENCED_ON_REQUEST
-        records = brokers.fence_records(view, broker)
+        steps.append(lambda view: brokers.fence(view, broker))
     elif request.want_shut_down or broker.in_controlled_shutdown:
         event = ControllerEvent.CONTROLLED_SHUTDOWN
         if leads_any(view, broker.broker_id):
-            records = brokers.controlled_shutdown_records(view, broker)
+            steps.append(lambda view: brokers.shut_down(view, broker))
         elif not broker.in_controlled_shutdown or shutdown_offset <= lowest_offset:
             # Every active broker knows the new leaders, so no more requests arrive for this broker's partitions.
             fenced, stop = True, True
-            records = brokers.fence_records(view, broker)
-    records += offline_directory_records(view, broker, request.offline_log_dirs)
+            steps.append(lambda view: brokers.fence(view, broker))
+    if request.offline_log_dirs:
+        steps.append(lambda view: close_directories(view, broker, request.offline_log_dirs))
     reported = read_unwritable(request.unknown_tags)
     response = BrokerHeartbeatResponse(
         error_code=ErrorCode.NONE,
@@ -152,42 +164,55 @@ def heartbeat(
         should_shut_down=stop,
         unknown_tags=() if reported is None else unwritable_tags(()),
     )
-    if not records:
-        records = unwritable_records(view, broker, reported or ())
-        if records:
-            event = ControllerEvent.REFUSES_WRITES if reported else ControllerEvent.ACCEPTS_WRITES
-            detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in reported or ())
-    return Result(records, response, Cause(event, f"broker {request.broker_id}", detail))
+    result = in_portions(view, steps, response, Cause(event, f"broker {request.broker_id}"))
+    if result.records or _unwritable(broker, reported or ()) == broker.unwritable:
+        return result
+    event = ControllerEvent.REFUSES_WRITES if reported else ControllerEvent.ACCEPTS_WRITES
+    detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in reported or ())
+    cause = Cause(event, f"broker {request.broker_id}", detail)
+    return in_portions(view, [lambda view: mark_unwritable(view, broker, reported or ())], response, cause)
 
 
-def offline_directory_records(view: ControllerView, broker: BrokerImage, offline: list[bytes]) -> list[Versioned]:
+def close_directories(view: ControllerView, broker: BrokerImage, offline: list[bytes]) -> Portion:
+    """Removes the replicas in directories that went offline from ISRs and leaderships, then the directories."""
     newly_offline = [directory for directory in broker.directories if directory in offline]
-    if not newly_offline or view.image.metadata_version < V_3_7_IV2:
-        return []
+    if not newly_offline or not brokers.is_current(view, broker) or view.image.metadata_version < V_3_7_IV2:
+        return Portion([])
     lost = set(newly_offline)
 
     def in_lost_directory(partition: PartitionImage) -> bool:
         return broker.broker_id in partition.replicas and partition.directory_of(broker.broker_id) in lost
 
-    records = leader_and_isr_records(view, BrokerEvent(removed=broker.broker_id), find(view, in_lost_directory))
-    change = BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id,
-        broker_epoch=broker.epoch,
-        log_dirs=[directory for directory in broker.directories if directory not in lost],
-    )
-    return [*records, (change, 2)]
+    event = BrokerEvent(removed=broker.broker_id)
+    portion = leader_and_isr_portion(view, event, find(view, in_lost_directory))
+    if portion.is_last:
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id,
+            broker_epoch=broker.epoch,
+            log_dirs=[directory for directory in broker.directories if directory not in lost],
+        )
+        portion.records.append((change, 2))
+    return portion
 
 
-def unwritable_records(view: ControllerView, broker: BrokerImage, reported: tuple[bytes, ...]) -> list[Versioned]:
-    """Records which of the broker's directories take no writes, if that changed. Its replicas there leave the ISR, and
-    leadership moves to replicas that can write; a partition without any other replica in sync stays as it is. A
-    directory that takes writes again helps partitions whose other replicas cannot write."""
-    unwritable = tuple(directory for directory in broker.directories if directory in reported)
-    if unwritable == broker.unwritable:
-        return []
+def _unwritable(broker: BrokerImage, reported: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(directory for directory in broker.directories if directory in reported)
+
+
+def mark_unwritable(view: ControllerView, broker: BrokerImage, reported: tuple[bytes, ...]) -> Portion:
+    """Records which of the broker's directories take no writes. Its replicas there leave the ISR, and leadership moves
+    to replicas that can write; a partition without any other replica in sync stays as it is. A directory that takes
+    writes again helps partitions whose other replicas cannot write."""
+    unwritable = _unwritable(broker, reported)
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, unknown_tags=unwritable_tags(unwritable)
     )
-    after = view.with_broker(replace(broker, unwritable=unwritable))
+    if not brokers.is_current(view, broker):
+        return Portion([])
+    current = view.image.brokers[broker.broker_id]
+    after = view.with_broker(replace(current, unwritable=unwritable))
     found = find(view, lambda partition: broker.broker_id in partition.isr)
-    return [(change, 0), *leader_and_isr_records(after, BrokerEvent(), found)]
+    portion = leader_and_isr_portion(after, BrokerEvent(), found)
+    if current.unwritable != unwritable:
+        portion.records.insert(0, (change, 0))
+    return portion

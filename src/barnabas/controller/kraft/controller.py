@@ -1,13 +1,7 @@
 """The active controller: events in, decisions out, replies once they are committed.
 
-    event -> decision(view) -> Result(records, response, cause) -> propose -> replay on its own image
-                                                                      '-> committed -> reply(response)
-
-Invariants
-- Only replayed records change `image`. It is ahead of the committed image by the proposed, uncommitted records, and is
-  discarded when leadership is lost, so a decision that is not committed leaves no trace.
-- A reply is sent after its records are committed and published, or with NOT_CONTROLLER.
-- The epoch of a broker is the offset of the first record of its registration, as in Kafka.
+Each event becomes a decision of a pure function, which `proposals` writes to the metadata log. The epoch of a broker is
+the offset of the first record of its registration, as in Kafka.
 
 All of it runs to completion on the event loop. The decisions are pure functions: those of every kind of controller in
 `controller.requests`, those of the quorum alone in the other modules of this package.
@@ -16,25 +10,25 @@ All of it runs to completion on the event loop. The decisions are pure functions
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.kraft import broker_registrations, directories, features
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
-from barnabas.controller.kraft.metadata_transactions import all_or_nothing
+from barnabas.controller.kraft.large_decisions import propose_in_portions
 from barnabas.controller.kraft.no_ops import NoOpWriter
+from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
 from barnabas.controller.requests.feature_requests import failed
-from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
-from barnabas.controller.requests.view import ControllerView
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, in_portions
 from barnabas.controller.strategies import NamedStrategy
-from barnabas.metadata.image import MetadataDelta, MetadataImage
-from barnabas.metadata.registrations import Endpoint, endpoints_of
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.registrations import BrokerImage, Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
@@ -52,9 +46,6 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.raft.node import RaftNode
-
-T = TypeVar("T")
-Reply = Callable[[T], None]
 
 #: The actor of a change for which no principal is known.
 SELF = "controller"
@@ -77,20 +68,17 @@ class Controller:
         self._raft = raft
         self._store = store
         self._cluster_id = cluster_id
-        self._strategy = strategy
         self._sessions = BrokerSessions(config.int_of("broker.session.timeout.ms"))
         self._session_timer: Timer | None = None
         self._session_check_due_ms = 0
-        self._image: MetadataImage | None = None
+        #: The decisions and the image that they are made on.
+        self.proposals = Proposals(host, config, raft, strategy)
         #: Identifies this process as a controller.
         self.incarnation_id = host.random.uuid()
         #: The addresses of this controller. A host that binds port 0 sets them before it starts the controller.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
-        self._listeners: list[ControllerListener] = []
         #: Elections and reassignments.
-        self.replication = ReplicationControl(host.timers, config, self)
-        #: Unclean elections decided since this process began.
-        self.unclean_election_count = 0
+        self.replication = ReplicationControl(host.timers, config, self.proposals)
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
         raft.on_leadership(lambda is_leader: self.activate() if is_leader else self.resign())
 
@@ -106,37 +94,42 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        return self._image is not None
+        return self.proposals.is_active
 
     @property
     def image(self) -> MetadataImage:
         """The metadata with all decisions so far, committed or not. Available only while active."""
-        assert self._image is not None, "the controller is not active"
-        return self._image
+        return self.proposals.image
+
+    @property
+    def unclean_election_count(self) -> int:
+        """Unclean elections decided since this process began."""
+        return self.proposals.unclean_election_count
 
     def listen(self, listener: ControllerListener) -> None:
         """Registers a listener; must be called before the start."""
-        self._listeners.append(listener)
+        self.proposals.listen(listener)
 
     # Activation and resignation.
 
     def activate(self) -> None:
         """Begins with the committed image: this node leads the quorum, and all earlier epochs are committed."""
-        if self._image is not None:
+        if self.is_active:
             return
-        self._image = self._store.image
+        image = self._store.image
+        self.proposals.begin(image)
         self._sessions.clear()
         now_ms = self._host.clock.now_ms()
-        for broker_id in self._image.broker_ids():
+        for broker_id in image.broker_ids():
             # A broker with this node's id runs in this process, which has just begun: the registration is an old one.
             if broker_id != self._config.node_id:
                 self._sessions.start(broker_id, now_ms)
         # The bootstrap file is not read when its records are in the log already: it is possibly damaged by now.
-        formatted = () if self._image.metadata_version else self._raft.bootstrap_records()
-        batches = bootstrap_batches(self.view(), formatted, in_transaction=self._store.in_transaction)
+        formatted = () if image.metadata_version else self._raft.bootstrap_records()
+        batches = bootstrap_batches(self.proposals.view(), formatted, in_transaction=self._store.in_transaction)
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
         for records, cause in batches:
-            if not self.propose(Result(records, None, cause)):
+            if not self.proposals.propose(Result(records, None, cause)):
                 if self._raft.is_alone:
                     self._host.faults.fatal("the metadata log has no space for the first records of a controller")
                 self.resign()
@@ -145,12 +138,11 @@ class Controller:
         self._schedule_session_check()
         self.replication.start()
         self._no_ops.start()
-        for listener in self._listeners:
-            listener.on_active()
+        self.proposals.on_active()
 
     def resign(self) -> None:
         """Ends the activity of this controller. The quorum fails the replies that wait."""
-        self._image = None
+        self.proposals.end()
         self._sessions.clear()
         self.replication.stop()
         self._no_ops.stop()
@@ -163,23 +155,28 @@ class Controller:
     def create_topics(
         self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
     ) -> None:
-        if self._image is None:
+        if not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.propose(
-            topics.create_topics(self.view(), request, actor),
-            reply,
-            lambda code: reply(topics.create_refused(request, code)),
-        )
+
+        def refused(code: ErrorCode) -> None:
+            reply(topics.create_refused(request, code))
+
+        if topics.new_partitions(self.proposals.view(), request) > PARTITIONS_IN_PORTION:
+            propose_in_portions(
+                self.proposals, lambda view: topics.create_topics_in_portions(view, request, actor), reply, refused
+            )
+            return
+        self.proposals.propose(topics.create_topics(self.proposals.view(), request, actor), reply, refused)
 
     def delete_topics(
         self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
     ) -> None:
-        if self._image is None:
+        if not self.is_active:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.propose(
-            topics.delete_topics(self.view(), request, actor),
+        self.proposals.propose(
+            topics.delete_topics(self.proposals.view(), request, actor),
             reply,
             lambda code: reply(topics.delete_refused(request, code)),
         )
@@ -187,23 +184,28 @@ class Controller:
     def create_partitions(
         self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
     ) -> None:
-        if self._image is None:
+        if not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.propose(
-            topics.create_partitions(self.view(), request, actor),
-            reply,
-            lambda code: reply(topics.create_partitions_refused(request, code)),
-        )
+
+        def refused(code: ErrorCode) -> None:
+            reply(topics.create_partitions_refused(request, code))
+
+        if topics.additional_partitions(self.proposals.view(), request) > PARTITIONS_IN_PORTION:
+            propose_in_portions(
+                self.proposals, lambda view: topics.create_partitions_in_portions(view, request, actor), reply, refused
+            )
+            return
+        self.proposals.propose(topics.create_partitions(self.proposals.view(), request, actor), reply, refused)
 
     def alter_partition(
         self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3
     ) -> None:
-        if self._image is None:
+        if not self.is_active:
             reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self.propose(
-            partitions.alter_partition(self.view(), request, version),
+        self.proposals.propose(
+            partitions.alter_partition(self.proposals.view(), request, version),
             reply,
             lambda code: reply(AlterPartitionResponse(error_code=code)),
         )
@@ -220,14 +222,14 @@ class Controller:
         actor: str = SELF,
     ) -> None:
         """Replies with one (code, message) per resource, in order. `replace` (AlterConfigs) resets keys not named."""
-        if self._image is None:
+        if not self.is_active:
             reply([(ErrorCode.NOT_CONTROLLER, None)] * len(changes))
             return
-        result = configs.alter_configs(self.view(), changes, actor, replace=replace)
+        result = configs.alter_configs(self.proposals.view(), changes, actor, replace=replace)
         if validate_only:
             reply(result.response)
             return
-        proposed = self.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
+        proposed = self.proposals.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
         if proposed and elections.allows_unclean(result.records):
             self.replication.elect_unclean_leaders()
 
@@ -239,15 +241,15 @@ class Controller:
         *,
         actor: str = SELF,
     ) -> None:
-        if self._image is None:
+        if not self.is_active:
             reply(failed(ErrorCode.NOT_CONTROLLER))
             return
         kraft_version, changes = self.kraft_version, self._raft.changes
         refusal = changes.upgrade_refusal()
-        result = features.update_features(self.view(), request, api_version, kraft_version, actor, refusal)
+        result = features.update_features(self.proposals.view(), request, api_version, kraft_version, actor, refusal)
         if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
             changes.upgrade()
-        self.propose(result, reply, lambda code: reply(failed(code)))
+        self.proposals.propose(result, reply, lambda code: reply(failed(code)))
 
     # Producer ids.
 
@@ -257,11 +259,11 @@ class Controller:
         """Allocates a block of producer ids to a broker; calls `reply(first_id, length, error)`."""
         try:
             self._require_active()
-            result = producer_ids.allocate(self.view(), broker_id, broker_epoch)
+            result = producer_ids.allocate(self.proposals.view(), broker_id, broker_epoch)
         except RequestFailed as error:
             reply(-1, 0, error.code)
             return
-        self.propose(
+        self.proposals.propose(
             result,
             lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
             lambda code: reply(-1, 0, code),
@@ -277,22 +279,22 @@ class Controller:
             has_its_directories = known is not None and set(known.directories) <= set(request.log_dirs)
             alive = self._sessions.may_still_run(request.broker_id, now_ms, has_its_directories=has_its_directories)
             result = broker_registrations.register(
-                self.view(),
+                self.proposals.view(),
                 request,
                 cluster_id=self._cluster_id,
-                next_offset=self._raft.log_end_offset,
+                next_offset=lambda: self._raft.log_end_offset,
                 session_alive=alive,
             )
         except RequestFailed as error:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
         self._sessions.start(request.broker_id, now_ms)
-        self.propose(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
+        self.proposals.propose(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """Notes that the connection with this incarnation's heartbeats has ended."""
-        if self._image is not None:
-            broker = self._image.brokers.get(broker_id)
+        if self.is_active:
+            broker = self.image.brokers.get(broker_id)
             if broker is not None and broker.epoch == broker_epoch:
                 self._sessions.disconnected(broker_id)
 
@@ -300,7 +302,7 @@ class Controller:
         broker_id = request.broker_id
         try:
             self._require_active()
-            view = self.view()
+            view = self.proposals.view()
             brokers.registration(view, broker_id, request.broker_epoch)
             self._sessions.touch(broker_id, request.current_metadata_offset, self._host.clock.now_ms())
             active = [broker.broker_id for _, broker in sorted(view.image.brokers.items()) if broker.is_active]
@@ -313,9 +315,17 @@ class Controller:
         except RequestFailed as error:
             reply(BrokerHeartbeatResponse(error_code=error.code))
             return
-        self.propose(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
-        broker = self.image.brokers.get(broker_id) if self._image is not None else None
-        if broker is not None and broker.in_controlled_shutdown and result.records:
+        self.proposals.propose(
+            result,
+            reply,
+            lambda code: reply(BrokerHeartbeatResponse(error_code=code)),
+            proposed=(lambda: self._note_shutdown(broker_id)) if result.records else None,
+        )
+
+    def _note_shutdown(self, broker_id: int) -> None:
+        """Notes up to where the log has what a broker's controlled shutdown decided."""
+        broker = self.image.brokers.get(broker_id) if self.is_active else None
+        if broker is not None and broker.in_controlled_shutdown:
             self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset - 1)
 
     def assign_replicas_to_dirs(
@@ -323,45 +333,51 @@ class Controller:
     ) -> None:
         try:
             self._require_active()
-            result = directories.assign_replicas(self.view(), request)
+            result = directories.assign_replicas(self.proposals.view(), request)
         except RequestFailed as error:
             reply(AssignReplicasToDirsResponse(error_code=error.code))
             return
-        self.propose(result, reply, lambda code: reply(AssignReplicasToDirsResponse(error_code=code)))
+        self.proposals.propose(result, reply, lambda code: reply(AssignReplicasToDirsResponse(error_code=code)))
 
     def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
         try:
             self._require_active()
-            result = brokers.unregister(self.view(), broker_id, SELF)
+            result = brokers.unregister(self.proposals.view(), broker_id, SELF)
         except RequestFailed as error:
             reply(error.code, error.message)
             return
         self._sessions.end(broker_id)
-        self.propose(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
+        self.proposals.propose(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
     def broker_process_ended(self, broker_id: int) -> None:
         """Fences a broker whose process has ended, without waiting for the end of its session."""
-        if self._image is not None:
+        if self.is_active:
             self._fence(broker_id, ControllerEvent.PROCESS_GONE)
 
     def _fence(self, broker_id: int, why: ControllerEvent) -> None:
         """Fences the broker and ends its session. If the quorum refuses, it is tried again after one more session."""
         broker = self.image.brokers.get(broker_id)
-        if broker is not None and not broker.fenced:
-            self._sessions.start(broker_id, self._host.clock.now_ms())
-            records = brokers.fence_records(self.view(), broker)
-            if not self.propose(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
-                return
-        self._sessions.end(broker_id)
+        if broker is None or broker.fenced:
+            self._sessions.end(broker_id)
+            return
+        self._sessions.start(broker_id, self._host.clock.now_ms())
+        cause = Cause(why, SELF, f"broker {broker_id}")
+        result = in_portions(self.proposals.view(), [lambda view: brokers.fence(view, broker)], None, cause)
+        self.proposals.propose(result, proposed=lambda: self._end_session(broker))
+
+    def _end_session(self, broker: BrokerImage) -> None:
+        """Ends the session of a fenced incarnation, unless another one has registered meanwhile."""
+        if self.is_active and brokers.is_current(self.proposals.view(), broker):
+            self._sessions.end(broker.broker_id)
 
     def register_controller(
         self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
     ) -> None:
         """Registers the endpoints of an inactive controller."""
-        if self._image is None:
+        if not self.is_active:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self.propose(
+        self.proposals.propose(
             register_controller(request),
             reply,
             lambda code: reply(ControllerRegistrationResponse(error_code=code)),
@@ -370,7 +386,7 @@ class Controller:
     def _check_sessions(self) -> None:
         """Fences the brokers whose sessions have expired."""
         self._session_timer = None
-        if self._image is None:
+        if not self.is_active:
             return
         now_ms = self._host.clock.now_ms()
         late_ms = now_ms - self._session_check_due_ms
@@ -378,10 +394,10 @@ class Controller:
             self._sessions.extend_all(late_ms, now_ms)
         try:
             for broker_id in self._sessions.expired(now_ms):
-                if self._image is not None:
+                if self.is_active:
                     self._fence(broker_id, ControllerEvent.SESSION_EXPIRED)
         finally:
-            if self._image is not None:
+            if self.is_active:
                 self._schedule_session_check()
 
     def _schedule_session_check(self) -> None:
@@ -393,66 +409,6 @@ class Controller:
         delay_ms = max(self._session_check_due_ms - now_ms, 0)
         self._session_timer = self._host.timers.call_later(delay_ms, self._check_sessions)
 
-    # Every change goes through `propose`.
-
-    def view(self) -> ControllerView:
-        return ControllerView(self.image, self._config, self._host.random, self._strategy)
-
     def _require_active(self) -> None:
-        if self._image is None:
+        if not self.is_active:
             raise RequestFailed(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
-
-    def propose(
-        self,
-        result: Result[T],
-        reply: Reply[T] | None = None,
-        refused: Callable[[ErrorCode], None] | None = None,
-    ) -> bool:
-        """Proposes the records of a decision and replays them; replies once they are committed.
-
-        If the quorum refuses them (no space for its log), the decision is undone, `refused` replies, and this returns
-        False. `refused` also replies when leadership is lost before the commit: the client then has to ask again,
-        since the decision may or may not survive.
-        """
-        assert (reply is None) == (refused is None), "a caller that waits for a decision handles its refusal too"
-        if not result.records:
-            if reply is not None and refused is not None:
-                self._raft.when_committed(
-                    self._raft.log_end_offset,
-                    lambda _: reply(result.response),
-                    lambda: refused(ErrorCode.NOT_CONTROLLER),
-                )
-            return True
-        records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event.value)
-        before, after = self.image, self._replayed(records)
-        response = result.response
-        losses = elections.unclean_leaders(before, result.records)
-        # Listeners are called first, because records can be committed and published before `propose` returns.
-        for listener in self._listeners:
-            listener.on_decision(self._raft.log_end_offset, result.cause.with_losses(losses))
-        self._image = after
-        done = None if reply is None else (lambda _offset: reply(response))
-        try:
-            self._raft.propose(
-                records,
-                wall_ms=self._host.clock.wall_ms(),
-                done=done,
-                failed=None if refused is None else lambda: refused(ErrorCode.NOT_CONTROLLER),
-            )
-        except RequestFailed as failure:
-            self._image = before
-            if refused is not None:
-                refused(failure.code)
-            return False
-        self.unclean_election_count += len(losses)
-        return True
-
-    def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:
-        delta = MetadataDelta(self.image)
-        for record, _ in records:
-            delta.replay(record)
-        return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
-
-
-def _ignore_refusal(_: ErrorCode) -> None:
-    """Ignores the refusal: no caller waits for the decision."""

@@ -2,6 +2,9 @@
 
 A broker's epoch distinguishes its incarnations: the offset of its registration in the metadata log, or the czxid of its
 znode. How a broker registers, and how the controller learns that it is gone, is up to each kind of controller.
+
+A broker has up to tens of thousands of partitions, so each of these changes is decided in portions: every portion is
+valid alone, and the broker's own state changes with the last one (when it leaves) or the first one (when it joins).
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_records
-from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_portion
+from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, in_portions
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER
@@ -32,51 +35,58 @@ def registration(view: ControllerView, broker_id: int, broker_epoch: int) -> Bro
     return broker
 
 
-def fence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
+def is_current(view: ControllerView, broker: BrokerImage) -> bool:
+    """Returns whether this incarnation of the broker is the registered one, as it was at the first portion."""
+    current = view.image.brokers.get(broker.broker_id)
+    return current is not None and current.epoch == broker.epoch
+
+
+def fence(view: ControllerView, broker: BrokerImage) -> Portion:
     """Removes the broker from every ISR and leadership, then fences it."""
-    records = leader_and_isr_records(
-        view,
-        BrokerEvent(removed=broker.broker_id),
-        find(view, lambda partition: broker.broker_id in partition.isr),
-    )
-    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
-    return [*records, (change, 0)]
+    if not is_current(view, broker):
+        return Portion([])
+    portion = _without(view, broker.broker_id)
+    if portion.is_last:
+        change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
+        portion.records.append((change, 0))
+    return portion
 
 
-def unfence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
-    """Unfences the broker, then elects it for every leaderless partition that it can lead."""
-    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
-    records = leader_and_isr_records(
-        view,
-        BrokerEvent(added=broker.broker_id),
-        find(view, lambda partition: partition.leader == NO_LEADER),
-    )
-    return [(change, 0), *records]
+def unfence(view: ControllerView, broker: BrokerImage) -> Portion:
+    """Unfences the broker, then elects it for every leaderless partition that it can lead. `broker` is the fenced one:
+    a broker that is fenced again between two portions gets no more leaderships."""
+    current = view.image.brokers.get(broker.broker_id)
+    if not is_current(view, broker) or (current is not broker and current is not None and current.fenced):
+        return Portion([])
+    leaderless = find(view, lambda partition: partition.leader == NO_LEADER)
+    portion = leader_and_isr_portion(view, BrokerEvent(added=broker.broker_id), leaderless)
+    if current is broker:
+        change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
+        portion.records.insert(0, (change, 0))
+    return portion
 
 
-def controlled_shutdown_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
-    records: list[Versioned] = []
-    if not broker.in_controlled_shutdown:
+def shut_down(view: ControllerView, broker: BrokerImage) -> Portion:
+    """Begins the controlled shutdown of the broker: it leaves every ISR and leadership that another broker can take."""
+    if not is_current(view, broker):
+        return Portion([])
+    portion = _without(view, broker.broker_id)
+    if not view.image.brokers[broker.broker_id].in_controlled_shutdown:
         change = BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
         )
         version = broker_change_version(view.image.metadata_version, with_directories=False, with_shutdown=True)
-        records.append((change, version))
-    return records + leader_and_isr_records(
-        view,
-        BrokerEvent(removed=broker.broker_id),
-        find(view, lambda partition: broker.broker_id in partition.isr),
-    )
+        portion.records.insert(0, (change, version))
+    return portion
 
 
-def incarnation_records(view: ControllerView, broker_id: int, *, clean: bool) -> list[Versioned]:
-    """Returns the changes that end a broker's previous incarnation, for a broker that was possibly never fenced. After
-    a clean shutdown they are the same as for fencing. Otherwise unflushed records are possibly lost, so the broker
-    leaves ISR and ELR and leads nothing until it has caught up again (guard G12)."""
+def end_incarnation(view: ControllerView, broker_id: int, *, clean: bool) -> Portion:
+    """Ends a broker's previous incarnation, which was possibly never fenced. After a clean shutdown the changes are the
+    same as for fencing. Otherwise unflushed records are possibly lost, so the broker leaves ISR and ELR and leads
+    nothing until it has caught up again (guard G12)."""
     if clean or view.image.metadata_version < V_4_0_IV1:
-        event = BrokerEvent(removed=broker_id)
-        return leader_and_isr_records(view, event, find(view, lambda partition: broker_id in partition.isr))
-    return leader_and_isr_records(
+        return _without(view, broker_id)
+    return leader_and_isr_portion(
         view,
         BrokerEvent(unclean=broker_id),
         find(view, lambda partition: broker_id in partition.isr or broker_id in partition.elr),
@@ -84,13 +94,25 @@ def incarnation_records(view: ControllerView, broker_id: int, *, clean: bool) ->
 
 
 def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]:
+    """Removes the registration of a broker. Raises RequestFailed(BROKER_ID_NOT_REGISTERED)."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise RequestFailed(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
-    records = leader_and_isr_records(
-        view,
-        BrokerEvent(removed=broker_id),
-        find(view, lambda partition: broker_id in partition.isr or broker_id in partition.elr),
-    )
-    records.append((UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
-    return Result(records, None, Cause(ControllerEvent.UNREGISTER_BROKER, actor, f"broker {broker_id}"))
+
+    def remove(view: ControllerView) -> Portion:
+        portion = leader_and_isr_portion(
+            view,
+            BrokerEvent(removed=broker_id),
+            find(view, lambda partition: broker_id in partition.isr or broker_id in partition.elr),
+        )
+        if portion.is_last:
+            portion.records.append((UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
+        return portion
+
+    return in_portions(view, [remove], None, Cause(ControllerEvent.UNREGISTER_BROKER, actor, f"broker {broker_id}"))
+
+
+def _without(view: ControllerView, broker_id: int) -> Portion:
+    """Removes the broker from every ISR, and from the leadership that it has there."""
+    in_sync = find(view, lambda partition: broker_id in partition.isr)
+    return leader_and_isr_portion(view, BrokerEvent(removed=broker_id), in_sync)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.partition_change import PartitionChange, Rules
-from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.versions import partition_version
@@ -43,6 +45,19 @@ def leads_any(view: ControllerView, broker_id: int) -> bool:
 
 def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> list[Versioned]:
     """Returns the changes of these partitions: the broker leaves ISR and ELR, and a leader is elected if possible."""
+    return list(_leader_and_isr_changes(view, event, partitions))
+
+
+def leader_and_isr_portion(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> Portion:
+    """Returns the first of these changes, and whether they are all: a broker has tens of thousands of partitions."""
+    changes = _leader_and_isr_changes(view, event, partitions)
+    records = list(islice(changes, PARTITIONS_IN_PORTION))
+    return Portion(records, next(changes, None) is None)
+
+
+def _leader_and_isr_changes(
+    view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]
+) -> Iterator[Versioned]:
 
     def may_lead(broker_id: int) -> bool:
         if broker_id in (event.removed, event.unclean):
@@ -50,7 +65,6 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         return broker_id == event.added or view.is_active(broker_id)
 
     gone = {event.removed, event.unclean}
-    records: list[Versioned] = []
     rules_of: dict[tuple[str, int], Rules] = {}
     for topic, partition_id, partition in partitions:
         key = (topic.name, len(partition.replicas))
@@ -67,8 +81,7 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
             change.unclean_shutdown = (event.unclean,)
         record = _built(view, change, topic, partition_id)
         if record is not None:
-            records.append(record)
-    return records
+            yield record
 
 
 def change_record(

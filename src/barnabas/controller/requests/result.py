@@ -6,12 +6,16 @@ that is never committed leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from barnabas.protocol.message import Message, UnknownTags
+
+if TYPE_CHECKING:
+    from barnabas.controller.requests.view import ControllerView
 
 T = TypeVar("T")
 
@@ -76,3 +80,32 @@ class Result(Generic[T]):
     records: list[Versioned]
     response: T
     cause: Cause
+    #: Decides on what remains, on the image with these records, in a later turn of the event loop; None if this is
+    #: all. The response is sent when the last of the records are committed.
+    rest: Callable[[ControllerView], Result[T]] | None = None
+
+
+class Portion(NamedTuple):
+    """Some of the records of a change of many partitions; what remains is decided again on the image with these."""
+
+    records: list[Versioned]
+    is_last: bool = True
+
+
+def in_portions(
+    view: ControllerView, steps: Sequence[Callable[[ControllerView], Portion]], response: T, cause: Cause
+) -> Result[T]:
+    """Decides on the steps in order, as far as the first one that leaves partitions to a later portion."""
+    records: list[Versioned] = []
+    for place, step in enumerate(steps):
+        portion = step(view)
+        records += portion.records
+        if not portion.is_last:
+            return Result(records, response, cause, partial(_rest, steps[place:], response, cause))
+    return Result(records, response, cause)
+
+
+def _rest(
+    steps: Sequence[Callable[[ControllerView], Portion]], response: T, cause: Cause, view: ControllerView
+) -> Result[T]:
+    return in_portions(view, steps, response, cause)

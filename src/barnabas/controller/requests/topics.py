@@ -15,7 +15,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
-from barnabas.controller.decisions import StripedPlacement, place_replicas
+from barnabas.controller.decisions import StripedPlacement
 from barnabas.controller.requests.configs import ConfigChange, alter_resource, check_count
 from barnabas.controller.requests.partitions import with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
@@ -76,6 +76,15 @@ def create_topics_in_portions(
         response.topics.append(result)
     response.topics += late
     return Result(records, response, Cause(ControllerEvent.CREATE_TOPICS, actor, ", ".join(created)))
+
+
+def new_partitions(view: ControllerView, request: CreateTopicsRequest) -> int:
+    """Returns the number of partitions that the request would create if all of it is valid."""
+    default = view.config.int_of("num.partitions")
+    return sum(
+        len(topic.assignments) or (default if topic.num_partitions == -1 else topic.num_partitions)
+        for topic in request.topics
+    )
 
 
 def _create_topic(
@@ -350,6 +359,20 @@ def _deletion(
 def create_partitions(
     view: ControllerView, request: CreatePartitionsRequest, actor: str
 ) -> Result[CreatePartitionsResponse]:
+    """Adds partitions to each topic, all of its new ones or none."""
+    return whole(create_partitions_in_portions(view, request, actor))
+
+
+def additional_partitions(view: ControllerView, request: CreatePartitionsRequest) -> int:
+    """Returns the number of partitions that the request would add if all of it is valid."""
+    present = view.image.topics_by_name
+    return sum(topic.count - len(present[topic.name].partitions) for topic in request.topics if topic.name in present)
+
+
+def create_partitions_in_portions(
+    view: ControllerView, request: CreatePartitionsRequest, actor: str
+) -> Portions[Result[CreatePartitionsResponse]]:
+    """Does the same as `create_partitions`, up to `PARTITIONS_IN_PORTION` at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
     records: list[Versioned] = []
@@ -360,7 +383,7 @@ def create_partitions(
         if topic.name in duplicates:
             continue
         try:
-            new_records = _add_partitions(view, topic, MAX_PARTITIONS_PER_REQUEST - len(records))
+            new_records = yield from _add_partitions(view, topic, MAX_PARTITIONS_PER_REQUEST - len(records))
         except RequestFailed as error:
             response.results.append(_growth(topic.name, error.code, error.message))
             continue
@@ -378,7 +401,7 @@ def _growth(name: str, code: ErrorCode, text: str | None) -> CreatePartitionsRes
 
 def _add_partitions(
     view: ControllerView, topic: CreatePartitionsRequest.CreatePartitionsTopic, budget: int
-) -> list[Versioned]:
+) -> Portions[list[Versioned]]:
     image = view.image.topics_by_name.get(topic.name)
     if image is None:
         raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -398,19 +421,23 @@ def _add_partitions(
     if additional > budget:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     factor = len(image.partitions[0].replicas)
-    if topic.assignments is not None:
-        partitions = [
-            _assigned_partition(view, present + i, assignment.broker_ids, factor)
-            for i, assignment in enumerate(topic.assignments)
-        ]
-    else:
-        placements = place_replicas(view.usable_brokers(), additional, factor, view.random)
-        partitions = [_placed_partition(view, replicas, factor) for replicas in placements]
+    placement = None
+    if topic.assignments is None:
+        placement = StripedPlacement(view.usable_brokers(), view.random)
+        placement.check(factor)
     version = partition_version(view.image.metadata_version)
-    return [
-        (_partition_record(image.topic_id, present + i, partition, version), version)
-        for i, partition in enumerate(partitions)
-    ]
+    records: list[Versioned] = []
+    for added in range(additional):
+        if added and not added % PARTITIONS_IN_PORTION:
+            yield
+        index = present + added
+        if placement is not None:
+            partition = _placed_partition(view, placement.place(factor), factor)
+        else:
+            assert topic.assignments is not None, "partitions are placed or assigned"
+            partition = _assigned_partition(view, index, topic.assignments[added].broker_ids, factor)
+        records.append((_partition_record(image.topic_id, index, partition, version), version))
+    return records
 
 
 # Responses to requests that are refused as a whole: every requested topic, with one code.

@@ -1,0 +1,64 @@
+"""Decisions whose records take longer than a turn of the event loop can: topics with thousands of partitions.
+
+The records of such a decision belong together, so it cannot be proposed in portions, as the changes of a broker's
+partitions are. It is decided, and its records are encoded, in portions; then all of it is proposed in one turn. Other
+decisions go on meanwhile. One of them can contradict this one, so it begins again if the metadata has changed, and is
+made in one turn when that has happened `_ATTEMPTS` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import Portions, whole
+from barnabas.controller.kraft.metadata_transactions import all_or_nothing
+from barnabas.controller.kraft.proposals import Proposals, Refused, Reply
+from barnabas.controller.requests.result import Result
+from barnabas.controller.requests.view import ControllerView
+from barnabas.raft.metadata_batches import BatchBody, encode_in_portions
+
+T = TypeVar("T")
+Decide = Callable[[ControllerView], Portions[Result[T]]]
+
+_ATTEMPTS: Final = 3
+
+
+def propose_in_portions(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: Refused) -> None:
+    """Decides in several turns of the event loop, then proposes. `refused` replies if the controller resigns before."""
+    _attempt(proposals, decide, reply, refused, _ATTEMPTS)
+
+
+def _attempt(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: Refused, left: int) -> None:
+    if not left:
+        proposals.propose(whole(decide(proposals.view())), reply, refused)
+        return
+    image = proposals.image
+    work = _decided_and_encoded(proposals.view(), decide)
+
+    def go_on() -> None:
+        if not proposals.is_active:
+            refused(ErrorCode.NOT_CONTROLLER)
+            return
+        if proposals.image is not image:
+            _attempt(proposals, decide, reply, refused, left - 1)
+            return
+        try:
+            next(work)
+        except StopIteration as end:
+            result, encoded = end.value
+            proposals.propose(result, reply, refused, encoded=encoded)
+            return
+        proposals.timers.call_soon(go_on)
+
+    go_on()
+
+
+def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tuple[Result[T], Sequence[BatchBody]]]:
+    result = yield from decide(view)
+    yield
+    records = all_or_nothing(result.records, view.image.metadata_version, result.cause.event.value)
+    encoded = yield from encode_in_portions(records)
+    yield
+    return result, encoded
