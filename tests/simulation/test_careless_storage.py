@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.simulation.test_power_failures import fail_everywhere
-from tests.support.crashing_disk import Fate
 from tests.support.power_disk import PowerDisk, PowerFile
 
 from barnabas.common.errors import ConfigError, RecordsRejected
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.storage import directories
 from barnabas.storage.compaction import swap as compaction_swap
 from barnabas.storage.epochs import LeaderEpochCache

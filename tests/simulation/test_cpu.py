@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.replicated import RawClient, batch_of, produce_request
 
 from barnabas.broker.requests import dispatch
 from barnabas.broker.requests.steps import SLICE_UNITS
@@ -23,6 +22,7 @@ from barnabas.simulation.checkers import NoMistakes
 from barnabas.simulation.cpu import PRICES_NS, RECEIVED_BYTE_PS, Cpu
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
+from barnabas.simulation.worlds.replicated import RawClient, batch_of, produce_request
 
 NODE = "broker1"
 COMMITTED_ROWS = 100_000

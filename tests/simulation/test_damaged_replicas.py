@@ -7,10 +7,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.support.replicated import Replicated
 from tests.support.rot import WAYS, rot, rot_somewhere, segments_of
 
 from barnabas.common.errors import ErrorCode
+from barnabas.simulation.worlds.replicated import Replicated
 from barnabas.storage.recovery.damaged_logs import DamagedLogs
 
 

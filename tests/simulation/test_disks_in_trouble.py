@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.support.replicated import RawClient
 
 from barnabas.broker.assembly import Broker
 from barnabas.metadata.registrations import BrokerImage
@@ -22,6 +21,7 @@ from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.steady import SteadyWriters
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
+from barnabas.simulation.worlds.replicated import RawClient
 from barnabas.storage.health import WriteHealth
 
 _NUMBERS = (1, 2, 3)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.replicated import RawClient, batch_of, produce_request
 
 from barnabas.broker.assembly import Broker
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import RawClient, batch_of, produce_request
 
 _PARTITIONS = 6
 _SOON_MS = 1_000

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.replicated import CONTROLLER, Replicated
-
 from barnabas.simulation.checkers import Watch
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.facts import DECIDED, BrokerFenced, ControllerElected, PartitionDecided
 from barnabas.simulation.replication_checkers import Replicas
+from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated
 
 
 def test_a_dead_leader_is_told_with_all_that_follows() -> None:

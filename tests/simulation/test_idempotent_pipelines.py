@@ -10,9 +10,9 @@ what it then sends again (docs/check.md).
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import Replicated
 
 from barnabas.common.errors import ErrorCode
+from barnabas.simulation.worlds.replicated import Replicated
 
 PRODUCER = 7
 

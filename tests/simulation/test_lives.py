@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from tests.support.mistakes import forget_syncs
-from tests.support.replicated import CONTROLLER, Replicated
 
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.checkers import Watch
@@ -17,6 +16,7 @@ from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Committed, Replicas, State
 from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.world import SECOND_US, Note
+from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated
 
 ORDERS = ("orders", 0)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
-from tests.support.replication_explorer import explore
 
 from barnabas.metadata import snapshot
 from barnabas.metadata.image import ELR_VERSION, EMPTY_IMAGE, MetadataDelta
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.simulation.history import Violation
 from barnabas.simulation.metadata_checkers import SameImages
+from barnabas.simulation.worlds.replication_explorer import explore
 
 IMAGE = replace(EMPTY_IMAGE, offset=7, epoch=2, features=Map({ELR_VERSION: 1}))
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import Replicated, fetch_request, values_in
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replication.replica_selector import LEADER, RACK_AWARE
+from barnabas.simulation.worlds.replicated import Replicated, fetch_request, values_in
 
 RACKS = ("a", "b", "c")
 

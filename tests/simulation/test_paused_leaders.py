@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tests.support.replicated import CONTROLLER, SHORT_TIMES, RawClient, Replicated
 
 from barnabas.broker.assembly import Broker
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import CONTROLLER, SHORT_TIMES, RawClient, Replicated
 
 _NUMBERS = (1, 2, 3)
 #: The time from the end of a session until a survivor reports it.

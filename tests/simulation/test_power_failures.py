@@ -8,8 +8,9 @@ retention, compaction, flushes, checkpoints, a topic deleted and created again, 
 from __future__ import annotations
 
 import pytest
-from tests.support.crashing_disk import Fate
 from tests.support.power_world import COMPACTED, PLAIN, SHORT, Model, PowerWorld
+
+from barnabas.simulation.crashing_disk import Fate
 
 pytestmark = pytest.mark.long_turns("logs are opened and checked at each change of the disk, within turns")
 

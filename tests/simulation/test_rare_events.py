@@ -7,9 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.simulation.raft.plan import Plan
-from tests.simulation.raft.world import World
-from tests.support import replication_explorer, txn_explorer, zookeeper_explorer
 from tests.support.rare_event_floors import count_runs, read_floors
 
 from barnabas.cli import simulate_runs
@@ -20,6 +17,9 @@ from barnabas.simulation.rare_events import RareEvent, counted
 from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World
 from barnabas.storage.log import Log
 
 _NAMES = {event.name for event in RARE_EVENTS}

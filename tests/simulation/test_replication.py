@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.replicated import CONTROLLER, Replicated, batch_of, fetch_request, produce_request, values_in
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.topics import NO_LEADER
@@ -16,6 +15,14 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.replication.partition import Role
 from barnabas.simulation.faulty_disk import BROKEN, Loss
+from barnabas.simulation.worlds.replicated import (
+    CONTROLLER,
+    Replicated,
+    batch_of,
+    fetch_request,
+    produce_request,
+    values_in,
+)
 
 PRODUCER: dict[str, Any] = {"producer_id": 4711}
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.replicated import CONTROLLER, Replicated, produce_request
 
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import ELR_VERSION, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
@@ -34,6 +33,7 @@ from barnabas.simulation.replication_checkers import (
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.scenario import Run, Settings, run
 from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated, produce_request
 
 TOPIC_ID = bytes(15) + b"\x07"
 TP = TopicPartition("orders", 0)

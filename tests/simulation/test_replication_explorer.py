@@ -7,10 +7,10 @@ import inspect
 import pytest
 from tests.support import replication_mutations
 from tests.support.mistakes import cases
-from tests.support.replication_explorer import explore
 from tests.support.replication_mutations import FOUND_BY, Mutation
 
 from barnabas.simulation.faults import FaultKind
+from barnabas.simulation.worlds.replication_explorer import explore
 
 #: Mistakes that are found after several seconds.
 _LATE = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.replicated import Replicated, list_offsets_request, values_in
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -20,6 +19,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.replication.partition import Role
 from barnabas.simulation.faulty_disk import Loss
+from barnabas.simulation.worlds.replicated import Replicated, list_offsets_request, values_in
 
 PRODUCER: dict[str, Any] = {"producer_id": 4711}
 _READ_COMMITTED = 1

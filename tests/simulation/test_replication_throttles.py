@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import Replicated, batch_of, produce_request
 
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.simulation.worlds.replicated import Replicated, batch_of, produce_request
 
 _TOPIC, _BROKER = 2, 4
 RATE = 100_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.support.replicated import CONTROLLER, RawClient, Replicated
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.channel import ChannelTimes
@@ -19,6 +18,7 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.simulation.world import MILLISECOND_US
+from barnabas.simulation.worlds.replicated import CONTROLLER, RawClient, Replicated
 
 _ONE_DIAL = ChannelTimes(3_000, 200, 20, 200)
 

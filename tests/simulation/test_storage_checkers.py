@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.support.log_world import LogWorld
-from tests.support.replication_explorer import explore
 
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import encode_end_txn_marker
@@ -18,6 +17,7 @@ from barnabas.simulation.host import VirtualTime
 from barnabas.simulation.log_comparison import Checkpoints, wrong_log
 from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.worlds.replication_explorer import explore
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.index import OffsetIndex, TimeIndex
 from barnabas.storage.log import Log, Origin

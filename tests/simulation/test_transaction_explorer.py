@@ -7,9 +7,10 @@ import inspect
 import pytest
 from tests.support import txn_mutations
 from tests.support.mistakes import cases
-from tests.support.txn_explorer import explore
 from tests.support.txn_mutations import FOUND_BY, FOUND_IN, Mutation
 from tests.support.txn_situations import Situation
+
+from barnabas.simulation.worlds.txn_explorer import explore
 
 #: Mistakes that are found after several seconds.
 _LATE = [

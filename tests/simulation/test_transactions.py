@@ -5,8 +5,6 @@ G20-G24).
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import RawClient, Replicated, list_offsets_request
-from tests.support.txn_client import Coordination, fetch, marker_request, read, write_marker
 from tests.support.txn_situations import completed, producer, rig, settle
 
 from barnabas.common.errors import ErrorCode
@@ -16,6 +14,8 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.simulation.worlds.replicated import RawClient, Replicated, list_offsets_request
+from barnabas.simulation.worlds.txn_client import Coordination, fetch, marker_request, read, write_marker
 
 VERSIONS = [1, 2]
 

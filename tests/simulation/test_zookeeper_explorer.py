@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from tests.support import zookeeper_mutations
 from tests.support.mistakes import cases
-from tests.support.zookeeper_explorer import explore
 from tests.support.zookeeper_mutations import FOUND_BY, Mutation
+
+from barnabas.simulation.worlds.zookeeper_explorer import explore
 
 #: Mistakes that are found after several seconds.
 _LATE = [

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.replicated import log_values
 from tests.support.zookeeper_brokers import Brokers
 
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.simulation.worlds.replicated import log_values
 
 
 def events(brokers: Brokers) -> list[dict[str, Any]]:

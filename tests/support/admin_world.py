@@ -11,8 +11,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.support.replicated import SHORT_TIMES
-
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
@@ -32,6 +30,7 @@ from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import SHORT_TIMES
 
 #: The longest time that a node waits for a controller.
 FORWARDING_MS: Final = 30_000

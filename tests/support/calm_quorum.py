@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.raft.plan import Plan
-from tests.simulation.raft.world import CLUSTER_ID, Place, World
-
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.raft.messages import fetch_request
 from barnabas.raft.voters import VoterKey
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World
 
 DIRECTORY = b"x" * 16
 STRANGER = VoterKey(9, DIRECTORY)

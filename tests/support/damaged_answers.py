@@ -20,7 +20,6 @@ from random import Random
 
 import pytest
 from tests.property.test_request_fuzz import COUNTS
-from tests.support.replicated import Replicated, batch_of, produce_request
 
 from barnabas.common.errors import DecodeError
 from barnabas.protocol import codec
@@ -32,6 +31,7 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.wire import skip_tagged_fields
 from barnabas.simulation.node import Node
 from barnabas.simulation.world import MILLISECOND_US
+from barnabas.simulation.worlds.replicated import Replicated, batch_of, produce_request
 
 #: The position of the first byte after the correlation id.
 _BODY_AT = 4

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.support.replicated import SHORT_TIMES, RawClient, log_values
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.types import EVENTS_TOPIC, uuid_to_text
@@ -18,6 +17,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.simulation.checkers import NoMistakes
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import SHORT_TIMES, RawClient, log_values
 
 Event = dict[str, Any]
 #: (metadata offset, topic id, partition)

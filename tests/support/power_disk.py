@@ -14,9 +14,8 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.support.crashing_disk import Fate
-
 from barnabas.common.host import Buffer
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.disk import MemoryDisk, MemoryFile, MemoryLock, WallClock
 
 _BLOCK_BYTES = 64

@@ -14,12 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 from tests.support.clean_world import broker_config
-from tests.support.crashing_disk import Fate
 from tests.support.power_disk import PowerDisk
 
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, encode_end_txn_marker
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.file_faults import FileFaultKind

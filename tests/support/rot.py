@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from tests.support.replicated import Replicated
-
 from barnabas.records.batch import iter_headers
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.worlds.replicated import Replicated
 
 WAYS = (
     "cut inside a batch",

@@ -15,8 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from tests.support.replicated import RawClient, batch_of, produce_request
-
 from barnabas.broker.assembly import Broker
 from barnabas.protocol.channel import ChannelTimes
 from barnabas.protocol.message import Message
@@ -25,6 +23,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import RawClient, batch_of, produce_request
 
 TOPIC = "orders"
 NUMBERS = (1, 2, 3)

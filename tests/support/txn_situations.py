@@ -7,9 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.support.replicated import CONTROLLER, Replicated
-from tests.support.txn_client import GROUP, Coordination, TxnProducer, fetch, read
-
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.state import TxnState
@@ -17,6 +14,8 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated
+from barnabas.simulation.worlds.txn_client import GROUP, Coordination, TxnProducer, fetch, read
 
 #: The time of a read of a coordinator's log that is not in the page cache.
 _SLOW_READ_US = 700_000

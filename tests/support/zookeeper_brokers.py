@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support.replicated import RawClient
-
 from barnabas.broker.assembly import Broker
 from barnabas.broker.zookeeper.zookeeper_side import ZooKeeperSide
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
+from barnabas.simulation.worlds.replicated import RawClient
 
 _PARTITIONS = 6
 

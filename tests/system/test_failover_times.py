@@ -16,13 +16,13 @@ import pytest
 from tests.support.kill_times import KINDS, ROLES, KillTimes, percentile
 from tests.support.namespaces import HOST, Namespaces, why_not
 from tests.support.process_nodes import Node, Nodes, call, until
-from tests.support.replicated import batch_of, produce_request
 from tests.support.stalls import cuts_of
 
 from barnabas.common.errors import DecodeError
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.simulation.worlds.replicated import batch_of, produce_request
 
 #: On an otherwise idle machine it is a tenth of that (docs/replication.md); here other tests run at the same time.
 _KNOWN_S = 0.5

@@ -10,10 +10,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.simulation.raft.checker import Violation
-from tests.simulation.raft.plan import Plan
-from tests.simulation.raft.world import Place, World
-from tests.support.crashing_disk import Fate
 from tests.support.damage import files_in
 
 from barnabas.common.errors import ConfigError, FatalFault
@@ -21,6 +17,11 @@ from barnabas.raft.log_checkpoint import log_checkpoint_path
 from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.raft.repair import MetadataRepair, chain_of
+from barnabas.simulation.crashing_disk import Fate
+from barnabas.simulation.worlds.quorum_checker import Violation
+from barnabas.simulation.worlds.quorum_places import Place
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World
 from barnabas.storage.offline.repair import Repair
 from barnabas.storage.offline.verify import PartitionVerification
 

@@ -11,8 +11,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.simulation.raft.plan import Plan
-from tests.simulation.raft.world import World
+
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World
 
 _CHUNK = 25
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 from tests.property import test_raft_state as models
 from tests.simulation.raft import mistakes
-from tests.simulation.raft.plan import Plan
-from tests.simulation.raft.world import World
 
 from barnabas.common.errors import FatalFault
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World
 
 _SEEDS_MAX = 120
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.replicated import log_values
 from tests.support.zookeeper_broker import ZooKeeperBroker
 
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.simulation.worlds.replicated import log_values
 
 OWN, CONTROLLER = 2, 1
 ID, EVENTS_ID = b"T" * 16, b"E" * 16

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.crashing_disk import CrashingDisk
 from tests.support.wired import PROPERTIES, NotedCloses, WiredBroker
 
 from barnabas.broker.assembly import Broker
@@ -13,6 +12,7 @@ from barnabas.metadata.image import BROKER_RESOURCE, METADATA_VERSION
 from barnabas.protocol.messages.records_metadata import ConfigRecord, FeatureLevelRecord
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.raft.formatting import ensure_formatted
+from barnabas.simulation.crashing_disk import CrashingDisk
 from barnabas.simulation.host import MemoryHost
 
 V_3_6_IV2, V_3_7_IV0, V_3_7_IV2 = 14, 15, 17

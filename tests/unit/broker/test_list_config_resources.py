@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from tests.support.bulk import create
-from tests.support.replicated import Replicated
 from tests.support.wired import WiredBroker, WiredClient
 
 from barnabas.broker.requests.inner_requests import OwnNode
@@ -18,6 +17,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.simulation.worlds.replicated import Replicated
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.metrics import Metrics
-from tests.support.replicated import Replicated
 from tests.support.wired import WiredBroker
 from tests.support.wired_requests import batch_of, fetch_request, produce
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.simulation.worlds.replicated import Replicated
 
 TRAFFIC = "kafka_server_brokertopicmetrics_"
 REPLICAS = "kafka_server_replicamanager_"

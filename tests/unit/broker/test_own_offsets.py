@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.replicated import Replicated, list_offsets_request
-
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
+from barnabas.simulation.worlds.replicated import Replicated, list_offsets_request
 
 EARLIEST, LATEST = -2, -1
 CONSUMER, DEBUGGER = -1, -2

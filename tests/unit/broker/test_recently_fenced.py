@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import Replicated
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.simulation.worlds.replicated import Replicated
 
 
 def listed(world: Replicated, number: int) -> tuple[set[int], set[int]]:

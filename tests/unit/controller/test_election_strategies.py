@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 from tests.support.controller_world import ControllerWorld, make_config
-from tests.support.replicated import Replicated
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.errors import ConfigError
@@ -19,6 +18,7 @@ from barnabas.controller.strategies import Choice, NamedStrategy, Strategy, leas
 from barnabas.simulation.host import MemoryHost
 from barnabas.simulation.node import TimelineLog
 from barnabas.simulation.world import World
+from barnabas.simulation.worlds.replicated import Replicated
 
 
 class Lines:

@@ -7,10 +7,10 @@ start, another topic.
 from __future__ import annotations
 
 import pytest
-from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.node_world import NodeWorld
 
 from barnabas.raft.snapshots import SnapshotId
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 
 PROPERTIES = {
     "metadata.log.max.record.bytes.between.snapshots": "500",

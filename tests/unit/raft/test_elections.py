@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.raft.world import CLUSTER_ID, Place
 from tests.support.calm_quorum import STRANGER, Calm, partition_of
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.vote import VoteRequest
 from barnabas.raft.elections import Elections
 from barnabas.raft.messages import begin_request, end_request, vote_request
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
 @pytest.fixture

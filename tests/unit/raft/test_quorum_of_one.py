@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.crashing_disk import CrashingDisk
 from tests.support.metadata_logs import DATA
 from tests.support.node_world import LOG_DIR, METADATA_DIR, NodeWorld, content
 
@@ -16,6 +15,7 @@ from barnabas.raft.log_checkpoint import log_checkpoint_path
 from barnabas.raft.quorum_state import ElectionState, decode_state, encode_state
 from barnabas.raft.snapshots import SnapshotId, decode_snapshot
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+from barnabas.simulation.crashing_disk import CrashingDisk
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.checkpoints import decode_epochs
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.simulation.raft.checker import Violation
-from tests.simulation.raft.world import CLUSTER_ID, Place
 from tests.support.calm_quorum import DIRECTORY, STRANGER, Calm, partition_of
-from tests.support.crashing_disk import Fate
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC
@@ -28,6 +25,9 @@ from barnabas.raft.messages import (
 from barnabas.raft.quorum import Follower
 from barnabas.raft.snapshots import SnapshotId
 from barnabas.raft.voters import VoterKey
+from barnabas.simulation.crashing_disk import Fate
+from barnabas.simulation.worlds.quorum_checker import Violation
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.simulation.raft.world import CLUSTER_ID, Place
 from tests.support.calm_quorum import DIRECTORY, STRANGER, Calm, partition_of
-from tests.support.crashing_disk import CrashingDisk, Fate
 from tests.support.node_world import METADATA_DIR, NodeWorld
 
 from barnabas.common.errors import ErrorCode, StorageExhausted
@@ -20,6 +18,8 @@ from barnabas.raft.node import RaftNode
 from barnabas.raft.quorum import Unattached
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, decode_state
 from barnabas.raft.ready import Answer, Committed, Promise, Ready, Request
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate
+from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
 def watch(node: Any, note: Callable[[Ready], None]) -> None:

@@ -6,11 +6,11 @@ import random
 import re
 
 import pytest
-from tests.support.crashing_disk import Fate
 from tests.support.move_world import MoveWorld, expected
 from tests.support.power_disk import PowerDisk
 
 from barnabas.replication import move, moves
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.host import MemoryHost
 
 pytestmark = pytest.mark.long_turns("other brokers are started from the disk within turns of this one")

@@ -1,7 +1,7 @@
 """The power fails between any two changes that a pass makes on disk: then the log is the old or the new, never a mix.
 
 A pass replaces its groups of segments one after the other, so "the new" is a number of whole groups. The fates of the
-disk are the other possible states after a crash (tests/support/crashing_disk.py).
+disk are the other possible states after a crash (src/barnabas/simulation/crashing_disk.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import pytest
 from tests.support.clean_world import EAGER, CleanWorld, leftovers
-from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.log_world import LogWorld
 from tests.support.power_disk import PowerDisk
 from tests.support.strides import STRIDES
 
 from barnabas.records.batch import Record
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 from barnabas.storage.log import Log
 from barnabas.storage.log_events import LogEvents
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 from tests.support.batches import NOW_MS
-from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.log_world import PARTITION, TINY, TOPIC_ID, LogWorld
 from tests.unit.storage.test_log_manager import ID_A, ID_B, A, ManagerWorld
 
 from barnabas.common.types import ZERO_UUID
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import decode_partition_metadata
 from barnabas.storage.log import Log

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 from tests.support.batches import NOW_MS, simple_batch
-from tests.support.crashing_disk import CrashingDisk
 from tests.support.log_world import TINY, LogWorld, encode_records
 
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import encode_end_txn_marker, iter_headers
+from barnabas.simulation.crashing_disk import CrashingDisk
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.log_events import LogEvents

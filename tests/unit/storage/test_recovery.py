@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.support.batches import NOW_MS
-from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.log_world import TINY, LogWorld, encode_records, snapshot_of
 
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import iter_headers
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, CheckpointError
 
 SMALL = LogConfig(segment_bytes=250, index_interval_bytes=100)

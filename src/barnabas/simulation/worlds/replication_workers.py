@@ -4,19 +4,9 @@ answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-from tests.support.replicated import (
-    CONTROLLER,
-    RawClient,
-    batch_of,
-    fetch_request,
-    list_offsets_request,
-    produce_request,
-    values_in,
-)
+from typing import Protocol
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.topics import PartitionImage
@@ -29,9 +19,17 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
-
-if TYPE_CHECKING:
-    from tests.support.replication_explorer import ReplicationRun
+from barnabas.simulation.world import World
+from barnabas.simulation.worlds.replicated import (
+    CONTROLLER,
+    RawClient,
+    Replicated,
+    batch_of,
+    fetch_request,
+    list_offsets_request,
+    produce_request,
+    values_in,
+)
 
 TOPIC = "orders"
 PARTITIONS = 2
@@ -60,12 +58,39 @@ class History:
     acked: int = 0
 
 
+class WorkedRun(Protocol):
+    """The run as its workers see it."""
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def rig(self) -> Replicated: ...
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def history(self) -> History: ...
+
+    @property
+    def violations(self) -> list[str]:
+        """The promises that workers found broken."""
+
+    @property
+    def pace_ms(self) -> Sequence[int]:
+        """The pauses between the actions of one client."""
+
+    def committed_end(self, index: int) -> int:
+        """Returns the offset up to which the partition was committed."""
+
+
 class Worker:
     """A client with its own view of the leaders, which can be wrong. As clients do (KIP-951), it never returns to an
     older leader epoch than it has seen.
     """
 
-    def __init__(self, run: ReplicationRun, name: str) -> None:
+    def __init__(self, run: WorkedRun, name: str) -> None:
         self.run = run
         self.random = run.world.stream(f"worker/{name}")
         self.client = RawClient(run.rig.cluster, name)

@@ -1,15 +1,14 @@
-"""A seeded world's time and network: one event heap; messages are delayed, lost, duplicated and reordered."""
+"""The time and the network of the quorum's world: one event heap; messages are delayed, lost, doubled and reordered."""
 
 from __future__ import annotations
 
 import heapq
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.index import response_class
 
 Address = tuple[str, int]
 
@@ -17,13 +16,13 @@ Address = tuple[str, int]
 class Heap:
     """Events by time, then by the order of their making. Times in ms, fractions allowed."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_event: Callable[[], None]) -> None:
+        """`after_event` is called after every event."""
+        self._after_event = after_event
         self.now = 0.0
         self.count = 0
         self._sequence = 0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
-        #: Called after every event.
-        self.after: Callable[[], None] = lambda: None
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         self._sequence += 1
@@ -32,13 +31,13 @@ class Heap:
     def later(self, delay: float, action: Callable[[], None]) -> None:
         self.at(self.now + delay, action)
 
-    def run_until(self, time: float, stop: Callable[[], bool] = lambda: False) -> None:
-        while self._events and self._events[0][0] <= time and not stop():
+    def run_until(self, time: float, stop: Callable[[], bool] | None = None) -> None:
+        while self._events and self._events[0][0] <= time and (stop is None or not stop()):
             self.now, _, action = heapq.heappop(self._events)
             action()
             self.count += 1
-            self.after()
-        if not stop():
+            self._after_event()
+        if stop is None or not stop():
             self.now = max(self.now, time)
 
 
@@ -56,24 +55,36 @@ class Faults:
         self.__init__()  # type: ignore[misc]
 
 
-class Network:
-    """Carries requests to the node at an address, and its answer back. `deliver` is the world's."""
+class Nodes(Protocol):
+    """The nodes of the network."""
 
-    def __init__(self, heap: Heap, chance: random.Random, *, on_wire: bool) -> None:
+    def node_at(self, address: Address) -> int:
+        """Returns the id of the node at this address; -1 if there is none."""
+
+    def is_up(self, node_id: int) -> bool: ...
+
+    def deliver(self, node_id: int, request: Message, answer: Callable[[Message], None]) -> None:
+        """Delivers a request to a node that is up."""
+
+    def on_answer(self, source: int, target: int, request: Message, response: Message) -> None:
+        """Notes an answer of `target`, which can be lost on its way."""
+
+
+class Network:
+    """The carrier of requests to the node at an address, and of its answer."""
+
+    def __init__(self, heap: Heap, chance: random.Random, nodes: Nodes, *, on_wire: bool) -> None:
         self.heap = heap
         self.faults = Faults()
         self._chance = chance
         self._on_wire = on_wire
         self.refused: set[tuple[int, Address]] = set()
-        self.node_at: Callable[[Address], int] = lambda address: -1
-        self.is_up: Callable[[int], bool] = lambda node_id: True
-        self.deliver: Callable[[int, Message, Callable[[Message], None]], None] = lambda *_: None
-        self.on_answer: Callable[[int, int, Message, Message], None] = lambda *_: None
+        self._nodes = nodes
 
     def send(
         self, source: int, address: Address, request: Message, reply: Callable[[Message | None], None], timeout_ms: int
     ) -> None:
-        target = self.node_at(address)
+        target = self._nodes.node_at(address)
         answered: list[bool] = []
 
         def finish(response: Message | None) -> None:
@@ -100,14 +111,14 @@ class Network:
     ) -> None:
         if (source, target) in self.faults.cut:
             return
-        if not self.is_up(target):
+        if not self._nodes.is_up(target):
             self.refused.add((source, address))
             self.heap.later(0.1, lambda: finish(None))
             return
         sent = self._through_wire(request)
 
         def answer(response: Message) -> None:
-            self.on_answer(source, target, sent, response)
+            self._nodes.on_answer(source, target, sent, response)
             if self._passes(target, source):
                 passed = self._through_wire(response)
 
@@ -117,7 +128,7 @@ class Network:
 
                 self.heap.later(self._delay(), arrive)
 
-        self.deliver(target, sent, answer)
+        self._nodes.deliver(target, sent, answer)
 
     def _through_wire(self, message: Message) -> Message:
         """Encodes and decodes the message, in worlds that do so; it costs most of their time."""
@@ -127,8 +138,3 @@ class Network:
         version = cls.VERSIONS[1]
         decoded: Message = decode(cls, version, bytes(encode(message, version)))[0]
         return decoded
-
-
-def response_of(request: Message) -> type[Message]:
-    assert request.API_KEY is not None
-    return response_class(request.API_KEY)

@@ -5,34 +5,14 @@ accepts any answer, the other is idempotent and repeats each batch until it is a
 partition, and records are deleted; in some runs replicas are moved, and another topic is deleted and created again
 (`replication_workers`). Faults are drawn from the seed. A run ends with everything healed: then the ISR must be full
 again within a bound, the replicas equal, and the history correct.
-
-    python -m tests.support.replication_explorer FIRST COUNT
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
-
-from tests.support.replicated import CONTROLLER, Replicated, log_values
-from tests.support.replication_workers import (
-    AGAIN,
-    BROKERS,
-    PARTITIONS,
-    TOPIC,
-    Deleter,
-    History,
-    IdempotentProducer,
-    Mover,
-    Producer,
-    Reader,
-    Renewer,
-    Worker,
-    has_all_brokers,
-)
 
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import MetadataImage
@@ -58,6 +38,22 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.timeline import fold, partition_text
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
+from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated, log_values
+from barnabas.simulation.worlds.replication_workers import (
+    AGAIN,
+    BROKERS,
+    PARTITIONS,
+    TOPIC,
+    Deleter,
+    History,
+    IdempotentProducer,
+    Mover,
+    Producer,
+    Reader,
+    Renewer,
+    Worker,
+    has_all_brokers,
+)
 
 _LIVENESS_S_MAX = 60
 #: Faults that can happen together. A broker that loses power can lose what it had not synced. Replication does not
@@ -371,20 +367,3 @@ class ReplicationRun:
 
 def explore(seed: int, **options: object) -> Outcome:
     return ReplicationRun(seed, **options).execute()  # type: ignore[arg-type]
-
-
-def main(first: int, count: int) -> int:
-    """Runs the seeds and prints failures and progress. Returns the number of failures."""
-    failed = 0
-    for seed in range(first, first + count):
-        outcome = explore(seed)
-        if outcome.problem is not None:
-            failed += 1
-            print(outcome, flush=True)
-        if (seed - first + 1) % 100 == 0:
-            print(f"{seed - first + 1} of {count} seeds, {failed} failed", flush=True)
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])) > 0)

@@ -23,9 +23,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
-from tests.support.replicated import RawClient, Replicated
-from tests.support.txn_client import Coordination, fetch_request, marker_request, read, visible
-
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.markers import VERSION_TAG
@@ -39,6 +36,8 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.batch import Record, encode_batch
+from barnabas.simulation.worlds.replicated import RawClient, Replicated
+from barnabas.simulation.worlds.txn_client import Coordination, fetch_request, marker_request, read, visible
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2

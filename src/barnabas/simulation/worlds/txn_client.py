@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from tests.support.replicated import Replicated
-
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -20,6 +18,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+from barnabas.simulation.worlds.replicated import Replicated
 
 M = TypeVar("M", bound=Message)
 

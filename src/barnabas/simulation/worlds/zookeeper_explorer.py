@@ -3,22 +3,13 @@
 The clients, the promises and the end of a run are those of `replication_explorer`; an operator edits znodes. Faults cut
 brokers off from the server alone, end their sessions, and lose the answers to their writes. In the end the controller
 knows what the znodes say.
-
-    python -m tests.support.zookeeper_explorer FIRST COUNT
 """
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Sequence
 from itertools import combinations
 from random import Random
-
-from tests.support.replicated import RawClient, Replicated
-from tests.support.replication_explorer import Outcome, ReplicationRun
-from tests.support.replication_workers import BROKERS, PARTITIONS, TOPIC, Mover, Worker
-from tests.support.zookeeper_obedience import Obedience
 
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.metadata.image import MetadataImage
@@ -32,6 +23,10 @@ from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Cluster, Layout
 from barnabas.simulation.world import World
+from barnabas.simulation.worlds.replicated import RawClient, Replicated
+from barnabas.simulation.worlds.replication_explorer import Outcome, ReplicationRun
+from barnabas.simulation.worlds.replication_workers import BROKERS, PARTITIONS, TOPIC, Mover, Worker
+from barnabas.simulation.worlds.zookeeper_obedience import Obedience
 from barnabas.simulation.znode_operator import ZnodeEdit, ZnodeOperator
 from barnabas.simulation.zookeeper_checkers import Deletions, OneWriter, ServerTree, StateFollowed
 
@@ -209,21 +204,3 @@ class Restorer(Mover):
 
 def explore(seed: int, *, kinds: Sequence[FaultKind] = (), duration_s: int = 4) -> Outcome:
     return ZookeeperRun(seed, kinds=kinds, duration_s=duration_s).execute()
-
-
-def main(first: int, count: int) -> int:
-    """Runs the seeds and prints failures and progress. Returns the number of failures."""
-    failed, began_s = 0, time.process_time()
-    for seed in range(first, first + count):
-        outcome = explore(seed)
-        if outcome.problem is not None:
-            failed += 1
-            print(f"seed {seed}: {outcome.problem}", flush=True)
-        if (seed - first + 1) % 20 == 0:
-            each_s = (time.process_time() - began_s) / (seed - first + 1)
-            print(f"{seed - first + 1} of {count} seeds, {failed} failed, {each_s:.2f} s of CPU each", flush=True)
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])) > 0)
