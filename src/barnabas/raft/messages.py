@@ -23,6 +23,8 @@ from barnabas.raft.voters import VoterEndpoint, VoterKey
 
 #: Kafka's values.
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
+#: What a follower fetches at a time: it decodes all of it in one turn of the event loop.
+_FOLLOWER_FETCH_BYTES: Final = 128 * 1024
 FETCH_WAIT_MS_MAX: Final = 500
 
 
@@ -124,7 +126,7 @@ def fetch_request(
         replica_id=-1,
         replica_state=FetchRequest.ReplicaState(replica_id=own.node_id),
         max_wait_ms=FETCH_WAIT_MS_MAX,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=_FOLLOWER_FETCH_BYTES,
         topics=[topic],
         unknown_tags=unwritable_tags((own.directory_id,)) if is_unwritable else (),
     )

@@ -14,7 +14,7 @@ from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
+from barnabas.protocol.messages.records_metadata import BeginTransactionRecord, FeatureLevelRecord
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.control import decode_control
 from barnabas.raft.voter_history import VoterHistory
@@ -82,14 +82,17 @@ class BatchBody(NamedTuple):
 
 def encode_in_portions(records: Sequence[tuple[Message, int]]) -> Portions[list[BatchBody]]:
     """Encodes the batches of a proposal (`RaftNode.propose`), up to `PARTITIONS_IN_PORTION` records at a time. The size
-    of a batch is limited."""
+    of a batch is limited, and so is the number of its records if a transaction holds the batches together."""
+    is_transaction = bool(records) and isinstance(records[0][0], BeginTransactionRecord)
     body = BatchBody(bytearray(), [])
     bodies = [body]
     for place, (record, version) in enumerate(records):
-        if place and not place % PARTITIONS_IN_PORTION:
+        is_next_portion = place and not place % PARTITIONS_IN_PORTION
+        if is_next_portion:
             yield
         value = encode_record(record, version)
-        if body.records and len(body.data) + len(value) + _RECORD_OVERHEAD_BYTES > _MAX_BODY_BYTES:
+        is_full = len(body.data) + len(value) + _RECORD_OVERHEAD_BYTES > _MAX_BODY_BYTES
+        if body.records and (is_full or (is_transaction and is_next_portion)):
             body = BatchBody(bytearray(), [])
             bodies.append(body)
         write_record(body.data, Record(0, 0, None, value), len(body.records), 0)

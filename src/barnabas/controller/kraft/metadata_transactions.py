@@ -1,4 +1,8 @@
-"""Metadata transactions (KIP-868): decisions that are larger than one batch of the metadata log."""
+"""Metadata transactions (KIP-868): decisions that are larger than one batch of the metadata log.
+
+Kafka writes up to 10,000 records in one batch. A node decodes a batch in one turn of its event loop, so decisions of
+more than `_BATCH_RECORDS_MAX` records are several batches here (`raft.metadata_batches`).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,7 @@ from barnabas.controller.requests.result import Versioned
 from barnabas.metadata.versions import V_3_6_IV1
 from barnabas.protocol.messages.records_metadata import BeginTransactionRecord, EndTransactionRecord
 
-#: The most records that are sure to fit in one batch of the log (Kafka's limit for a batch, too).
-_BATCH_RECORDS_MAX: Final = 10_000
+_BATCH_RECORDS_MAX: Final = 2_000
 
 
 def all_or_nothing(records: Sequence[Versioned], metadata_version: int, name: str) -> Sequence[Versioned]:
