@@ -15,7 +15,8 @@ from barnabas.controller.decisions import elect as elect_of
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, elections
 from barnabas.controller.requests.configs import ConfigChange
-from barnabas.controller.requests.result import Cause, ControllerEvent
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result
+from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -271,6 +272,25 @@ def test_leaders_come_back_at_the_interval() -> None:
     assert leader(world) == 1
     keep_alive(world, 6)
     assert leader(world) == 2
+
+
+def test_each_batch_of_elections_has_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = node_world({"auto.leader.rebalance.enable": "false"})
+    lose_leader(world)
+    rejoin(world)
+    decide, sizes = elections.rebalance, list[int]()
+
+    def counted(view: ControllerView) -> Result[None]:
+        result = decide(view)
+        sizes.append(len(result.records))
+        return result
+
+    monkeypatch.setattr(elections, "ELECTIONS_PER_BATCH", 1)
+    monkeypatch.setattr(elections, "rebalance", counted)
+    world.controller.replication.rebalance_leaders()
+    assert (leader(world), sizes) == (2, [1])
+    world.host.timers.run_for(0)
+    assert sizes == [1, 0]
 
 
 def test_leaders_stay_where_rebalancing_is_off() -> None:

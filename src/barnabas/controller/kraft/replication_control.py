@@ -2,7 +2,7 @@
 
 Leadership returns to preferred replicas, and leaderless partitions get unclean leaders where the topic's settings allow
 it: each at its interval, the latter also immediately when the settings change and when this controller becomes active.
-What exceeds one batch follows in the next batch as soon as the first is proposed.
+What exceeds one batch follows in the next turn of the event loop.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from barnabas.controller.requests.view import ControllerView
 class ReplicationControl(ReplicationRequests):
     def __init__(self, timers: Timers, config: BrokerConfig, decider: Decider) -> None:
         super().__init__(decider)
+        self._timers = timers
         self._tasks = [
             Periodic(timers, config.int_of("unclean.leader.election.interval.ms"), self.elect_unclean_leaders)
         ]
@@ -46,7 +47,10 @@ class ReplicationControl(ReplicationRequests):
 
     def _in_batches(self, decide: Callable[[ControllerView], Result[None]]) -> None:
         """Decides and proposes until nothing is left; each decision sees the previous one, so this ends."""
-        while self._decider.is_active:
-            result = decide(self._decider.view())
-            if not result.records or not self._decider.propose(result):
-                return
+        if not self._decider.is_active:
+            return
+        result = decide(self._decider.view())
+        if not result.records or not self._decider.propose(result):
+            return
+        if len(result.records) >= elections.ELECTIONS_PER_BATCH:
+            self._timers.call_soon(lambda: self._in_batches(decide))
