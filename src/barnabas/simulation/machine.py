@@ -117,6 +117,7 @@ class SimulatedPool:
 
         result: Any = None
         failed: BaseException | None = None
+        before, self._world.running = self._world.running, process
         try:
             with charging(disk, charge):
                 result = work() if process.cpu is None else Cpu(charge).run(work)
@@ -125,6 +126,8 @@ class SimulatedPool:
             return
         except Exception as error:
             failed = error
+        finally:
+            self._world.running = before
         end_us = self._world.now_us + taken_us
         self._free_at_us[thread] = max(self._free_at_us[thread], end_us)
         self._world.at(end_us, lambda: done(result, failed), process, "work done")

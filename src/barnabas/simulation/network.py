@@ -119,7 +119,7 @@ Item = bytes | _Mark
 class Pipe:
     """A direction of a connection: the data in flight, in order."""
 
-    __slots__ = ("_stalled", "_stalled_since_us", "direction", "last_us", "source", "target", "unconsumed")
+    __slots__ = ("_holds", "_stalled", "_stalled_since_us", "direction", "last_us", "source", "target", "unconsumed")
 
     def __init__(self, direction: Direction, source: Socket, target: Socket) -> None:
         self.direction = direction
@@ -127,6 +127,7 @@ class Pipe:
         self.target = target
         self.last_us = 0
         self.unconsumed = 0
+        self._holds = 0
         self._stalled: deque[Item] = deque()
         self._stalled_since_us = 0
 
@@ -141,7 +142,7 @@ class Pipe:
         source.network.world.at(arrival_us, lambda: self._arrive(item), None, source.label)
 
     def _arrive(self, item: Item) -> None:
-        if self.direction.cuts or self._stalled or not self.target.machine_is_on():
+        if self.direction.cuts or self._stalled or self._holds or not self.target.machine_is_on():
             self._stall(item)
         else:
             self._deliver(item)
@@ -156,7 +157,7 @@ class Pipe:
         """Keeps data that cannot arrive because the direction is cut, until the sender gives up retransmitting. A reset
         is not retransmitted.
         """
-        if item is RESET:
+        if item is RESET and not self._holds:
             return
         world = self.source.network.world
         if not self._stalled:
@@ -178,8 +179,17 @@ class Pipe:
         delay_us = self.direction.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
         self.source.network.world.after(delay_us, self._flush, None, "retransmit")
 
+    def hold(self) -> None:
+        """Keeps what arrives from now on, until `release` is called as often as this."""
+        self._holds += 1
+
+    def release(self) -> None:
+        self._holds -= 1
+        if self._stalled:
+            self._flush()
+
     def _flush(self) -> None:
-        if self.direction.cuts or not self.target.machine_is_on():
+        if self.direction.cuts or self._holds or not self.target.machine_is_on():
             return
         stalled, self._stalled = self._stalled, deque()
         self.direction.stalled.pop(self, None)
@@ -247,16 +257,25 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
+        for tap in self.network.taps:
+            tap(self, data)
         random = out.direction.random
         if len(data) > 1 and random.random() < 0.05:
             cut = random.randrange(1, len(data))
-            out.send(data[:cut])
-            out.send(data[cut:])
+            self._send(out, data[:cut])
+            self._send(out, data[cut:])
         else:
-            out.send(data)
+            self._send(out, data)
         if out.unconsumed > _HIGH_BYTES and not self.is_held_back and self._end is not None:
             self.is_held_back = True
             self._end.pause_writing()
+
+    def _send(self, out: Pipe, item: Item) -> None:
+        outbox = self.process.outbox
+        if outbox is None:
+            out.send(item)
+        else:
+            outbox.append(lambda: out.send(item))
 
     @property
     def unsent_bytes(self) -> int:
@@ -275,13 +294,13 @@ class Socket:
         if not self.is_closed:
             self._forget()
             if self.out is not None:
-                self.out.send(EOF)
+                self._send(self.out, EOF)
 
     def abort(self) -> None:
         if not self.is_closed:
             self._forget()
             if self.out is not None:
-                self.out.send(RESET)
+                self._send(self.out, RESET)
 
     def _forget(self) -> None:
         self.is_closed = True
@@ -372,6 +391,8 @@ class Network:
         #: The time for which a sender's system retries before it declares a connection broken.
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
+        #: Observers of what programs write, before it is sent.
+        self.taps: list[Callable[[Socket, bytes], None]] = []
         #: Machines that refuse every new connection.
         self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}

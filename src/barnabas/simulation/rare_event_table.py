@@ -22,16 +22,21 @@ RARE_EVENTS: Final = (
 )
 
 
-def reachable(layout: Layout, work: WorkKind) -> list[RareEvent]:
-    """Returns the events that are possible in a run with this layout and work."""
+def given_needs(layout: Layout, work: WorkKind | None) -> dict[Need, bool]:
+    """Returns which parts a run with this layout and work has; None: any work."""
     voters = layout.controllers or layout.brokers
-    given = {
+    return {
         Need.BROKERS: layout.brokers > 1,
         Need.CONTROLLERS: not layout.zookeeper and voters > 1,
         Need.QUORUM: not layout.zookeeper,
         Need.ZOOKEEPER: layout.zookeeper,
-        Need.TRANSACTIONS: work is WorkKind.TRANSACTIONS,
-        Need.GROUPS: work is WorkKind.GROUPS,
+        Need.TRANSACTIONS: work in (WorkKind.TRANSACTIONS, None),
+        Need.GROUPS: work in (WorkKind.GROUPS, None),
         Need.SMALL_WORLDS: False,
     }
+
+
+def reachable(layout: Layout, work: WorkKind) -> list[RareEvent]:
+    """Returns the events that are possible in a run with this layout and work."""
+    given = given_needs(layout, work)
     return [event for event in RARE_EVENTS if all(given[need] for need in event.needs)]

@@ -79,10 +79,27 @@ Counts = Counter[str]
 _PRODUCT: Final = "barnabas."
 
 
+#: An observer of events: gets the event, and the call that was the event.
+OnEvent = Callable[[RareEvent, Call], None]
+
+
 @contextmanager
 def counted(events: Iterable[RareEvent]) -> Iterator[Counts]:
     """Counts events while the context is open. Raises LookupError if the target of an event does not exist."""
     counts: Counts = Counter()
+
+    def count(event: RareEvent, _: Call) -> None:
+        counts[event.name] += 1
+
+    with observed(events, count):
+        yield counts
+
+
+@contextmanager
+def observed(events: Iterable[RareEvent], on_event: OnEvent) -> Iterator[None]:
+    """Calls `on_event` for each event while the context is open, at the end of the call that is the event. Raises
+    LookupError if the target of an event does not exist.
+    """
     by_target: dict[str, list[RareEvent]] = {}
     for event in events:
         by_target.setdefault(event.target, []).append(event)
@@ -92,13 +109,13 @@ def counted(events: Iterable[RareEvent]) -> Iterator[Counts]:
             owner, name = _found(target)
             original = vars(owner)[name]
             if isinstance(original, staticmethod):
-                setattr(owner, name, staticmethod(_counting(original.__func__, rows, counts)))
+                setattr(owner, name, staticmethod(_observing(original.__func__, rows, on_event)))
             elif isinstance(original, FunctionType):
-                setattr(owner, name, _counting(original, rows, counts))
+                setattr(owner, name, _observing(original, rows, on_event))
             else:
                 raise LookupError(f"{target} is not a function")
             installed.append((owner, name, original))
-        yield counts
+        yield
     finally:
         for owner, name, original in reversed(installed):
             setattr(owner, name, original)
@@ -120,13 +137,13 @@ def _found(target: str) -> tuple[Any, str]:
     return owner, name
 
 
-def _counting(original: Callable[..., Any], rows: list[RareEvent], counts: Counts) -> Callable[..., Any]:
-    returning = [(row.name, row.happened, row.before) for row in rows if not row.is_error]
-    raising = [(row.name, row.happened) for row in rows if row.is_error]
+def _observing(original: Callable[..., Any], rows: list[RareEvent], on_event: OnEvent) -> Callable[..., Any]:
+    returning = [(row, row.happened, row.before) for row in rows if not row.is_error]
+    raising = [(row, row.happened) for row in rows if row.is_error]
     assert not any(row.is_error and row.before for row in rows), "an error is judged by itself"
 
     @wraps(original)
-    def counting(subject: Any, *arguments: Any, **named: Any) -> Any:
+    def observing(subject: Any, *arguments: Any, **named: Any) -> Any:
         call = Call(subject, arguments, named)
         befores = [None if before is None else before(call) for _, _, before in returning]
         try:
@@ -134,13 +151,13 @@ def _counting(original: Callable[..., Any], rows: list[RareEvent], counts: Count
         except BaseException as error:
             # Also the end of a simulated process, which is no Exception.
             call.result = error
-            for name, happened in raising:
+            for row, happened in raising:
                 if happened(call):
-                    counts[name] += 1
+                    on_event(row, call)
             raise
-        for (name, happened, _), call.before in zip(returning, befores, strict=True):
+        for (row, happened, _), call.before in zip(returning, befores, strict=True):
             if happened(call):
-                counts[name] += 1
+                on_event(row, call)
         return call.result
 
-    return counting
+    return observing

@@ -115,7 +115,19 @@ class Ending(Protocol):
 class Process:
     """An incarnation of a program on a machine. It works or waits until `busy_until_us`, and takes no event before."""
 
-    __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "name", "owner", "state", "world")
+    __slots__ = (
+        "_held",
+        "_on_exit",
+        "_output_holds",
+        "busy_until_us",
+        "cpu",
+        "holdings",
+        "name",
+        "outbox",
+        "owner",
+        "state",
+        "world",
+    )
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -129,6 +141,9 @@ class Process:
         self._on_exit: list[Callable[[str], None]] = []
         #: The owner of the program, if checkers check it: added to `World.dirty` whenever the program has run.
         self.owner: object | None = None
+        #: What it would send, while its output is held.
+        self.outbox: list[Callable[[], None]] | None = None
+        self._output_holds = 0
         self._held: list[Event] = []
 
     @property
@@ -159,6 +174,8 @@ class Process:
         """Runs code of this process; the world gets the exceptions that it does not catch."""
         if self.owner is not None:
             self.world.dirty[self.owner] = None
+        world = self.world
+        before, world.running = world.running, self
         try:
             if self.cpu is None:
                 callback()
@@ -167,7 +184,9 @@ class Process:
         except ProcessExit as ended:
             self.end(str(ended))
         except Exception as error:
-            self.world.on_error(self, error)
+            world.on_error(self, error)
+        finally:
+            world.running = before
 
     def hold(self, event: Event) -> None:
         if self.state is ProcessState.PAUSED:
@@ -180,9 +199,29 @@ class Process:
     def resume(self) -> None:
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
+            self._send_held()
             held, self._held = self._held, []
             for event in held:
                 self.world.push(self.world.now_us, event)
+
+    def hold_output(self) -> None:
+        """Keeps what the process sends from here on, until `release_output` is called as often as this. A process that
+        is paused by then sends it when it is resumed; one that has ended never does.
+        """
+        self._output_holds += 1
+        if self.outbox is None:
+            self.outbox = []
+
+    def release_output(self) -> None:
+        self._output_holds -= 1
+        if self.state is ProcessState.RUNNING:
+            self._send_held()
+
+    def _send_held(self) -> None:
+        if self._output_holds == 0 and self.outbox is not None:
+            outbox, self.outbox = self.outbox, None
+            for send in outbox:
+                send()
 
     def end(self, cause: str, *, orderly: bool = True) -> None:
         """Ends the process; the system reclaims its resources."""
@@ -225,6 +264,8 @@ class World:
         self.trace = Trace(keep=keep_events)
         self._after_event: Callable[[], None] | None = None
         self.dirty: dict[object, None] = {}
+        #: The process whose code runs now.
+        self.running: Process | None = None
         #: Exceptions that no code caught, each with its process.
         self.errors: list[tuple[int, str, BaseException]] = []
         self._heap: list[tuple[int, int, Event]] = []
