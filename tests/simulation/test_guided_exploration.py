@@ -42,7 +42,7 @@ def outcome_of(settings: Settings, rare_events: Mapping[str, int], *problems: st
 def test_variations_keep_the_limits_of_drawn_schedules() -> None:
     random, settings = Random(1), THREE
     begin_ms, end_ms = fault_times_ms(THREE)
-    sizes, destructive = set(), 0
+    sizes, occurrences, destructive = set(), set(), 0
     for number in range(300):
         before = schedule_of(settings)
         settings = varied(settings if number % 20 else replace(THREE, seed=number), random)
@@ -55,8 +55,10 @@ def test_variations_keep_the_limits_of_drawn_schedules() -> None:
         assert list(within_limits(faults)) == list(faults)
         assert [fault_of(fault_spec(fault)) for fault in faults] == list(faults)
         sizes.add(len(faults))
+        occurrences |= {fault.trigger.occurrence for fault in faults if fault.trigger is not None}
         destructive += sum(fault.kind in DESTRUCTIVE for fault in faults)
     assert len(sizes) > 5
+    assert 3 in occurrences, "no schedule is drawn with it"
     assert destructive > 50
 
 

@@ -18,8 +18,9 @@ from barnabas.replication.leadership import Leadership
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation import scenario
 from barnabas.simulation.checkers import NoMistakes, Watch
-from barnabas.simulation.faults import Fault, FaultKind, Injector
+from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Violation
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import (
     Committed,

@@ -17,7 +17,9 @@ from tests.support.mistakes import first_failure, forget_syncs
 
 from barnabas.replication.partition import Partition
 from barnabas.simulation.explore import explore
-from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind, Injector
+from barnabas.simulation.fault_effects import FaultEffects
+from barnabas.simulation.fault_schedules import FaultGenerator
+from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultKind
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import Cluster, Layout
@@ -234,8 +236,8 @@ def drawn_kinds(layout: Layout) -> list[frozenset[FaultKind]]:
 
 
 def test_each_kind_of_fault_can_begin() -> None:
-    injector = Injector(cast("Cluster", None))
-    assert set(injector._begin_by_kind) == set(FaultKind)
+    effects = FaultEffects(cast("Cluster", None))
+    assert set(effects._begin_by_kind) == set(FaultKind)
 
 
 def test_seeds_draw_different_subsets_of_faults() -> None:

@@ -12,7 +12,7 @@ from tests.support.mistakes import first_failure, forget_syncs
 from barnabas.cli import entry, simulate_runs
 from barnabas.embedded.failures import Failure
 from barnabas.replication.partition import Partition
-from barnabas.simulation.faults import Fault, FaultKind, fault_of, fault_spec
+from barnabas.simulation.faults import THERE, Fault, FaultEvent, FaultKind, Trigger, fault_of, fault_spec
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Settings, run, schedule_of
 from barnabas.simulation.shortening import kind_of, shorten, shorten_outcome
@@ -36,14 +36,15 @@ def test_shortening_keeps_what_matters() -> None:
 
 
 def test_a_failing_seed_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the power failure remains, soon after the beginning, with one producer of few records."""
+    """Only the power failure remains, soon after the beginning, with one producer of few records. It needs no event."""
     forget_syncs(monkeypatch)
-    power = Fault(9_000, FaultKind.POWER, "broker1", duration_ms=500, amount=2)
+    power = Fault(8_900, FaultKind.POWER, "broker1", duration_ms=500, amount=2, trigger=Trigger(FaultEvent.APPEND))
     slow = [Fault(at_ms, FaultKind.SLOW_LINK, "broker1", "producer1", 800, 20) for at_ms in (4_000, 6_000, 8_000)]
     outcome = run(replace(POWER, seed=1, faults_s=10, producers=2, schedule=(*slow, power)))
     assert outcome.failed
     shortened = shorten_outcome(outcome)
-    assert [(fault.kind, fault.amount) for fault in shortened.schedule] == [(FaultKind.POWER, 2)]
+    found = [(fault.kind, fault.amount, fault.trigger) for fault in shortened.schedule]
+    assert found == [(FaultKind.POWER, 2, None)]
     assert shortened.schedule[0].duration_ms < 500
     settings = shortened.settings
     assert (settings.producers, settings.consumers, settings.records_per_s, settings.operations) == (1, 0, 1.0, ())
@@ -101,6 +102,7 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     [
         ({}, ""),
         ({"kinds": ()}, "--faults none"),
+        ({"ties_faults": False}, "--untied"),
         ({"kinds": (FaultKind.KILL, FaultKind.PAUSE)}, "--faults kill,pause"),
         ({"schedule": ()}, "--faults none"),
         ({"schedule": "first"}, "--only 1"),
@@ -130,6 +132,7 @@ def test_a_fault_can_be_written_down() -> None:
         Fault(7_000, FaultKind.SLOW_LINK, "broker1", "producer1", 800, 20),
         Fault(8_000, FaultKind.CLOCK, "broker1", duration_ms=5, amount=-1_800_000),
         Fault(9_000, FaultKind.PARTITION, "broker1", "broker2", 30),
+        Fault(9_000, FaultKind.KILL, THERE, duration_ms=30, trigger=Trigger(FaultEvent.APPEND, "broker2", 3, 700)),
     ):
         assert fault_of(fault_spec(fault)) == fault
 
@@ -143,6 +146,10 @@ def test_a_fault_can_be_written_down() -> None:
         ("1:kill:broker1:5:6:7", "not AT_MS"),
         ("1:kill:broker2:5", "there is no broker2"),
         ("1:partition:broker1-producer3:5", "there is no producer3"),
+        ("1:kill:there:5", "not AT_MS"),
+        ("1:kill:broker1:5@nothing", "not AT_MS"),
+        ("1:kill:broker1:5@append:any:0", "not AT_MS"),
+        ("1:kill:broker1:5@append:broker2", "there is no broker2"),
     ],
 )
 def test_a_fault_that_cannot_be(spec: str, problem: str) -> None:

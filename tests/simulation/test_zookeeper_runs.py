@@ -9,7 +9,8 @@ import pytest
 from barnabas.cli import simulate_runs
 from barnabas.embedded.failures import Failure
 from barnabas.simulation.explore import explore
-from barnabas.simulation.faults import FaultGenerator, FaultKind
+from barnabas.simulation.fault_schedules import FaultGenerator
+from barnabas.simulation.faults import FaultKind
 from barnabas.simulation.scenario import Outcome, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Layout
 from barnabas.simulation.world import World

@@ -26,7 +26,8 @@ from barnabas.protocol.messages.list_partition_reassignments import ListPartitio
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
-from barnabas.simulation.faults import Fault, FaultKind, Injector
+from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World

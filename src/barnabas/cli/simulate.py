@@ -39,8 +39,8 @@ OneFault = Annotated[
     list[str] | None,
     typer.Option(
         "--fault",
-        metavar="AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT]",
-        help="This fault instead of those of the seed; can be repeated",
+        metavar="AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT][@EVENT]",
+        help="This fault instead of those of the seed; can be repeated. With @EVENT it strikes at this event",
     ),
 ]
 Changes = Annotated[
@@ -56,6 +56,7 @@ Zookeeper = Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata 
 KafkaDefaults = Annotated[
     bool, typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed")
 ]
+Untied = Annotated[bool, typer.Option("--untied", help="Draw no faults that are tied to events of the brokers")]
 App = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:FUNCTION", help="Run a scenario of an application instead of our clients"),
@@ -87,6 +88,7 @@ def simulate(
     zookeeper: Zookeeper = False,
     work: Work = "records",
     kafka_defaults: KafkaDefaults = False,
+    untied: Untied = False,
     fault: OneFault = None,
     changes: Changes = "all",
     producers: Producers = 2,
@@ -121,6 +123,7 @@ def simulate(
         work=work,
         zookeeper=zookeeper,
         draws_properties=not kafka_defaults,
+        ties_faults=not untied,
         changes=changes,
         size=(producers, consumers, rate),
     )
@@ -130,8 +133,7 @@ def simulate(
     elif only is not None or fault or html is not None or shorten:
         raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
     else:
-        jobs = jobs or os.cpu_count() or 1
-        failed = runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only)
+        failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json, varies=not seeds_only)
     if failed:
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from barnabas.cli import output
 from barnabas.embedded.failures import Failure
 from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.facts import DECIDED
-from barnabas.simulation.faults import Fault, FaultKind, fault_of, fault_spec
+from barnabas.simulation.faults import THERE, Fault, FaultEvent, FaultKind, fault_of, fault_spec
 from barnabas.simulation.guided_exploration import Guide, explore_guided, is_variation
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Outcome, Settings, drawn_properties, run, schedule_of
@@ -47,6 +47,7 @@ def settings_for(
     work: str = "records",
     zookeeper: bool = False,
     draws_properties: bool = True,
+    ties_faults: bool = True,
     changes: str = "all",
     size: tuple[int, int, float] = _DEFAULT_SIZE,
 ) -> Settings:
@@ -67,6 +68,7 @@ def settings_for(
         kinds=_chosen_of("--faults", faults, FaultKind),
         faults_s=max(1, round(hours * 3600)),
         draws_properties=draws_properties,
+        ties_faults=ties_faults,
         operations=_chosen_of("--changes", changes, AdminOperation),
         edits=() if changes == "none" else tuple(ZnodeEdit),
         producers=producers,
@@ -115,10 +117,16 @@ def _fault(settings: Settings, spec: str) -> Fault:
         fault = fault_of(spec)
     except ValueError:
         kinds = ", ".join(kind.value for kind in FaultKind)
-        raise Failure(f"--fault {spec}: not AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT]", f"kinds: {kinds}") from None
+        events = ", ".join(event.value for event in FaultEvent)
+        raise Failure(
+            f"--fault {spec}: not AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT][@EVENT[:NODE[:OCCURRENCE[:WITHIN_MS]]]]",
+            f"kinds: {kinds}\nevents: {events}",
+        ) from None
     nodes = [*settings.layout.node_properties(), *([ZOOKEEPER] if settings.layout.zookeeper else [])]
     machines = [*nodes, *client_names(settings.work, settings.size)]
-    for name in (fault.node, *([fault.peer] if fault.peer else [])):
+    node = "" if fault.node == THERE else fault.node
+    at = "" if fault.trigger is None else fault.trigger.node
+    for name in filter(None, (node, fault.peer, at)):
         if name not in machines:
             raise Failure(f"--fault {spec}: there is no {name}", f"expected one of: {', '.join(machines)}")
     return fault
@@ -229,6 +237,8 @@ def command_for(settings: Settings, schedule: Sequence[Fault]) -> str:
         parts.append("--zookeeper")
     if not settings.draws_properties:
         parts.append("--kafka-defaults")
+    if not settings.ties_faults:
+        parts.append("--untied")
     if set(settings.operations) != set(AdminOperation):
         parts.append(f"--changes {','.join(kind.value for kind in settings.operations) or 'none'}")
     sizes = zip(("--producers", "--consumers", "--rate"), settings.size, _DEFAULT_SIZE, strict=True)

@@ -24,8 +24,11 @@ from barnabas.simulation.checkers import NoMistakes, Watch
 from barnabas.simulation.client_recording import Recording, recorded
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.escapes import LeavesTheWorld, confined
-from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
+from barnabas.simulation.fault_events import possible
+from barnabas.simulation.fault_schedules import FaultGenerator
+from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Violation
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.reading import open_reader, read_to_ends, read_with_retries
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.shortening import shorten
@@ -186,14 +189,15 @@ class Simulation:
         """Lets the seed's faults happen for this long; then all of them end, and all programs run."""
         begin_ms = self.world.now_us // MILLISECOND_US + 1
         if self.settings.schedule is None:
-            generator = FaultGenerator(self._layout, list(self._programs), self.settings.kinds)
+            events = possible(self._layout, None)
+            generator = FaultGenerator(self._layout, list(self._programs), self.settings.kinds, events)
             self.schedule = generator.schedule(self.world, 0, int(seconds * 1000))
         else:
             self.schedule = self.settings.schedule
-        self._injector.schedule([fault._replace(at_ms=fault.at_ms + begin_ms) for fault in self.schedule])
-        await asyncio.sleep(seconds)
-        self.world.note("world", "everything heals")
-        self._injector.heal()
+        with self._injector.injecting([fault._replace(at_ms=fault.at_ms + begin_ms) for fault in self.schedule]):
+            await asyncio.sleep(seconds)
+            self.world.note("world", "everything heals")
+            self._injector.heal()
         for client in self._programs.values():
             client.restart()
 

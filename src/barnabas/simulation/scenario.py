@@ -18,9 +18,12 @@ from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.elections import Elections
-from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
+from barnabas.simulation.fault_events import possible
+from barnabas.simulation.fault_schedules import FaultGenerator
+from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Problem, Violation
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
@@ -74,6 +77,8 @@ class Settings:
     faults_s: int = 60
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
     schedule: tuple[Fault, ...] | None = None
+    #: Whether about half of the faults that are drawn are tied to events.
+    ties_faults: bool = True
     work: WorkKind = WorkKind.RECORDS
     producers: int = 2
     #: The number of readers: consumers, chains or members.
@@ -134,7 +139,8 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
 
 def generator_of(settings: Settings) -> FaultGenerator:
     """Returns the generator of faults that these settings allow."""
-    return FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
+    events = possible(settings.layout, settings.work) if settings.ties_faults else []
+    return FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds, events)
 
 
 def fault_times_ms(settings: Settings) -> tuple[int, int]:
@@ -208,7 +214,7 @@ class Run:
         watched = reachable(self.settings.layout, self.settings.work) if self.settings.counts_rare_events else []
         seen: Mapping[str, int] = {}
         try:
-            with counted(watched) as seen, ambient(self.world):
+            with counted(watched) as seen, ambient(self.world), self.injector.injecting(self.schedule):
                 self._phases()
                 problems = self._audit()
         except (Violation, Livelock) as broken:
@@ -248,7 +254,6 @@ class Run:
     # -- phases
 
     def _phases(self) -> None:
-        self.injector.schedule(self.schedule)
         self.cluster.start()
         replicas = self.settings.layout.replication_factor
         creating = create_topics(self.cluster, self.auditor, self.work.topics, replicas)

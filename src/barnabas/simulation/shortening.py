@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.faults import Fault, FaultKind, FaultStep
 from barnabas.simulation.scenario import BEGIN_FAULTS_S, Outcome, Settings, run
 from barnabas.simulation.work import WorkKind
 
@@ -46,6 +46,7 @@ class _Shortening:
 
     def reduce(self) -> Outcome:
         self._reduce_faults()
+        self._untie_faults()
         before = self.best
         for smaller in _RESPECTS:
             while any(self._still_fails(settings) for settings in smaller(self._settings)):
@@ -62,6 +63,16 @@ class _Shortening:
     def _reduce_faults(self) -> None:
         base = self._settings
         shorten(self.best.schedule, lambda faults: self._still_fails(replace(base, schedule=tuple(faults))))
+
+    def _untie_faults(self) -> None:
+        """Replaces faults that strike at events by those that strike where and when these have struck."""
+        notes = [note.fact for note in self.best.notes if isinstance(note.fact, FaultStep)]
+        struck = {step.tied: step.fault for step in notes if step.tied is not None}
+        tied = [fault for fault in self.best.schedule if fault in struck]
+        for some in [tied, *([fault] for fault in tied if len(tied) > 1)]:
+            schedule = tuple(struck[fault] if fault in some else fault for fault in self.best.schedule)
+            if schedule != self.best.schedule:
+                self._still_fails(replace(self._settings, schedule=schedule))
 
     def _still_fails(self, settings: Settings) -> bool:
         if self._tries >= TRIES_MAX:
@@ -99,7 +110,9 @@ def _fewer_controllers(settings: Settings) -> Iterator[Settings]:
 
 def _highest(role: str, schedule: Sequence[Fault]) -> int:
     """Returns the highest number of a machine of this role that a fault strikes."""
-    names = [name for fault in schedule for name in (fault.node, fault.peer) if name.rstrip("0123456789") == role]
+    at = [fault.trigger.node for fault in schedule if fault.trigger is not None]
+    struck = [name for fault in schedule for name in (fault.node, fault.peer)]
+    names = [name for name in (*struck, *at) if name.rstrip("0123456789") == role]
     return max((int(name.removeprefix(role)) for name in names), default=0)
 
 

@@ -105,7 +105,7 @@ def _faults(name: str, notes: Sequence[Note], end_us: int) -> tuple[list[dict[st
     for note in notes:
         if not isinstance(note.fact, FaultStep) or name not in (note.fact.fault.node, note.fact.fault.peer):
             continue
-        fault, begins = note.fact
+        fault, begins, _ = note.fact
         if begins:
             began[fault] = {
                 "from": note.time_us,

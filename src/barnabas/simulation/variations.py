@@ -1,7 +1,7 @@
 """Variations of a run: the same seed with a changed schedule. All but the faults is drawn from the seed as before.
 
-A variation shifts, stretches, drops, repeats or adds faults, or moves one close to another. It keeps the limits within
-which `faults` draws schedules.
+A variation shifts, stretches, drops, repeats or adds faults, moves one close to another, or lets one that is tied to an
+event strike at another occurrence of it. It keeps the limits of drawn schedules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from barnabas.simulation.faults import Fault, within_limits
+from barnabas.simulation.faults import Fault, fault_spec, within_limits
 from barnabas.simulation.scenario import Settings, fault_times_ms, generator_of, schedule_of
 
 _CHANGES_MAX: Final = 3
@@ -41,8 +41,8 @@ def varied(settings: Settings, random: Random) -> Settings:
     return replace(settings, schedule=before)
 
 
-def _order(fault: Fault) -> tuple[int, str, str, str, int, int]:
-    return fault.at_ms, fault.kind.value, fault.node, fault.peer, fault.duration_ms, fault.amount
+def _order(fault: Fault) -> tuple[int, str]:
+    return fault.at_ms, fault_spec(fault)
 
 
 def _shift(settings: Settings, random: Random, faults: list[Fault]) -> None:
@@ -76,10 +76,24 @@ def _add(settings: Settings, random: Random, faults: list[Fault]) -> None:
     drawn: list[Fault] = []
     generator, times_ms = generator_of(settings), fault_times_ms(settings)
     for _ in range(10):
-        drawn = [*generator.draw(random, *times_ms), *generator.draw_of_clients(random, *times_ms)]
+        of_nodes = [*generator.draw(random, *times_ms), *generator.draw_aimed(random, *times_ms)]
+        drawn = [*map(generator.ties(random).tie, of_nodes), *generator.draw_of_clients(random, *times_ms)]
         if drawn:
             break
     faults += [random.choice(drawn)] if drawn else []
 
 
-_CHANGES: Final[Sequence[_Change]] = (_shift, _join, _stretch, _drop, _repeat, _add)
+def _aim(settings: Settings, random: Random, faults: list[Fault]) -> None:
+    """Lets a fault that is tied to an event strike at another occurrence of it; adds a fault if there is none."""
+    tied = [place for place, fault in enumerate(faults) if fault.trigger is not None]
+    if not tied:
+        _add(settings, random, faults)
+        return
+    place = random.choice(tied)
+    trigger = faults[place].trigger
+    assert trigger is not None, "chosen for it"
+    occurrence = max(1, trigger.occurrence + random.choice((-1, 1, 3)))
+    faults[place] = faults[place]._replace(trigger=trigger._replace(occurrence=occurrence))
+
+
+_CHANGES: Final[Sequence[_Change]] = (_shift, _join, _stretch, _drop, _repeat, _add, _aim)

@@ -19,8 +19,10 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.elections import Elections
-from barnabas.simulation.faults import Fault, FaultKind, Injector
+from barnabas.simulation.fault_schedules import Ties, draw_aimed
+from barnabas.simulation.faults import Fault, FaultEvent, FaultKind
 from barnabas.simulation.history import Problem, Violation
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.node import Node
@@ -60,17 +62,32 @@ _LIVENESS_S_MAX = 60
 #: promise to survive a second one that ends uncleanly at the same time.
 _WITHOUT_POWER = (FaultKind.KILL, FaultKind.STOP)
 _LINKS = (FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.RESET, FaultKind.SLOW_LINK)
+_AIMED = (FaultKind.ISOLATE, FaultKind.HOLD_ANSWER, FaultKind.AWAY_AND_BACK)
 _DURATIONS_MS = (30, 200, 800, 2_500)
+#: The events of every run, and those of runs with short segments and frequent snapshots.
+_EVENTS = (
+    FaultEvent.APPEND,
+    FaultEvent.DECISION,
+    FaultEvent.LEADER,
+    FaultEvent.ISR_SHRINK,
+    FaultEvent.ISR_GROWTH,
+    FaultEvent.LOG_CUT,
+)
+_OF_LOGS = (FaultEvent.ROLL, FaultEvent.SNAPSHOT)
+_SHORT_LOGS = {"log_roll_ms": "700", "metadata_log_max_record_bytes_between_snapshots": "1500"}
+#: How long a fault waits for its event: runs last a few seconds.
+_WITHIN_MS = 2_000
 #: The pauses between the actions of one client: busy runs, and those in which single records are far apart.
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 
 def draw_faults(
-    random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random
+    random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random, ties: Ties | None = None
 ) -> list[Fault]:
     """Draws faults: each seed has its own kinds, its own pace, and at most one broker that loses power. Some cut a
     broker off from all others at the same time, so that a deposed leader continues to lead. `kinds` replaces the seed's
-    kinds. `rebirths` is the randomness of the double restarts (`_rebirth`) after some power losses.
+    kinds. `rebirths` is the randomness of the double restarts (`_rebirth`) after some power losses. `ties` ties faults
+    to events, except those that belong together.
     """
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
     kinds = kinds or [kind for kind in (*harms, FaultKind.PAUSE, *_LINKS) if random.random() < 0.6] or harms
@@ -89,12 +106,25 @@ def draw_faults(
         peer = random.choice([name for name in (*BROKERS, CONTROLLER) if name != node]) if kind in _LINKS else ""
         amount = random.randint(0, 2) if kind is FaultKind.POWER else random.choice((2, 20, 120))
         duration_ms = int(random.choice(_DURATIONS_MS) * (0.25 + random.random()))
-        faults.append(Fault(at_ms, kind, node, peer, duration_ms, amount if not peer or kind in _LINKS else 0))
+        fault = Fault(at_ms, kind, node, peer, duration_ms, amount if not peer or kind in _LINKS else 0)
+        faults.append(fault if ties is None else ties.tie(fault))
         if comes_together and kind is FaultKind.POWER:
             faults.append(_silence(random, node, at_ms))
         if reborn_ms <= at_ms:
             reborn_ms = at_ms + rebirths.randint(1_500, 3_000)
             faults += _rebirth(rebirths, victim, at_ms)
+    return faults
+
+
+def draw_tied_faults(random: Random, begin_ms: int, end_ms: int, ties: Ties) -> list[Fault]:
+    """Draws faults whose effect depends on what the cluster is doing, most of them tied to events, in some seeds."""
+    kinds = [kind for kind in _AIMED if random.random() < 0.4]
+    gap_ms = random.choice((400, 1_000))
+    faults: list[Fault] = []
+    at_ms = begin_ms
+    while kinds and (at_ms := at_ms + 1 + int(random.expovariate(1 / gap_ms))) < end_ms:
+        duration_ms = int(random.choice(_DURATIONS_MS) * (0.25 + random.random()))
+        faults.append(ties.tie(draw_aimed(random, random.choice(kinds), at_ms, random.choice(BROKERS), duration_ms)))
     return faults
 
 
@@ -186,7 +216,16 @@ class Beginnings:
 
 
 class ReplicationRun:
-    def __init__(self, seed: int, *, duration_s: int = 6, kinds: Sequence[FaultKind] = (), **properties: str) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        duration_s: int = 6,
+        kinds: Sequence[FaultKind] = (),
+        ties_faults: bool = True,
+        **properties: str,
+    ) -> None:
+        """Prepares a run. Without `ties_faults` all faults strike at fixed times."""
         self.seed = seed
         self.duration_s = duration_s
         #: The fetch size, which is small in some runs: then followers are far behind after an outage.
@@ -196,10 +235,12 @@ class ReplicationRun:
         self.pace_ms = random.choice(_PACES_MS)
         self._moves = random.random() < 0.25
         self._renews = random.random() < 0.2
-        self.properties = {**small, **often, **properties}
+        self._rolls = ties_faults and Random(f"{seed} rolls").random() < 0.3
+        self.properties = {**small, **often, **(_SHORT_LOGS if self._rolls else {}), **properties}
         self.history = History()
         self.violations: list[str] = []
         self._kinds = kinds
+        self._ties_faults = ties_faults
 
     def check(self, cluster: Cluster) -> None:
         """Raises the first violation that a worker found."""
@@ -239,16 +280,22 @@ class ReplicationRun:
         for worker in workers:
             worker.client.process.enter(worker.start)
         injector = Injector(rig.cluster)
-        injector.schedule(self.faults)
-        self.world.run_until(end_ms * MILLISECOND_US)
-        self._heal(injector, workers)
+        with injector.injecting(self.faults):
+            self.world.run_until(end_ms * MILLISECOND_US)
+            self._heal(injector, workers)
 
     def _make_rig(self) -> Replicated:
         return Replicated(self.seed, 3, (), controllers=1, **self.properties)
 
     def _draw_faults(self, begin_ms: int, end_ms: int) -> list[Fault]:
         random, rebirths = self.world.stream("replication faults"), self.world.stream("replication rebirths")
-        return draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
+        if not self._ties_faults:
+            return draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
+        tied = self.world.stream("replication ties")
+        events = [*_EVENTS, *([FaultEvent.MOVE] if self._moves else []), *(_OF_LOGS if self._rolls else ())]
+        ties = Ties(tied, events, _WITHIN_MS)
+        faults = draw_faults(random, begin_ms, end_ms, self._kinds, rebirths, ties)
+        return faults if self._kinds else faults + draw_tied_faults(tied, begin_ms, end_ms, ties)
 
     def _looks(self) -> list[ReplicaChecker]:
         return [

@@ -16,7 +16,8 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.decided_metadata import DecidedMetadata
-from barnabas.simulation.faults import Fault, FaultKind, Injector
+from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.injector import Injector
 from barnabas.simulation.liveness import partitions_of, unfinished_request
 from barnabas.simulation.replication_checkers import ReplicaChecker, Replicas
 from barnabas.simulation.replication_decisions import Decisions
@@ -136,7 +137,7 @@ class ZookeeperRun(ReplicationRun):
     rig: ZookeeperRig
 
     def __init__(self, seed: int, *, duration_s: int = 4, kinds: Sequence[FaultKind] = (), **properties: str) -> None:
-        super().__init__(seed, duration_s=duration_s, kinds=kinds, **properties)
+        super().__init__(seed, duration_s=duration_s, kinds=kinds, ties_faults=False, **properties)
 
     def _make_rig(self) -> ZookeeperRig:
         return ZookeeperRig(self.seed, **self.properties)
