@@ -38,8 +38,12 @@ class Watch:
             dirty.clear()
 
     def check_all(self) -> None:
-        """Runs the checkers on all nodes."""
-        self._run_checkers(tuple(self._cluster.nodes.values()))
+        """Runs the checkers on all nodes, also those that look only now and then."""
+        self._cluster.checks_all = True
+        try:
+            self._run_checkers(tuple(self._cluster.nodes.values()))
+        finally:
+            self._cluster.checks_all = False
 
     def _run_checkers(self, nodes: Sequence[Node]) -> None:
         self.runs += 1

@@ -16,6 +16,7 @@ from typing import Any
 
 from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
+from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.fault_events import possible
@@ -27,6 +28,7 @@ from barnabas.simulation.injector import Injector
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
+from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
@@ -184,7 +186,8 @@ class Run:
         self.unclean = UncleanElections()
         self.committed = Committed(self.cluster, self.unclean)
         self.log_ends = LogEnds(self.world)
-        self.watch = Watch(self.cluster, self._checkers() if checkers is None else checkers)
+        self.checkers = tuple(self._checkers() if checkers is None else checkers)
+        self.watch = Watch(self.cluster, self.checkers)
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
@@ -203,10 +206,10 @@ class Run:
             *([followed] if in_zookeeper else []),
         ]
         replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)
-        own: list[Checker] = [QuorumSafety(), SameImages()]
+        own: list[Checker] = [QuorumSafety(), SameImages(), MetadataLogs()]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
-        return [elections, NoMistakes(), *own, replicas, StorageFiles(cluster), *self.work.checkers]
+        return [elections, NoMistakes(), *own, replicas, StorageFiles(cluster), Coordinators(unclean), *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()

@@ -1,0 +1,297 @@
+"""The checker of coordinators against a dumb replay of `__consumer_offsets` and `__transaction_state`.
+
+A coordinator that has just loaded its partition must have exactly what the log says: offsets, open offsets, groups of
+both protocols with their members, transactions. One that never failed is compared with the same replay at intervals,
+so that the two agree with each other, whichever of them the clients meet. A classic group is compared after its start
+only while it is stable: during a rebalance its log is behind by design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime import ShardState
+from barnabas.coordinators.transactions.shard import TransactionShard
+from barnabas.replication.partition import Partition, Role
+from barnabas.simulation.coordinator_dict import CoordinatorDict
+from barnabas.simulation.history import Violation
+from barnabas.simulation.node import Node
+from barnabas.simulation.plain_decoding import Json
+from barnabas.simulation.replication_checkers import Key, UncleanElections, read_without_effects
+from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.world import SECOND_US
+
+_INTERVAL_US: Final = 10 * SECOND_US
+#: A member that was written without a current assignment has this one.
+_NO_CURRENT: Final[Json] = {"epoch": 0, "previous_epoch": 0, "state": 0, "assigned": set(), "revoking": set()}
+
+
+class _Look(NamedTuple):
+    """A comparison that is due. `is_loaded`: the coordinator has just loaded this partition."""
+
+    shard: GroupShard | TransactionShard
+    partition: Partition
+    is_loaded: bool
+
+
+class Coordinators:
+    """The checker. A partition that had an unclean election is not checked: its log can have changed."""
+
+    def __init__(self, unclean: UncleanElections | None = None) -> None:
+        self._unclean = UncleanElections() if unclean is None else unclean
+        self._replayed: dict[Key, CoordinatorDict] = {}
+        self._compared_us: dict[object, int] = {}
+        #: The numbers of coordinators that were compared right after their load, and later.
+        self.loaded = self.serving = 0
+
+    def check(self, cluster: Cluster) -> None:
+        now_us = cluster.world.now_us
+        is_end = cluster.checks_all
+        for node in cluster.dirty:
+            if node.broker is None or not node.is_running or not node.name.startswith("broker"):
+                continue
+            for look in self._due(node, now_us, is_end=is_end):
+                self._compare(node, look)
+
+    def _due(self, node: Node, now_us: int, *, is_end: bool) -> Iterator[_Look]:
+        assert node.broker is not None
+        groups, transactions = node.broker.groups.shards(), node.broker.transactions.shards()
+        for shard in (*groups, *transactions):
+            if shard.state is not ShardState.ACTIVE:
+                continue
+            at_us = self._compared_us.get(shard)
+            if at_us is None or is_end or now_us >= at_us + _INTERVAL_US:
+                self._compared_us[shard] = now_us
+                partition = node.broker.replicas.find(*shard.partition)
+                if partition is not None and partition.role is Role.LEADER:
+                    yield _Look(shard, partition, at_us is None)
+
+    def _compare(self, node: Node, look: _Look) -> None:
+        partition = look.partition
+        key = (partition.topic_partition, partition.topic_id)
+        if key in self._unclean.partitions:
+            return
+        replayed = self._replayed.setdefault(key, CoordinatorDict())
+        self._follow(node, partition, replayed)
+        shard = look.shard
+        problem = (
+            wrong_groups(shard, replayed, is_loaded=look.is_loaded)
+            if isinstance(shard, GroupShard)
+            else wrong_transactions(shard, replayed, is_loaded=look.is_loaded)
+        )
+        if problem:
+            when = "just loaded" if look.is_loaded else "serving"
+            where = f"{shard.partition} on {node.name}, {when}, epoch {shard.leader_epoch}"
+            raise Violation(f"a coordinator is not what its log says: {where}: {problem}")
+        self.loaded += look.is_loaded
+        self.serving += not look.is_loaded
+
+    def _follow(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> None:
+        end = partition.high_watermark
+        offset = max(replayed.end, partition.log.log_start_offset)
+        while offset < end:
+            data = read_without_effects(node, partition, offset, end)
+            replayed.add(data)
+            if replayed.end <= offset:
+                return  # The cleaner has emptied the end of the log.
+            offset = replayed.end
+
+
+def _first_difference(what: str, found: Any, expected: Any) -> str:
+    """Returns the innermost difference of two nested dicts, or ""."""
+    if found == expected:
+        return ""
+    if not (isinstance(found, dict) and isinstance(expected, dict)):
+        return f"{what} is {found}, the log says {expected}"
+    key = next(key for key in sorted({*found, *expected}, key=repr) if found.get(key) != expected.get(key))
+    return _first_difference(f"{what} {key}", found.get(key), expected.get(key))
+
+
+# -- groups
+
+
+def wrong_groups(shard: GroupShard, replayed: CoordinatorDict, *, is_loaded: bool) -> str:
+    """Compares a shard of groups with the replay. Returns what is wrong, or ""."""
+    offsets = {
+        (group_id, *place): tuple(committed)
+        for group_id in shard.offsets.groups()
+        for place, committed in shard.offsets.of(group_id).items()
+    }
+    group_ids = {group_id for group_id, *_ in (*offsets, *replayed.open_offsets())}
+    there = {(group_id, *place) for group_id in group_ids for place in shard.offsets.unstable_of(group_id)}
+    consumer = {group.group_id: _consumer_group(group) for group in shard.consumers.groups()}
+    wrong = (
+        _first_difference("the offset", offsets, replayed.offsets())
+        or ("" if there == replayed.open_offsets() else f"open are {there}, in the log {replayed.open_offsets()}")
+        or _first_difference("the group", consumer, _expected_consumer_groups(replayed))
+    )
+    return wrong or _wrong_classic_groups(shard, replayed, consumer, {place[0] for place in offsets}, is_loaded)
+
+
+def _wrong_classic_groups(
+    shard: GroupShard, replayed: CoordinatorDict, consumer: dict[str, Json], with_offsets: set[str], is_loaded: bool
+) -> str:
+    groups = {group.group_id: group for group in shard.groups()}
+    written = {group_id: value for group_id, value in replayed.classic_groups().items() if group_id not in consumer}
+    if is_loaded:
+        expected_ids = {*written, *(with_offsets - set(consumer))}
+        if set(groups) != expected_ids:
+            return f"the classic groups are {sorted(groups)}, the log says {sorted(expected_ids)}"
+    for group_id, group in groups.items():
+        value = written.get(group_id)
+        if value is None:
+            if group.is_in(GroupState.STABLE):
+                return f"the group {group_id} is stable and not in the log"
+        elif is_loaded or group.is_in(GroupState.STABLE):
+            wrong = _first_difference(f"of the group {group_id}", _classic_group(group), _expected_classic(value))
+            if wrong:
+                return wrong
+    return ""
+
+
+def _classic_group(group: ClassicGroup) -> Json:
+    members = {
+        member.member_id: (
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            bytes(member.protocols.get(group.protocol_name or "", b"")),
+            bytes(member.assignment),
+        )
+        for member in group.members.values()
+    }
+    return {
+        "type": group.protocol_type or "",
+        "generation": group.generation,
+        "protocol": group.protocol_name,
+        "leader": group.leader_id,
+        "members": members,
+    }
+
+
+def _expected_classic(value: Json) -> Json:
+    members = {
+        row["id"]: (
+            row["instance"],
+            row["client"],
+            row["host"],
+            row["rebalance_ms"] if row["rebalance_ms"] >= 0 else row["session_ms"],
+            row["session_ms"],
+            row["subscription"] if value["protocol"] is not None else b"",
+            row["assignment"],
+        )
+        for row in value["members"]
+    }
+    leader = value["leader"] if value["leader"] in members else next(iter(members), None)
+    return {
+        "type": value["type"],
+        "generation": value["generation"],
+        "protocol": value["protocol"],
+        "leader": leader,
+        "members": members,
+    }
+
+
+def _consumer_group(group: ConsumerGroup) -> Json:
+    members, currents = {}, {}
+    for member_id, member in group.members.items():
+        members[member_id] = (
+            member.instance_id,
+            member.rack_id,
+            member.client_id,
+            member.client_host,
+            sorted(member.topic_names),
+            member.regex,
+            member.rebalance_timeout_ms,
+            member.server_assignor,
+            None if member.classic is None else (member.classic.session_timeout_ms, list(member.classic.protocols)),
+        )
+        currents[member_id] = {
+            "epoch": member.epoch,
+            "previous_epoch": member.previous_epoch,
+            "state": int(member.state),
+            "assigned": _places(member.assigned),
+            "revoking": _places(member.revoking),
+        }
+    return {
+        "epoch": {"epoch": group.epoch, "hash": group.metadata_hash},
+        "target_epoch": group.assignment_epoch,
+        "members": members,
+        "currents": currents,
+        "targets": {member_id: places for member_id in members if (places := _places(group.target(member_id)))},
+        "regexes": {
+            regex: {"topics": sorted(resolved.topics), "version": resolved.version, "at_ms": resolved.timestamp_ms}
+            for regex, resolved in group.regexes.items()
+        },
+    }
+
+
+def _classic_part(row: Json | None) -> Any:
+    return None if row is None else (row["session_ms"], [(each["name"], each["metadata"]) for each in row["protocols"]])
+
+
+def _places(assignment: Any) -> set[tuple[bytes, int]]:
+    return {(topic_id, index) for topic_id, indexes in assignment.items() for index in indexes}
+
+
+def _expected_consumer_groups(replayed: CoordinatorDict) -> dict[str, Json]:
+    found = {}
+    for group_id, group in replayed.consumer_groups().items():
+        members = {
+            member_id: (
+                row["instance"],
+                row["rack"],
+                row["client"],
+                row["host"],
+                sorted(row["topics"]),
+                row["regex"] or "",
+                row["rebalance_ms"],
+                row["assignor"],
+                _classic_part(row["classic"]),
+            )
+            for member_id, row in group["members"].items()
+        }
+        found[group_id] = {
+            "epoch": group["epoch"],
+            "target_epoch": max(group.get("target_epoch", 0), 0),
+            "members": members,
+            "currents": {member_id: group["currents"].get(member_id, _NO_CURRENT) for member_id in members},
+            "targets": {
+                member_id: places for member_id, places in group["targets"].items() if places and member_id in members
+            },
+            "regexes": group["regexes"],
+        }
+    return found
+
+
+# -- transactions
+
+
+def wrong_transactions(shard: TransactionShard, replayed: CoordinatorDict, *, is_loaded: bool) -> str:
+    """Compares a shard of transactions with the replay. Returns what is wrong, or ""."""
+    found = {}
+    for transaction in shard.transactions():
+        image = transaction.image
+        found[transaction.transactional_id] = {
+            "producer": image.producer_id,
+            "epoch": image.producer_epoch,
+            "timeout_ms": image.timeout_ms,
+            "state": int(image.state),
+            "partitions": set(image.partitions),
+            "updated_ms": image.updated_ms,
+            "started_ms": image.start_ms,
+            "previous_producer": image.previous_producer_id,
+            "next_producer": image.next_producer_id,
+            "client_version": image.client_version,
+        }
+    expected = replayed.transactions()
+    if not is_loaded:
+        # An id becomes known before its first record is committed.
+        found = {name: value for name, value in found.items() if name in expected or value["updated_ms"] >= 0}
+    return _first_difference("the transaction of", found, expected)

@@ -1,0 +1,204 @@
+"""The checker of metadata images and snapshot files against a replay of the metadata log into a dict.
+
+The committed log is followed batch by batch, from whichever node has it. A node's image is compared after each of its
+starts, at intervals, and at the end of a run; each snapshot file when it is new. Voters and features count, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.metadata.image import MetadataImage
+from barnabas.simulation.history import Violation
+from barnabas.simulation.metadata_dict import MetadataDict, State
+from barnabas.simulation.node import Node
+from barnabas.simulation.plain_decoding import Json
+from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.world import SECOND_US
+
+_INTERVAL_US: Final = 5 * SECOND_US
+_FILES_US: Final = 2 * SECOND_US
+_SLICE_BYTES: Final = 1 << 20
+_SUFFIX: Final = ".checkpoint"
+
+
+class MetadataLogs:
+    """The checker; not for ZooKeeper mode, where no log has the metadata."""
+
+    def __init__(self) -> None:
+        self.replayed = MetadataDict()
+        self._brokers: dict[str, object] = {}
+        self._images_us: dict[str, int] = {}
+        self._files_us: dict[str, int] = {}
+        #: (node, how often its disk was emptied, name) of the snapshots that were compared.
+        self._seen: set[tuple[str, int, str]] = set()
+        #: The numbers of images and of snapshots that were compared.
+        self.images = self.snapshots = 0
+
+    def check(self, cluster: Cluster) -> None:
+        now_us = cluster.world.now_us
+        is_end = cluster.checks_all
+        for node in cluster.dirty:
+            if node.broker is None or not node.is_running:
+                continue
+            image = node.broker.metadata.image
+            if image.offset >= self.replayed.end:
+                self._follow(node, image.offset + 1)
+            is_new = self._brokers.get(node.name) is not node.broker
+            if image.offset >= 0 and (is_end or is_new or now_us >= self._images_us[node.name] + _INTERVAL_US):
+                self._brokers[node.name] = node.broker
+                self._images_us[node.name] = now_us
+                self._check_image(node, image)
+            if is_end or now_us >= self._files_us.get(node.name, 0) + _FILES_US:
+                self._files_us[node.name] = now_us
+                self._check_files(node)
+
+    def _follow(self, node: Node, end: int) -> None:
+        """Replays the committed log up to `end`; from the newest snapshot if no log reaches back far enough."""
+        assert node.broker is not None
+        log = node.broker.quorum.raft.log
+        with node.disk.without_effects():
+            if log.first_base > self.replayed.end:
+                newest = max(name for name in node.disk.list_dir(log.directory) if name.endswith(_SUFFIX))
+                self.replayed.begin_from(node.disk.read(f"{log.directory}/{newest}"), int(newest.partition("-")[0]))
+            while self.replayed.end < end:
+                before = self.replayed.end
+                self.replayed.add(bytes(log.log.read(before, _SLICE_BYTES, up_to=end).data))
+                if self.replayed.end == before:
+                    raise Violation(f"the metadata log of {node.name} has no batch at {before}, below {end}")
+
+    def _check_image(self, node: Node, image: MetadataImage) -> None:
+        self.images += 1
+        expected = self.replayed.state(image.offset + 1)
+        for key in ("kraft.version",), ("voters",):
+            expected.pop(key, None)
+        problem = difference(state_of(image), expected)
+        if problem:
+            raise Violation(f"an image is not what the log says: on {node.name} at {image.offset}: {problem}")
+
+    def _check_files(self, node: Node) -> None:
+        assert node.broker is not None
+        directory = node.broker.quorum.raft.log.directory
+        for name in node.disk.list_dir(directory):
+            seen = (node.name, node.disk.wipes, name)
+            if not name.endswith(_SUFFIX) or seen in self._seen:
+                continue
+            end = int(name.partition("-")[0])
+            if end <= self.replayed.end:
+                self._seen.add(seen)
+                self.snapshots += 1
+                with node.disk.without_effects():
+                    problem = wrong_snapshot(node.disk.read(f"{directory}/{name}"), self.replayed, end)
+                if problem:
+                    raise Violation(f"a snapshot is not what the log says: {name} on {node.name}: {problem}")
+
+
+def wrong_snapshot(data: bytes, replayed: MetadataDict, end: int) -> str:
+    """Compares a snapshot file with the replay of the records below `end`. Returns what is wrong, or ""."""
+    found = MetadataDict()
+    found.begin_from(data, end)
+    there, expected = found.state(), replayed.state(end)
+    for state in (there, expected):
+        if not state.get(("kraft.version",)):
+            # A static quorum has no voters in its snapshots.
+            state.pop(("kraft.version",), None)
+            state.pop(("voters",), None)
+    return difference(there, expected)
+
+
+def difference(found: State, expected: State) -> str:
+    """Returns the first difference of two states, or ""."""
+    if found == expected:
+        return ""
+    for key in sorted({*found, *expected}, key=repr):
+        if found.get(key) != expected.get(key):
+            return f"{key} is {found.get(key)}, the log says {expected.get(key)}"
+    return ""
+
+
+def state_of(image: MetadataImage) -> State:
+    """Returns the content of an image in the form of `MetadataDict.state`."""
+    found: State = {}
+    for topic_id, topic in image.topics_by_id.items():
+        found["topic", topic_id] = topic.name
+        for index, partition in enumerate(topic.partitions):
+            found["partition", topic_id, index] = _partition(partition)
+    for broker_id, broker in image.brokers.items():
+        found["broker", broker_id] = _broker(broker)
+    for controller_id, controller in image.controllers.items():
+        found["controller", controller_id] = {
+            "id": controller.controller_id,
+            "incarnation": controller.incarnation_id,
+            "migration_ready": controller.zk_migration_ready,
+            **_offered(controller),
+        }
+    for (kind, resource), overrides in image.configs.items():
+        found.update({("config", kind, resource, name): value for name, value in overrides.items()})
+    found.update({("feature", name): level for name, level in image.features.items()})
+    security = image.security
+    for (mechanism, name), record in security.scram.items():
+        found["scram", mechanism, name] = _fields(record, "name mechanism salt stored_key server_key iterations")
+    for acl_id, record in security.acls.items():
+        names = "id resource_type resource_name pattern_type principal host operation permission_type"
+        found["acl", acl_id] = _fields(record, names)
+    for entity, values in security.quotas.items():
+        found.update({("quota", entity, key): value for key, value in values.items()})
+    for token_id, token in security.tokens.items():
+        names = {"issued": "issue_timestamp", "max": "max_timestamp", "expires": "expiration_timestamp"}
+        found["token", token_id] = {
+            **_fields(token, "owner requester renewers"),
+            **{short: getattr(token, name) for short, name in names.items()},
+            "id": token.token_id,
+        }
+    if image.next_producer_id >= 0:
+        found["producer ids",] = image.next_producer_id
+    if image.zk_migration_state:
+        found["migration",] = image.zk_migration_state
+    return found
+
+
+def _fields(record: Any, names: str) -> Json:
+    return {name: getattr(record, name) for name in names.split()}
+
+
+def _offered(node: Any) -> Json:
+    endpoints = [
+        {"name": each.name, "host": each.host, "port": each.port, "protocol": each.security_protocol}
+        for each in node.endpoints
+    ]
+    features = [{"name": each.name, "min": each.min_version, "max": each.max_version} for each in node.features]
+    return {
+        "endpoints": sorted(endpoints, key=lambda each: str(each["name"])),
+        "features": sorted(features, key=lambda each: str(each["name"])),
+    }
+
+
+def _broker(broker: Any) -> Json:
+    return {
+        "id": broker.broker_id,
+        "migrating": broker.is_migrating_zk_broker,
+        "incarnation": broker.incarnation_id,
+        "epoch": broker.epoch,
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "leaving": broker.in_controlled_shutdown,
+        "directories": list(broker.directories),
+        "unwritable": b"".join(broker.unwritable),
+        **_offered(broker),
+    }
+
+
+def _partition(partition: Any) -> Json:
+    return {
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "removing": list(partition.removing_replicas),
+        "adding": list(partition.adding_replicas),
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "recovery": partition.leader_recovery_state,
+        "elr": list(partition.elr),
+        "last_known_elr": list(partition.last_known_elr),
+        "directories": list(partition.directories),
+    }
