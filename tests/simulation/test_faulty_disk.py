@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from barnabas.simulation.faulty_disk import FaultyDisk, Loss
+from barnabas.simulation.faulty_disk import FaultyDisk, Loss, durable_bytes
 from barnabas.simulation.host import VirtualTime
 
 
@@ -122,3 +122,17 @@ def test_errors_full_disks_and_time() -> None:
     disk.cold_chance = 1.0
     assert file.read_at_nowait(0, 2) is None
     assert file.read_at(0, 2) == b"xx"
+
+
+@pytest.mark.parametrize(("former", "kept"), [("/data/log.swap", 4), ("/data/other", 0)])
+def test_a_compacted_file_counts_under_the_name_that_a_start_completes(former: str, kept: int) -> None:
+    """A compaction renames `.swap` files last and does not sync that; a power failure gives them that name again."""
+    disk = make_disk()
+    file = disk.open(former, create=True)
+    file.append(b"safe")
+    file.sync()
+    disk.sync_dir("/data")
+    disk.rename(former, "/data/log")
+    assert durable_bytes(disk, "/data/log") == kept
+    disk.sync_dir("/data")
+    assert durable_bytes(disk, "/data/log") == 4

@@ -15,8 +15,9 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.faulty_disk import FaultyDisk, FaultyFile
 from barnabas.simulation.host import VirtualTime
 from barnabas.simulation.log_comparison import Checkpoints, wrong_log
-from barnabas.simulation.scenario import Settings, run
+from barnabas.simulation.scenario import Run, Settings, run
 from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.worlds.replication_explorer import explore
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.index import OffsetIndex, TimeIndex
@@ -207,3 +208,13 @@ def test_a_topic_that_syncs_each_append_and_does_not(monkeypatch: pytest.MonkeyP
 def test_logs_of_replicas_that_roll_often_say_the_same_twice(seed: int) -> None:
     outcome = explore(seed, log_index_interval_bytes="0", log_roll_ms="700")
     assert outcome.problem is None, outcome
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_only_broker_is_compared_now_and_then_and_compacts_without_a_false_alarm(seed: int) -> None:
+    """With one node every event concerns all nodes: they were compared after each, also amid a compaction."""
+    simulated = Run(Settings(seed, Layout(1), draws_properties=True))
+    outcome = simulated.execute()
+    assert not outcome.failed, outcome.problems[0]
+    files = next(each for each in simulated.checkers if isinstance(each, StorageFiles))
+    assert 50 < files.compared < 300

@@ -155,6 +155,8 @@ class FaultyDisk(MemoryDisk):
         #: Changes of names that are not durable: number -> the function that undoes it.
         self._unsafe_names: dict[int, Callable[[], None]] = {}
         self._sequence = 0
+        #: Number of a change of a name -> the durable name that the file had before.
+        self._former_names: dict[int, str] = {}
         #: The numbers of power failures, and of replacements by an empty disk.
         self.crashes = self.wipes = 0
 
@@ -202,6 +204,7 @@ class FaultyDisk(MemoryDisk):
             for _, undo in reversed(pending[kept:]):
                 undo()
         self._unsafe_names.clear()
+        self._former_names.clear()
         used_before = sum(len(content.data) for content in self._files.values())
         for path in sorted(self._files):
             _durable(self._files[path]).crash(loss, self._random)
@@ -216,6 +219,7 @@ class FaultyDisk(MemoryDisk):
         self._dirs.clear()
         self._dirs[""] = set()
         self._unsafe_names.clear()
+        self._former_names.clear()
 
     # -- what becomes durable
 
@@ -226,6 +230,7 @@ class FaultyDisk(MemoryDisk):
             if first > up_to:
                 return
             del unsafe[first]
+            self._former_names.pop(first, None)
 
     def _remember(self, undo: Callable[[], None]) -> int:
         self._sequence += 1
@@ -255,7 +260,10 @@ class FaultyDisk(MemoryDisk):
             return
         sequence = self._remember(lambda: self._rename_back(source, target, replaced))
         if target in self._files:
-            _durable(self._files[target]).name_sequence = sequence
+            content = _durable(self._files[target])
+            if content.name_sequence not in self._unsafe_names:
+                self._former_names[sequence] = source
+            content.name_sequence = sequence
 
     def remove(self, path: str) -> None:
         self.use(_NAME_US, "remove", path)
@@ -328,9 +336,13 @@ class FaultyDisk(MemoryDisk):
 
 
 def durable_bytes(disk: FaultyDisk, path: str) -> int:
-    """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name."""
+    """Returns how many bytes of a file every power failure would keep; 0 if it could take the file's name. A file that
+    was renamed from `.swap`, the last step of a compaction, counts under that name: a start completes the step.
+    """
     content = _durable(disk._existing(path))
-    return 0 if content.name_sequence in disk._unsafe_names else content.durable_bytes
+    sequence = content.name_sequence
+    is_kept = sequence not in disk._unsafe_names or disk._former_names.get(sequence) == f"{path}.swap"
+    return content.durable_bytes if is_kept else 0
 
 
 NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO

@@ -58,7 +58,7 @@ class StorageFiles:
         if self._found_at_an_end:
             raise self._found_at_an_end[0]
         now_us = cluster.world.now_us
-        is_end = len(cluster.dirty) == len(cluster.nodes)
+        is_end = cluster.checks_all
         for node in cluster.dirty:
             life = self._lives.get(node.name)
             if node.broker is None or not node.is_running:
