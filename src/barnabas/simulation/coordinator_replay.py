@@ -76,6 +76,8 @@ class Coordinators:
         if key in self._unclean.partitions:
             return
         replayed = self._replayed.setdefault(key, CoordinatorDict())
+        if replayed.end > partition.high_watermark:
+            return  # It was deposed and does not know it: the log has gone on elsewhere.
         self._follow(node, partition, replayed)
         shard = look.shard
         problem = (

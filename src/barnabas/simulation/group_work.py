@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from barnabas.common.types import GROUP_METADATA_TOPIC
@@ -43,6 +43,7 @@ class GroupWork:
         ]
         self.operations = MOVES
         self.checkers: Sequence[Checker] = ()
+        self.acked: Mapping[bytes, Spot] = {}
         is_mixed = cluster.world.stream("groups").random() < 0.3
         classic, modern = ("mixed", "mixed") if is_mixed else ("classic", "modern")
         self.group_histories = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
@@ -22,6 +22,8 @@ from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Process, World
 
 if TYPE_CHECKING:
     from random import Random
+
+    from barnabas.simulation.taps import Follower, Tap
 
 #: Unconsumed bytes of one direction above which the sender must stop writing, and below which it can continue.
 _HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
@@ -219,6 +221,7 @@ class Socket:
         "out",
         "process",
         "remote",
+        "tap",
     )
 
     def __init__(self, network: Network, process: Process, local: Address, remote: Address) -> None:
@@ -231,6 +234,8 @@ class Socket:
         self.is_open = False
         self.is_closed = False
         self.is_held_back = False
+        #: What an observer of this end gets, too.
+        self.tap: Tap | None = None
         self._end: End | None = None
         self._reading = True
         self._draining = False
@@ -259,6 +264,8 @@ class Socket:
             self.process.cpu.sent(len(data))
         for tap in self.network.taps:
             tap(self, data)
+        if self.tap is not None:
+            self.tap.sent(data)
         random = out.direction.random
         if len(data) > 1 and random.random() < 0.05:
             cut = random.randrange(1, len(data))
@@ -304,6 +311,8 @@ class Socket:
 
     def _forget(self) -> None:
         self.is_closed = True
+        if self.tap is not None and self.network.follower is not None:
+            self.network.follower.closed(self)
         self._rx.clear()
         self.process.holdings.pop(self, None)
         self.network.sockets.pop(self, None)
@@ -370,6 +379,8 @@ class Socket:
                     self._peer_pipe().consumed(len(item))
                     if self.process.cpu is not None:
                         self.process.cpu.received(len(item))
+                    if self.tap is not None:
+                        self.tap.received(item)
                     end.received(item)
                 else:
                     break
@@ -398,6 +409,7 @@ class Network:
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
+        self.follower: Follower | None = None
         #: All open sockets, in the order of creation.
         self.sockets: dict[Socket, None] = {}
         self._directions: dict[tuple[str, str], Direction] = {}
@@ -418,6 +430,11 @@ class Network:
     def name_of(self, address: str) -> str:
         return self._names[address]
 
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """Returns the address of each machine."""
+        return self._addresses
+
     def is_on(self, address: str) -> bool:
         return address not in self._off
 
@@ -437,6 +454,10 @@ class Network:
         """Returns the direction from machine to machine, by name."""
         key = (self._addresses[source], self._addresses[target])
         return self._direction(*key)
+
+    def directions(self) -> Iterable[tuple[tuple[str, str], Direction]]:
+        """Returns the used directions by source and target address."""
+        return self._directions.items()
 
     def _direction(self, source: str, target: str) -> Direction:
         direction = self._directions.get((source, target))
@@ -536,6 +557,8 @@ class _Dial:
         socket.out = Pipe(self._direction, socket, peer)
         peer.out = Pipe(back, peer, socket)
         peer.is_open = True
+        if network.follower is not None:
+            network.follower.connected(socket, peer)
         peer.out.send(OPEN)
         listening.process.enter(lambda: self._accept(listening, peer))
 

@@ -51,15 +51,14 @@ class Body:
         self.at = at
         self.is_flexible = is_flexible
 
+    def begin(self, schema: Schema) -> Json:
+        """Decodes the first fields of a structure."""
+        return {name: self._value(kind) for name, kind in schema}
+
     def read(self, schema: Schema) -> Json:
         """Decodes a structure."""
-        found: Json = {}
-        tagged: dict[int, tuple[str, Any]] = {}
-        for field in schema:
-            if len(field) == 3:
-                tagged[field[0]] = field[1:]
-            else:
-                found[field[0]] = self._value(field[1])
+        tagged = {field[0]: field[1:] for field in schema if len(field) == 3}
+        found = self.begin([field for field in schema if len(field) == 2])
         if self.is_flexible:
             for _ in range(self.unsigned()):
                 number, size = self.unsigned(), self.unsigned()

@@ -30,6 +30,7 @@ from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.operator import AdminOperation, Operator
+from barnabas.simulation.promises import promises
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
 from barnabas.simulation.rare_events import counted
@@ -209,7 +210,9 @@ class Run:
         own: list[Checker] = [QuorumSafety(), SameImages(), MetadataLogs()]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
-        return [elections, NoMistakes(), *own, replicas, StorageFiles(cluster), Coordinators(unclean), *self.work.checkers]
+        own += [replicas, StorageFiles(cluster), Coordinators(unclean)]
+        own += promises(cluster, self.decided, lambda: self.work.acked)
+        return [elections, NoMistakes(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()

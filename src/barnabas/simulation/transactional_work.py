@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -61,6 +61,7 @@ class TransactionalWork:
         ]
         self.operations = MOVES
         self.checkers: Sequence[Checker] = (Replicas(None, [StableOffsets()]),)
+        self.acked: Mapping[bytes, Spot] = {}
         ids = [f"till-{number}" for number in range(1, size.producers + 1)]
         self.producers: list[Worker] = [
             TransactionalProducer(

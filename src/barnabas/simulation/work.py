@@ -85,6 +85,10 @@ class Work(Protocol):
         """Returns the workers that must make progress once a majority has healed."""
 
     @property
+    def acked(self) -> Mapping[bytes, Spot]:
+        """Returns the records that clients count as acknowledged, as far as the work notes them with their offsets."""
+
+    @property
     def checkers(self) -> Sequence[Checker]:
         """Returns checkers in addition to those of every run."""
 
@@ -146,6 +150,7 @@ class RecordsWork:
         self.internal: list[Topic] = []
         self.operations: Collection[AdminOperation] = tuple(AdminOperation)
         self.checkers: Sequence[Checker] = ()
+        self.acked: Mapping[bytes, Spot] = self.history.acked
         shared = (self.history, self.topics)
         self.must_make_progress = [
             WorkloadProducer(cluster, cluster.add_client(name), *shared, records_per_s=size.records_per_s)

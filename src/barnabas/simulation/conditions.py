@@ -1,0 +1,78 @@
+"""The physical condition of a cluster: what ails each machine and each link, as the world knows it.
+
+No node is asked, and no list of faults: processes, disks and the network are looked at. So what counts is the same
+whoever caused it: a schedule, a test, or a process that gave up.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.simulation.network import Direction
+from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.world import MILLISECOND_US, ProcessState
+
+#: A disk with less free space than this is full.
+_SPACE_BYTES_MIN: Final = 1 << 20
+#: A link whose messages need this much more time is slow; faster ones do not matter.
+_SLOW_US: Final = 20 * MILLISECOND_US
+
+#: OFF: the machine has no power. DEAD: the machine runs, and refuses connections for the process that does not.
+OFF, DEAD, PAUSED, BROKEN, FULL = "off", "dead", "paused", "broken", "full"
+SLOW, REFUSES, COLD, CUT = "slow", "refuses", "cold", "cut"
+
+
+class Condition(NamedTuple):
+    """What ails the machines and the links between them; both are missing in the maps if they are well."""
+
+    ailments: dict[str, str]
+    #: (machine, machine), in both orders -> CUT or SLOW.
+    links: dict[tuple[str, str], str]
+    #: The number of starts of each machine's process.
+    starts: dict[str, int]
+
+
+def condition_of(cluster: Cluster) -> Condition:
+    """Returns the condition of nodes, servers and clients now."""
+    names = {address: name for name, address in cluster.network.addresses.items()}
+    ailments = {name: ailment for name in cluster.programs if (ailment := _ailment(cluster, name))}
+    for name, client in cluster.clients.items():
+        process = client.machine.process
+        if process is None or process.state is not ProcessState.RUNNING:
+            ailments[name] = PAUSED if process is not None and process.state is ProcessState.PAUSED else DEAD
+    links: dict[tuple[str, str], str] = {}
+    for (source, target), direction in cluster.network.directions():
+        ailment = _ailment_of_link(direction)
+        if ailment:
+            pair = names[source], names[target]
+            for each in (pair, pair[::-1]):
+                links[each] = CUT if CUT in (ailment, links.get(each)) else SLOW
+    starts = {name: cluster.machine(name).incarnation for name in cluster.programs}
+    return Condition(ailments, links, starts)
+
+
+def _ailment(cluster: Cluster, name: str) -> str:
+    machine = cluster.programs[name].machine
+    process = machine.process
+    if not machine.is_on:
+        return OFF
+    if process is None or process.is_dead:
+        return DEAD
+    if process.state is ProcessState.PAUSED:
+        return PAUSED
+    disk = cluster.programs[name].disk
+    if disk.fail_with is not None:
+        return BROKEN
+    if disk.is_unwritable or disk.free_bytes < _SPACE_BYTES_MIN:
+        return FULL
+    if disk.slowness > 1 or disk.stall_us or disk.sync_stall_us:
+        return SLOW
+    if name in cluster.network.unwritable:
+        return REFUSES
+    return COLD if disk.cold_chance else ""
+
+
+def _ailment_of_link(direction: Direction) -> str:
+    if direction.cuts:
+        return CUT
+    return SLOW if direction.extra_us > _SLOW_US or direction.loss_percent else ""

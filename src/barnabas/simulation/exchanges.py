@@ -1,0 +1,208 @@
+"""Requests and answers as they pass the network, frame by frame: what a node received, and what it answered to that.
+
+Nothing of the broker is asked. A connection is followed on the node's side, and on the side of a client's machine.
+Answers come in the order of their requests; an answer that no request expects is a violation.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from barnabas.common.types import TopicPartition
+from barnabas.simulation.history import Violation
+from barnabas.simulation.network import Socket
+from barnabas.simulation.plain_decoding import Body
+from barnabas.simulation.simulated_cluster import Cluster
+
+PRODUCE: Final = 0
+_HEAD: Final = struct.Struct(">ihhi")
+_LENGTH: Final = struct.Struct(">i")
+_ANSWER: Final = struct.Struct(">ii")
+_FLEXIBLE_PRODUCE: Final = 9
+
+
+class Request(NamedTuple):
+    """A request that awaits its answer. `frame` begins with its length."""
+
+    at_us: int
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+
+
+class Frames:
+    """The frames of one direction of a connection."""
+
+    __slots__ = ("_rest",)
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> list[bytes]:
+        """Returns the frames that these bytes complete."""
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        size = len(data)
+        if size >= 4 and _LENGTH.unpack_from(data)[0] + 4 == size:
+            return [data]
+        found, at = [], 0
+        while size - at >= 4:
+            end = at + 4 + _LENGTH.unpack_from(data, at)[0]
+            if end > size:
+                break
+            found.append(data[at:end])
+            at = end
+        self._rest = data[at:]
+        return found
+
+
+class Exchange:
+    """One connection as one of its ends sees it. On a node's end requests come in, on a client's they go out."""
+
+    __slots__ = ("_answers", "_now_us", "_owner", "_requests", "client", "is_of_node", "node", "waiting")
+
+    def __init__(self, owner: Exchanges, node: str, client: str, now_us: Callable[[], int], *, is_of_node: bool) -> None:
+        self.node = node
+        self.client = client
+        self.is_of_node = is_of_node
+        self.waiting: deque[Request] = deque()
+        self._owner = owner
+        self._now_us = now_us
+        self._requests, self._answers = Frames(), Frames()
+
+    def received(self, data: bytes) -> None:
+        self._owner.guard(self._on_requests if self.is_of_node else self._on_answers, data)
+
+    def sent(self, data: bytes) -> None:
+        self._owner.guard(self._on_answers if self.is_of_node else self._on_requests, data)
+
+    def closed(self) -> None:
+        """Forgets what is not answered: a closed connection says so."""
+        self.waiting.clear()
+
+    def _on_requests(self, data: bytes) -> None:
+        for frame in self._requests.take(data):
+            _, api_key, version, correlation_id = _HEAD.unpack_from(frame)
+            if api_key == PRODUCE and acks_of(version, frame) == 0:
+                continue
+            request = Request(self._now_us(), api_key, version, correlation_id, frame)
+            self.waiting.append(request)
+            for listener in self._owner.listeners.get(api_key, ()):
+                listener.on_request(self, request)
+
+    def _on_answers(self, data: bytes) -> None:
+        for frame in self._answers.take(data):
+            _, correlation_id = _ANSWER.unpack_from(frame)
+            if not self.waiting or self.waiting[0].correlation_id != correlation_id:
+                expected = [each.correlation_id for each in self.waiting]
+                raise Violation(
+                    f"an answer to no request: {self.node} answers {correlation_id} to {self.client}, which waits for "
+                    f"{expected}"
+                )
+            request = self.waiting.popleft()
+            for listener in self._owner.listeners.get(request.api_key, ()):
+                listener.on_answer(self, request, frame)
+
+
+class Listener:
+    """A receiver of requests and answers of some APIs."""
+
+    api_keys: tuple[int, ...] = ()
+
+    def on_request(self, exchange: Exchange, request: Request) -> None:
+        """Takes a request when it arrives, or, on a client's end, when it leaves."""
+
+    def on_answer(self, exchange: Exchange, request: Request, frame: bytes) -> None:
+        """Takes the answer to a request when it leaves, or, on a client's end, when it arrives."""
+
+
+class Exchanges:
+    """All open connections to nodes of a cluster; one follower of the network per world."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.listeners: dict[int, list[Listener]] = {}
+        #: What is wrong. A checker raises it later: here it would be raised within the code of a node.
+        self.problems: list[Violation] = []
+        self._topics: dict[bytes, str] = {}
+        #: Open connections by their socket.
+        self.open: dict[Socket, Exchange] = {}
+        cluster.network.follower = self
+
+    def listen(self, listener: Listener) -> None:
+        for api_key in listener.api_keys:
+            self.listeners.setdefault(api_key, []).append(listener)
+
+    def connected(self, dialled: Socket, accepted: Socket) -> None:
+        """Follows a new connection to a node (`network.Follower`)."""
+        network, cluster = self._cluster.network, self._cluster
+        client, node = network.name_of(dialled.local[0]), network.name_of(accepted.local[0])
+        if node in cluster.nodes:
+            self._follow(accepted, node, client, is_of_node=True)
+            if client not in cluster.nodes:
+                self._follow(dialled, node, client, is_of_node=False)
+
+    def closed(self, socket: Socket) -> None:
+        exchange = self.open.pop(socket, None)
+        if exchange is not None:
+            exchange.closed()
+
+    def _follow(self, socket: Socket, node: str, client: str, *, is_of_node: bool) -> None:
+        process = socket.process
+        exchange = Exchange(self, node, client, lambda: process.now_us, is_of_node=is_of_node)
+        self.open[socket] = socket.tap = exchange
+
+    def place(self, place: tuple[str | bytes, int]) -> TopicPartition:
+        """Returns a partition by the name or the id of its topic."""
+        topic, index = place
+        if isinstance(topic, bytes):
+            if topic not in self._topics:
+                for node in self._cluster.nodes.values():
+                    image = None if node.broker is None else node.broker.metadata.image.topics_by_id.get(topic)
+                    if image is not None:
+                        self._topics[topic] = image.name
+            topic = self._topics.get(topic, "?")
+        return TopicPartition(topic, index)
+
+    def guard(self, take: Callable[[bytes], None], data: bytes) -> None:
+        """Passes bytes on, and keeps every failure as a problem."""
+        try:
+            take(data)
+        except Violation as found:
+            self.problems.append(found)
+        except Exception as error:
+            self.problems.append(Violation(f"a frame cannot be read: {type(error).__name__}: {error}"))
+
+
+def body_of(request: Request, *, flexible_from: int) -> Body:
+    """Returns the body of a request behind its header."""
+    is_flexible = request.version >= flexible_from
+    body = Body(request.frame, 12, is_flexible=False)
+    body.read([("client id", "string")])
+    body.is_flexible = is_flexible
+    if is_flexible:
+        body.read([])
+    return body
+
+
+def answer_body(request: Request, frame: bytes, *, flexible_from: int) -> Body:
+    """Returns the body of an answer behind its header."""
+    body = Body(frame, 8, is_flexible=request.version >= flexible_from)
+    if body.is_flexible:
+        body.read([])
+    return body
+
+
+def acks_of(version: int, frame: bytes) -> int:
+    request = Request(0, PRODUCE, version, 0, frame)
+    body = body_of(request, flexible_from=_FLEXIBLE_PRODUCE)
+    if version >= 3:
+        size = body.unsigned() - 1 if body.is_flexible else int(body.number("int16"))
+        body.at += max(size, 0)
+    acks: int = body.number("int16")
+    return acks
