@@ -92,15 +92,14 @@ class AnsweredInTime(Listener):
             counted_us = self._counted_us[(exchange.node,) if exchange.is_of_node else (exchange.client, exchange.node)]
             key = (exchange, request.correlation_id)
             since_us = self._since_us[key] = before.get(key, counted_us)
-            waited_us = counted_us - since_us
             self.looked_at += 1
             waited_ms = (counted_us - since_us) // MILLISECOND_US
             if waited_ms > self._allowed_ms(request):
                 where = "waits at" if exchange.is_of_node else "sent by a client waits for"
                 raise Violation(
                     f"not answered in time: a request of API {request.api_key} of {exchange.client}, from "
-                    f"{format_time(request.at_us)}, {where} {exchange.node} for {waited_ms} ms in which nothing ails it; "
-                    f"{self._allowed_ms(request)} ms are allowed"
+                    f"{format_time(request.at_us)}, {where} {exchange.node} for {waited_ms} ms in which nothing "
+                    f"ails it; {self._allowed_ms(request)} ms are allowed"
                 )
 
     def _allowed_ms(self, request: Request) -> int:
@@ -127,7 +126,7 @@ def _rebalance_ms(request: Request) -> int:
     if request.version >= 1:
         schema.append(("rebalance_ms", "int32"))
     found = body.begin(schema)
-    return max(found["session_ms"], found.get("rebalance_ms", 0))
+    return max(int(found["session_ms"]), int(found.get("rebalance_ms", 0)))
 
 
 def _produce_ms(request: Request) -> int:

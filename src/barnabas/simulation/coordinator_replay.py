@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from barnabas.broker.assembly import Broker
 from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.shard import GroupShard
@@ -57,10 +58,18 @@ class Coordinators:
             for look in self._due(node, now_us, is_end=is_end):
                 self._compare(node, look)
 
+    def replay_of(self, broker: Broker, shard: GroupShard | TransactionShard) -> CoordinatorDict | None:
+        """Returns the replay of a partition that this node coordinates, if it is complete."""
+        partition = broker.replicas.find(*shard.partition)
+        if partition is None or shard.state is not ShardState.ACTIVE:
+            return None
+        replayed = self._replayed.get((partition.topic_partition, partition.topic_id))
+        return replayed if replayed is not None and replayed.end == partition.high_watermark else None
+
     def _due(self, node: Node, now_us: int, *, is_end: bool) -> Iterator[_Look]:
         assert node.broker is not None
-        groups, transactions = node.broker.groups.shards(), node.broker.transactions.shards()
-        for shard in (*groups, *transactions):
+        shards: list[GroupShard | TransactionShard] = [*node.broker.groups.shards()]
+        for shard in (*shards, *node.broker.transactions.shards()):
             if shard.state is not ShardState.ACTIVE:
                 continue
             at_us = self._compared_us.get(shard)
@@ -277,7 +286,7 @@ def _expected_consumer_groups(replayed: CoordinatorDict) -> dict[str, Json]:
 
 def wrong_transactions(shard: TransactionShard, replayed: CoordinatorDict, *, is_loaded: bool) -> str:
     """Compares a shard of transactions with the replay. Returns what is wrong, or ""."""
-    found = {}
+    found: dict[str, Json] = {}
     for transaction in shard.transactions():
         image = transaction.image
         found[transaction.transactional_id] = {

@@ -66,7 +66,9 @@ class Exchange:
 
     __slots__ = ("_answers", "_now_us", "_owner", "_requests", "client", "is_of_node", "node", "waiting")
 
-    def __init__(self, owner: Exchanges, node: str, client: str, now_us: Callable[[], int], *, is_of_node: bool) -> None:
+    def __init__(
+        self, owner: Exchanges, node: str, client: str, now_us: Callable[[], int], *, is_of_node: bool
+    ) -> None:
         self.node = node
         self.client = client
         self.is_of_node = is_of_node

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from barnabas.simulation.plain_decoding import Body, Json, PlainRecord, Schema, batches_with_records
+from barnabas.simulation.plain_decoding import Body, PlainRecord, Schema, batches_with_records
 
 Key = tuple[Any, ...]
 State = dict[Key, Any]

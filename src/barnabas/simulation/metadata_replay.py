@@ -138,18 +138,14 @@ def state_of(image: MetadataImage) -> State:
     security = image.security
     for (mechanism, name), record in security.scram.items():
         found["scram", mechanism, name] = _fields(record, "name mechanism salt stored_key server_key iterations")
-    for acl_id, record in security.acls.items():
+    for acl_id, acl in security.acls.items():
         names = "id resource_type resource_name pattern_type principal host operation permission_type"
-        found["acl", acl_id] = _fields(record, names)
-    for entity, values in security.quotas.items():
-        found.update({("quota", entity, key): value for key, value in values.items()})
+        found["acl", acl_id] = _fields(acl, names)
+    for entity, rates in security.quotas.items():
+        found.update({("quota", entity, key): rate for key, rate in rates.items()})
     for token_id, token in security.tokens.items():
-        names = {"issued": "issue_timestamp", "max": "max_timestamp", "expires": "expiration_timestamp"}
-        found["token", token_id] = {
-            **_fields(token, "owner requester renewers"),
-            **{short: getattr(token, name) for short, name in names.items()},
-            "id": token.token_id,
-        }
+        times = {"issued": token.issue_timestamp, "max": token.max_timestamp, "expires": token.expiration_timestamp}
+        found["token", token_id] = {**_fields(token, "owner requester renewers"), **times, "id": token.token_id}
     if image.next_producer_id >= 0:
         found["producer ids",] = image.next_producer_id
     if image.zk_migration_state:

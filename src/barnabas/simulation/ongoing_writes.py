@@ -71,7 +71,9 @@ class Bounds:
             + ms("controller.quorum.election.timeout.ms", 1_000) // 2
             + ms("controller.quorum.election.backoff.max.ms", 1_000)
         )
-        session_ms = ms("broker.session.timeout.ms", 9_000) if has_quorum else ms("zookeeper.session.timeout.ms", 18_000)
+        session_ms = (
+            ms("broker.session.timeout.ms", 9_000) if has_quorum else ms("zookeeper.session.timeout.ms", 18_000)
+        )
         session_ms += election_ms
         lag_ms = max(ms("replica.lag.time.max.ms", 30_000) * 3 // 2 + 1_000, session_ms)
         self._during = {
@@ -187,8 +189,8 @@ class WritesGoOn(Listener):
         now_us: int,
     ) -> None:
         until_us = now_us + self._bounds.recovery_us
-        for each in (*ailments, *links):
-            self._recovers_us[each] = until_us
+        self._recovers_us.update(dict.fromkeys(ailments, until_us))
+        self._recovers_us.update(dict.fromkeys(links, until_us))
         for name, ailment in ailments.items():
             if ailment == FULL:
                 self._recovers_us[name] = now_us + self._bounds.recovery_from_full_us
@@ -245,8 +247,8 @@ class WritesGoOn(Listener):
         allowed_ms = self.bound_ms + _CLIENTS_MS
         if refused_ms > allowed_ms:
             raise Violation(
-                f"writes do not go on for clients: {tp} was refused for {refused_ms} ms ({allowed_ms} allowed), although "
-                "it has a leader and enough in sync"
+                f"writes do not go on for clients: {tp} was refused for {refused_ms} ms ({allowed_ms} allowed), "
+                "although it has a leader and enough in sync"
             )
 
     def _stall(self, tp: TopicPartition, decided: PartitionImage, watched: _Watched) -> str:

@@ -29,6 +29,7 @@ from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
+from barnabas.simulation.metric_checkers import Metrics
 from barnabas.simulation.operator import AdminOperation, Operator
 from barnabas.simulation.promises import promises
 from barnabas.simulation.raft_checkers import QuorumSafety
@@ -207,10 +208,12 @@ class Run:
             *([followed] if in_zookeeper else []),
         ]
         replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)
-        own: list[Checker] = [QuorumSafety(), SameImages(), MetadataLogs()]
+        logs = None if in_zookeeper else MetadataLogs()
+        own: list[Checker] = [QuorumSafety(), SameImages()] if logs is None else [QuorumSafety(), SameImages(), logs]
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
-        own += [replicas, StorageFiles(cluster), Coordinators(unclean)]
+        coordinators = Coordinators(unclean)
+        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs)]
         own += promises(cluster, self.decided, lambda: self.work.acked)
         return [elections, NoMistakes(), *own, *self.work.checkers]
 

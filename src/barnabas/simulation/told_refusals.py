@@ -117,7 +117,7 @@ class RefusalsAreTold(Listener):
         own, other = _identity(sent.batch), _identity(there)
         if own != other:
             return f"producer, epoch, sequence and records are {own} in the request and {other} in the log"
-        if sent.batch.producer_id < 0 and data[CHECKSUM] != sent.checksum:
+        if sent.batch.producer_id < 0 and data[there.position :][CHECKSUM] != sent.checksum:
             return "another batch is there"
         return ""
 
@@ -134,7 +134,8 @@ class RefusalsAreTold(Listener):
 
     def _check_clients(self) -> None:
         covered = {
-            place: {at for first, last in found for at in range(first, last + 1)} for place, found in self._acked_to_clients.items()
+            place: {at for first, last in found for at in range(first, last + 1)}
+            for place, found in self._acked_to_clients.items()
         }
         for value, (place, offset) in self._acked().items():
             if offset not in covered.get(TopicPartition(*place), ()):

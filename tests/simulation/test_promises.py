@@ -1,0 +1,237 @@
+"""Promises for the time of the fault: planted mistakes, each found by its checker, and what they leave alone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.transactions import transitions
+from barnabas.replication.delayed_fetch import DelayedFetch
+from barnabas.replication.partition import Partition
+from barnabas.replication.replica_manager import Appended, ReplicaManager
+from barnabas.simulation.checkers import Checker
+from barnabas.simulation.conditions import CUT, DEAD, FULL, PAUSED, condition_of
+from barnabas.simulation.exchanges import Exchange, Exchanges, Frames
+from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.history import Spot, Violation
+from barnabas.simulation.ongoing_writes import Bounds, WritesGoOn
+from barnabas.simulation.promises import promises
+from barnabas.simulation.scenario import Run, Settings
+from barnabas.simulation.simulated_cluster import Cluster, Layout
+from barnabas.simulation.told_refusals import RefusalsAreTold
+from barnabas.simulation.work import WorkKind
+from barnabas.simulation.world import World
+from barnabas.storage.health import WriteHealth
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+THREE = Layout(3)
+
+
+def problem_of(settings: Settings) -> str:
+    """Returns the first problem of a run with these checkers alone, "" if there is none."""
+    run = Run(settings, [])
+    checkers: list[Checker] = promises(run.cluster, run.decided, lambda: run.work.acked)
+    run.watch._checkers = tuple(checkers)
+    problems = run.execute().problems
+    return problems[0] if problems else ""
+
+
+def quick(*faults: Fault, layout: Layout = THREE, faults_s: int = 20, **options: Any) -> Settings:
+    return Settings(1, layout, faults_s, schedule=faults, operations=(), **options)
+
+
+# -- answers in time
+
+
+def fetches_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
+    real = DelayedFetch.on_complete
+    patch.setattr(DelayedFetch, "on_complete", lambda self, expired: None if expired else real(self, expired))
+
+
+def heartbeats_are_not_answered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GroupCoordinator, "heartbeat", lambda self, context, request, reply: None)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "settings"),
+    [
+        (fetches_wait_for_ever, quick(layout=Layout(1), producers=0)),
+        (heartbeats_are_not_answered, quick(layout=Layout(1))),
+    ],
+)
+def test_a_request_that_is_not_answered_is_found(
+    mistake: Mutation, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    assert problem_of(settings).startswith("not answered in time: a request of API")
+
+
+def frame(*numbers: int, form: str = ">hhih") -> bytes:
+    body = struct.pack(form, *numbers)
+    return struct.pack(">i", len(body)) + body
+
+
+def test_frames_are_put_together_whatever_their_pieces() -> None:
+    stream = b"".join(frame(3, 0, number, -1) for number in range(5))
+    for size in range(1, len(stream) + 1):
+        frames = Frames()
+        found = [each for at in range(0, len(stream), size) for each in frames.take(stream[at : at + size])]
+        assert b"".join(found) == stream
+        assert len(found) == 5
+
+
+def exchange_of(cluster: Cluster) -> tuple[Exchanges, Exchange]:
+    owner = Exchanges(cluster)
+    return owner, Exchange(owner, "broker1", "client", lambda: 0, is_of_node=True)
+
+
+def test_answers_come_in_the_order_of_the_requests() -> None:
+    owner, exchange = exchange_of(Cluster(World(1), Layout(1)))
+    exchange.received(frame(3, 0, 7, -1) + frame(3, 0, 8, -1))
+    exchange.sent(frame(7, form=">i"))
+    assert [request.correlation_id for request in exchange.waiting] == [8]
+    assert not owner.problems
+    exchange.sent(frame(9, form=">i"))
+    assert str(owner.problems[0]).startswith("an answer to no request: broker1 answers 9 to client")
+
+
+# -- writes go on
+
+
+def nobody_says_that_it_is_full(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WriteHealth, "unwritable", lambda self: [])
+
+
+def a_leader_refuses_everything(patch: pytest.MonkeyPatch) -> None:
+    real = ReplicaManager.append_to
+
+    def append(manager: ReplicaManager, partition: Partition, *arguments: Any, **options: Any) -> Any:
+        if partition.topic_partition == ("clicks", 0):
+            return Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return real(manager, partition, *arguments, **options)
+
+    patch.setattr(ReplicaManager, "append_to", append)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "settings", "found"),
+    [
+        (
+            nobody_says_that_it_is_full,
+            quick(Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=18_000)),
+            "writes do not go on: ",
+        ),
+        (a_leader_refuses_everything, quick(), "writes do not go on for clients: clicks-0 was refused"),
+    ],
+)
+def test_a_partition_that_takes_no_writes_is_found(
+    mistake: Mutation, settings: Settings, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    assert problem_of(settings).startswith(found)
+
+
+def test_the_bounds_are_those_of_the_table() -> None:
+    """docs/replication.md, with Kafka's default times."""
+    bounds = Bounds(Cluster(World(1), THREE))
+    assert bounds.of([PAUSED]) == bounds.of([CUT]) == 12_500
+    assert bounds.of(["way"]) == 46_000
+    assert bounds.of(["slow"]) == 16_000
+    assert bounds.of([FULL]) == bounds.of([DEAD]) == 3_000
+    assert bounds.of([DEAD, PAUSED]) == 12_500
+
+
+def test_the_condition_of_a_cluster_is_what_ails_it() -> None:
+    cluster = Cluster(World(1), THREE)
+    cluster.start()
+    cluster.world.run_for(3_000_000)
+    assert condition_of(cluster).ailments == {}
+    cluster.nodes["broker1"].machine.pause()
+    cluster.nodes["broker2"].disk.fill()
+    cluster.prevent_start("broker3")
+    cluster.nodes["broker3"].kill()
+    cluster.network.cut("broker1", "broker2")
+    condition = condition_of(cluster)
+    assert condition.ailments == {"broker1": PAUSED, "broker2": FULL, "broker3": DEAD}
+    assert condition.links == {("broker1", "broker2"): CUT, ("broker2", "broker1"): CUT}
+
+
+# -- refusals are told
+
+
+def every_twentieth_append_is_not_done(patch: pytest.MonkeyPatch) -> None:
+    real = Partition.append
+    count = 0
+
+    def append(partition: Partition, *arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        info = real(partition, *arguments, **options)
+        if count % 20 == 0 and not info.duplicate and not partition.topic_partition.topic.startswith("__"):
+            partition.log.truncate_to(info.first_offset)
+        return info
+
+    patch.setattr(Partition, "append", append)
+
+
+def fenced_producers_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transitions, "check_producer", lambda *arguments: None)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "settings", "found"),
+    [
+        (every_twentieth_append_is_not_done, quick(layout=Layout(1)), "acknowledged and not written: "),
+        (
+            fenced_producers_go_on,
+            quick(work=WorkKind.TRANSACTIONS, records_per_s=20.0),
+            "a fenced producer is not told: ",
+        ),
+    ],
+)
+def test_a_refusal_that_is_not_told_is_found(
+    mistake: Mutation, settings: Settings, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    assert problem_of(settings).startswith(found)
+
+
+def test_what_a_client_counts_as_acknowledged_was_acknowledged_to_it() -> None:
+    cluster = Cluster(World(1), Layout(1))
+    acked: Mapping[bytes, Spot] = {b"x": (("orders", 0), 5)}
+    checker = RefusalsAreTold(cluster, Exchanges(cluster), lambda: acked)
+    checker._acked_to_clients["orders", 0].append((0, 4))
+    checker.check(cluster)
+    cluster.checks_all = True
+    with pytest.raises(Violation, match="what no node acknowledged to it: b'x' at orders-0@5"):
+        checker.check(cluster)
+    checker._acked_to_clients["orders", 0].append((5, 6))
+    checker.check(cluster)
+
+
+# -- runs that keep them
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        quick(Fault(5_000, FaultKind.PAUSE, "broker1", duration_ms=15_000)),
+        quick(Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=12_000)),
+        pytest.param(quick(work=WorkKind.TRANSACTIONS), marks=pytest.mark.full),
+    ],
+)
+def test_the_promises_are_kept_and_looked_at(settings: Settings) -> None:
+    run = Run(settings)
+    outcome = run.execute()
+    assert not outcome.failed, outcome.problems[0]
+    found: dict[type, Any] = {type(each): each for each in run.checkers}
+    assert found[RefusalsAreTold].looked_up > 50
+    if settings.work is WorkKind.RECORDS:
+        assert found[WritesGoOn].looks > 50
+    else:
+        assert found[RefusalsAreTold].fenced > 0
