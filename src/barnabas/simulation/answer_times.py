@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.simulation.conditions import COLD, DEAD, OFF, PAUSED, REFUSES, SLOW, Condition, condition_of
-from barnabas.simulation.exchanges import Exchange, Exchanges, Listener, Request, body_of
+from barnabas.simulation.exchanges import Exchange, Exchanges, Listener
 from barnabas.simulation.history import Violation
 from barnabas.simulation.plain_decoding import Schema
+from barnabas.simulation.request_frames import Request, body_of
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, format_time
 

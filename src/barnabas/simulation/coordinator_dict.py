@@ -77,11 +77,9 @@ class CoordinatorDict:
         #: Producer id -> the last record of each key in its open transaction.
         self._open: defaultdict[int, dict[bytes, tuple[int, bytes | None]]] = defaultdict(dict)
 
-    def add(self, data: bytes) -> None:
-        """Replays whole batches; those below the end are known. Compaction leaves gaps."""
-        for batch, is_control, records in batches_with_records(data):
-            if batch.last_offset < self.end:
-                continue
+    def add(self, data: bytes, end: int) -> None:
+        """Replays whole batches up to `end`; those below the own end are known. Compaction leaves gaps."""
+        for batch, is_control, records in batches_with_records(data, self.end, end):
             self.end = batch.last_offset + 1
             if is_control:
                 written = self._open.pop(batch.producer_id, {})

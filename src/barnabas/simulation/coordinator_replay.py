@@ -8,7 +8,7 @@ only while it is stable: during a rebalance its log is behind by design.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.assembly import Broker
@@ -17,16 +17,18 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import ShardState
 from barnabas.coordinators.transactions.shard import TransactionShard
+from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.coordinator_dict import CoordinatorDict
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
 from barnabas.simulation.plain_decoding import Json
-from barnabas.simulation.replication_checkers import Key, UncleanElections, read_without_effects
+from barnabas.simulation.replication_checkers import Key, UncleanElections
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import SECOND_US
 
 _INTERVAL_US: Final = 10 * SECOND_US
+_LOOK_US: Final = SECOND_US // 2
 #: A member that was written without a current assignment has this one.
 _NO_CURRENT: Final[Json] = {"epoch": 0, "previous_epoch": 0, "state": 0, "assigned": set(), "revoking": set()}
 
@@ -39,6 +41,16 @@ class _Look(NamedTuple):
     is_loaded: bool
 
 
+@dataclass(slots=True)
+class _Served:
+    """The partitions that one node coordinates, found with `image`; looked for again at `next_us`."""
+
+    image: MetadataImage
+    next_us: int
+    loaded: list[GroupShard | TransactionShard]
+    loading: list[GroupShard | TransactionShard]
+
+
 class Coordinators:
     """The checker. A partition that had an unclean election is not checked: its log can have changed."""
 
@@ -46,17 +58,50 @@ class Coordinators:
         self._unclean = UncleanElections() if unclean is None else unclean
         self._replayed: dict[Key, CoordinatorDict] = {}
         self._compared_us: dict[object, int] = {}
+        self._served: dict[str, _Served] = {}
         #: The numbers of coordinators that were compared right after their load, and later.
         self.loaded = self.serving = 0
 
     def check(self, cluster: Cluster) -> None:
         now_us = cluster.world.now_us
-        is_end = cluster.checks_all
         for node in cluster.dirty:
-            if node.broker is None or not node.is_running or not node.name.startswith("broker"):
+            broker = node.broker
+            if broker is None:
                 continue
-            for look in self._due(node, now_us, is_end=is_end):
-                self._compare(node, look)
+            served = self._served.get(node.name)
+            if served is None or served.image is not broker.metadata.image or now_us >= served.next_us:
+                if not broker.config.is_broker or not node.is_running:
+                    continue
+                served = self._served[node.name] = self._serving(broker, now_us)
+                for shard in served.loaded:
+                    self._maybe_compare(node, broker, shard, now_us, is_end=cluster.checks_all)
+            elif cluster.checks_all:
+                for shard in served.loaded:
+                    self._maybe_compare(node, broker, shard, now_us, is_end=True)
+            for shard in served.loading:
+                self._maybe_compare(node, broker, shard, now_us, is_end=False)
+            if served.loading:
+                served.loaded += [shard for shard in served.loading if shard.state is not ShardState.LOADING]
+                served.loading = [shard for shard in served.loading if shard.state is ShardState.LOADING]
+
+    def _serving(self, broker: Broker, now_us: int) -> _Served:
+        """Returns the partitions that a node coordinates. They change with its metadata, and a little later."""
+        shards: list[GroupShard | TransactionShard] = [*broker.groups.shards(), *broker.transactions.shards()]
+        loaded = [shard for shard in shards if shard in self._compared_us]
+        loading = [shard for shard in shards if shard not in self._compared_us]
+        return _Served(broker.metadata.image, now_us + _LOOK_US, loaded, loading)
+
+    def _maybe_compare(
+        self, node: Node, broker: Broker, shard: GroupShard | TransactionShard, now_us: int, *, is_end: bool
+    ) -> None:
+        if shard.state is not ShardState.ACTIVE:
+            return
+        at_us = self._compared_us.get(shard)
+        if at_us is None or is_end or now_us >= at_us + _INTERVAL_US:
+            self._compared_us[shard] = now_us
+            partition = broker.replicas.find(*shard.partition)
+            if partition is not None and partition.role is Role.LEADER:
+                self._compare(node, _Look(shard, partition, at_us is None))
 
     def replay_of(self, broker: Broker, shard: GroupShard | TransactionShard) -> CoordinatorDict | None:
         """Returns the replay of a partition that this node coordinates, if it is complete."""
@@ -65,19 +110,6 @@ class Coordinators:
             return None
         replayed = self._replayed.get((partition.topic_partition, partition.topic_id))
         return replayed if replayed is not None and replayed.end == partition.high_watermark else None
-
-    def _due(self, node: Node, now_us: int, *, is_end: bool) -> Iterator[_Look]:
-        assert node.broker is not None
-        shards: list[GroupShard | TransactionShard] = [*node.broker.groups.shards()]
-        for shard in (*shards, *node.broker.transactions.shards()):
-            if shard.state is not ShardState.ACTIVE:
-                continue
-            at_us = self._compared_us.get(shard)
-            if at_us is None or is_end or now_us >= at_us + _INTERVAL_US:
-                self._compared_us[shard] = now_us
-                partition = node.broker.replicas.find(*shard.partition)
-                if partition is not None and partition.role is Role.LEADER:
-                    yield _Look(shard, partition, at_us is None)
 
     def _compare(self, node: Node, look: _Look) -> None:
         partition = look.partition
@@ -102,14 +134,16 @@ class Coordinators:
         self.serving += not look.is_loaded
 
     def _follow(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> None:
-        end = partition.high_watermark
-        offset = max(replayed.end, partition.log.log_start_offset)
-        while offset < end:
-            data = read_without_effects(node, partition, offset, end)
-            replayed.add(data)
-            if replayed.end <= offset:
-                return  # The cleaner has emptied the end of the log.
-            offset = replayed.end
+        """Replays the log up to its HW, from its files: a read of the log could change what it keeps in memory."""
+        end, directory = partition.high_watermark, partition.log.directory
+        if replayed.end >= end:
+            return
+        with node.disk.without_effects():
+            names = sorted(name for name in node.disk.list_dir(directory) if name.endswith(".log"))
+            bases = [int(name.partition(".")[0]) for name in names]
+            for place, name in enumerate(names):
+                if place + 1 == len(names) or bases[place + 1] > replayed.end:
+                    replayed.add(node.disk.read(f"{directory}/{name}"), end)
 
 
 def _first_difference(what: str, found: Any, expected: Any) -> str:

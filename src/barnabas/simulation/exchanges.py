@@ -9,29 +9,18 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.common.types import TopicPartition
 from barnabas.simulation.history import Violation
 from barnabas.simulation.network import Socket
-from barnabas.simulation.plain_decoding import Body
+from barnabas.simulation.produce_frames import Answered, rows_of
+from barnabas.simulation.request_frames import PRODUCE, Request, acks_of
 from barnabas.simulation.simulated_cluster import Cluster
 
-PRODUCE: Final = 0
 _HEAD: Final = struct.Struct(">ihhi")
 _LENGTH: Final = struct.Struct(">i")
 _ANSWER: Final = struct.Struct(">ii")
-_FLEXIBLE_PRODUCE: Final = 9
-
-
-class Request(NamedTuple):
-    """A request that awaits its answer. `frame` begins with its length."""
-
-    at_us: int
-    api_key: int
-    version: int
-    correlation_id: int
-    frame: bytes
 
 
 class Frames:
@@ -78,10 +67,16 @@ class Exchange:
         self._requests, self._answers = Frames(), Frames()
 
     def received(self, data: bytes) -> None:
-        self._owner.guard(self._on_requests if self.is_of_node else self._on_answers, data)
+        try:
+            (self._on_requests if self.is_of_node else self._on_answers)(data)
+        except Exception as error:
+            self._owner.fail(error)
 
     def sent(self, data: bytes) -> None:
-        self._owner.guard(self._on_answers if self.is_of_node else self._on_requests, data)
+        try:
+            (self._on_answers if self.is_of_node else self._on_requests)(data)
+        except Exception as error:
+            self._owner.fail(error)
 
     def closed(self) -> None:
         """Forgets what is not answered: a closed connection says so."""
@@ -132,6 +127,8 @@ class Exchanges:
         #: What is wrong. A checker raises it later: here it would be raised within the code of a node.
         self.problems: list[Violation] = []
         self._topics: dict[bytes, str] = {}
+        #: The last Produce answer, and its rows.
+        self._rows: tuple[bytes, list[Answered]] = b"", []
         #: Open connections by their socket.
         self.open: dict[Socket, Exchange] = {}
         cluster.network.follower = self
@@ -171,40 +168,14 @@ class Exchanges:
             topic = self._topics.get(topic, "?")
         return TopicPartition(topic, index)
 
-    def guard(self, take: Callable[[bytes], None], data: bytes) -> None:
-        """Passes bytes on, and keeps every failure as a problem."""
-        try:
-            take(data)
-        except Violation as found:
-            self.problems.append(found)
-        except Exception as error:
-            self.problems.append(Violation(f"a frame cannot be read: {type(error).__name__}: {error}"))
+    def produced(self, request: Request, frame: bytes) -> list[Answered]:
+        """Returns the rows of a Produce answer, which several listeners want."""
+        if self._rows[0] is not frame:
+            self._rows = frame, list(rows_of(request, frame))
+        return self._rows[1]
 
-
-def body_of(request: Request, *, flexible_from: int) -> Body:
-    """Returns the body of a request behind its header."""
-    is_flexible = request.version >= flexible_from
-    body = Body(request.frame, 12, is_flexible=False)
-    body.read([("client id", "string")])
-    body.is_flexible = is_flexible
-    if is_flexible:
-        body.read([])
-    return body
-
-
-def answer_body(request: Request, frame: bytes, *, flexible_from: int) -> Body:
-    """Returns the body of an answer behind its header."""
-    body = Body(frame, 8, is_flexible=request.version >= flexible_from)
-    if body.is_flexible:
-        body.read([])
-    return body
-
-
-def acks_of(version: int, frame: bytes) -> int:
-    request = Request(0, PRODUCE, version, 0, frame)
-    body = body_of(request, flexible_from=_FLEXIBLE_PRODUCE)
-    if version >= 3:
-        size = body.unsigned() - 1 if body.is_flexible else int(body.number("int16"))
-        body.at += max(size, 0)
-    acks: int = body.number("int16")
-    return acks
+    def fail(self, error: Exception) -> None:
+        """Keeps a failure as a problem."""
+        if not isinstance(error, Violation):
+            error = Violation(f"a frame cannot be read: {type(error).__name__}: {error}")
+        self.problems.append(error)

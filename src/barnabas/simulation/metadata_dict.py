@@ -145,11 +145,9 @@ class MetadataDict:
                 found[key] = value
         return found
 
-    def add(self, data: bytes) -> None:
-        """Replays whole batches of the log; those below the end are known."""
-        for batch, is_control, records in batches_with_records(data):
-            if batch.base_offset < self.end:
-                continue
+    def add(self, data: bytes, end: int | None = None) -> None:
+        """Replays whole batches of the log, up to `end` if that is given; those below the own end are known."""
+        for batch, is_control, records in batches_with_records(data, self.end, end):
             assert batch.base_offset == self.end, f"a batch at {batch.base_offset} after {self.end}"
             self._add_records(records, is_control=is_control)
             self.end = batch.last_offset + 1

@@ -17,8 +17,8 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import SECOND_US
 
 _INTERVAL_US: Final = 5 * SECOND_US
+_LOOK_US: Final = SECOND_US // 2
 _FILES_US: Final = 2 * SECOND_US
-_SLICE_BYTES: Final = 1 << 20
 _SUFFIX: Final = ".checkpoint"
 
 
@@ -28,6 +28,8 @@ class MetadataLogs:
     def __init__(self) -> None:
         self.replayed = MetadataDict()
         self._brokers: dict[str, object] = {}
+        #: The last image that was looked at, and when to look again.
+        self._looks: dict[str, tuple[MetadataImage, int]] = {}
         self._images_us: dict[str, int] = {}
         self._files_us: dict[str, int] = {}
         #: (node, how often its disk was emptied, name) of the snapshots that were compared.
@@ -39,13 +41,21 @@ class MetadataLogs:
         now_us = cluster.world.now_us
         is_end = cluster.checks_all
         for node in cluster.dirty:
-            if node.broker is None or not node.is_running:
+            if node.broker is None:
                 continue
             image = node.broker.metadata.image
+            seen = self._looks.get(node.name)
+            if not is_end and seen is not None and seen[0] is image and now_us < seen[1]:
+                continue
+            if not node.is_running:
+                continue
+            self._looks[node.name] = image, now_us + _LOOK_US
             if image.offset >= self.replayed.end:
                 self._follow(node, image.offset + 1)
             is_new = self._brokers.get(node.name) is not node.broker
-            if image.offset >= 0 and (is_end or is_new or now_us >= self._images_us[node.name] + _INTERVAL_US):
+            if 0 <= image.offset < self.replayed.end and (
+                is_end or is_new or now_us >= self._images_us.get(node.name, 0) + _INTERVAL_US
+            ):
                 self._brokers[node.name] = node.broker
                 self._images_us[node.name] = now_us
                 self._check_image(node, image)
@@ -54,18 +64,21 @@ class MetadataLogs:
                 self._check_files(node)
 
     def _follow(self, node: Node, end: int) -> None:
-        """Replays the committed log up to `end`; from the newest snapshot if no log reaches back far enough."""
+        """Replays the committed log up to `end`, from its files; from the newest snapshot if it does not reach back far
+        enough. A node with a full disk can know more than its files have.
+        """
         assert node.broker is not None
-        log = node.broker.quorum.raft.log
-        with node.disk.without_effects():
-            if log.first_base > self.replayed.end:
-                newest = max(name for name in node.disk.list_dir(log.directory) if name.endswith(_SUFFIX))
-                self.replayed.begin_from(node.disk.read(f"{log.directory}/{newest}"), int(newest.partition("-")[0]))
-            while self.replayed.end < end:
-                before = self.replayed.end
-                self.replayed.add(bytes(log.log.read(before, _SLICE_BYTES, up_to=end).data))
-                if self.replayed.end == before:
-                    raise Violation(f"the metadata log of {node.name} has no batch at {before}, below {end}")
+        disk, directory = node.disk, node.broker.quorum.raft.log.directory
+        with disk.without_effects():
+            names = sorted(disk.list_dir(directory))
+            logs = [name for name in names if name.endswith(".log")]
+            bases = [int(name.partition(".")[0]) for name in logs]
+            if bases and bases[0] > self.replayed.end:
+                newest = max(name for name in names if name.endswith(_SUFFIX))
+                self.replayed.begin_from(disk.read(f"{directory}/{newest}"), int(newest.partition("-")[0]))
+            for place, name in enumerate(logs):
+                if place + 1 == len(logs) or bases[place + 1] > self.replayed.end:
+                    self.replayed.add(disk.read(f"{directory}/{name}"), end)
 
     def _check_image(self, node: Node, image: MetadataImage) -> None:
         self.images += 1

@@ -53,10 +53,12 @@ class Metrics:
     def check(self, cluster: Cluster) -> None:
         now_us = cluster.world.now_us
         for node in cluster.dirty:
+            if not cluster.checks_all and now_us < self._next_us.get(node.name, 0):
+                continue
             broker = node.broker
             if broker is None or not node.is_running or broker.metadata.image.offset < 0:
                 continue
-            if cluster.checks_all or now_us >= self._next_us.setdefault(node.name, now_us + _INTERVAL_US):
+            if cluster.checks_all or self._next_us.setdefault(node.name, now_us + _INTERVAL_US) <= now_us:
                 self._look(node, broker, now_us, is_end=cluster.checks_all)
         if cluster.checks_all:
             active = sum(

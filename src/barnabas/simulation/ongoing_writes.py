@@ -32,9 +32,9 @@ from barnabas.simulation.conditions import (
     condition_of,
 )
 from barnabas.simulation.decided_metadata import DecidedMetadata
-from barnabas.simulation.exchanges import PRODUCE, Exchange, Exchanges, Listener, Request
+from barnabas.simulation.exchanges import Exchange, Exchanges, Listener
 from barnabas.simulation.history import Violation
-from barnabas.simulation.produce_frames import rows_of
+from barnabas.simulation.request_frames import PRODUCE, Request
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US
 
@@ -142,7 +142,7 @@ class WritesGoOn(Listener):
         if exchange.is_of_node:
             return
         now_us = self._cluster.world.now_us
-        for row in rows_of(request, frame):
+        for row in self._exchanges.produced(request, frame):
             place = self._exchanges.place(row.place)
             if row.error in _UNAVAILABLE:
                 self._refused_us[place] = (self._refused_us.get(place, (now_us,))[0], now_us)

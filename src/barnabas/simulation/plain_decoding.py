@@ -143,7 +143,11 @@ def is_control(batch: Batch, data: bytes) -> bool:
     return bool(data[batch.position + _ATTRIBUTES_AT + 1] & _CONTROL)
 
 
-def batches_with_records(data: bytes) -> Iterator[tuple[Batch, bool, Sequence[PlainRecord]]]:
-    """Yields each whole batch, whether it is a control batch, and its records."""
+def batches_with_records(
+    data: bytes, begin: int = 0, end: int | None = None
+) -> Iterator[tuple[Batch, bool, Sequence[PlainRecord]]]:
+    """Yields each whole batch between two offsets, whether it is a control batch, and its records."""
     for batch in read_batches(data):
+        if batch.last_offset < begin or (end is not None and batch.last_offset >= end):
+            continue
         yield batch, is_control(batch, data), records_of(batch, data)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from barnabas.simulation.exchanges import Request, answer_body, body_of
 from barnabas.simulation.log_files import Batch, read_batches
 from barnabas.simulation.plain_decoding import Schema
+from barnabas.simulation.request_frames import Request, answer_body, body_of
 
 _FLEXIBLE_PRODUCE: Final = 9
 _BY_ID: Final = 13

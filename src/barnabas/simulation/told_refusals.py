@@ -14,12 +14,13 @@ from typing import Final
 
 from barnabas.common.types import TopicPartition
 from barnabas.replication.partition import Role
-from barnabas.simulation.exchanges import PRODUCE, Exchange, Exchanges, Listener, Request, answer_body, body_of
+from barnabas.simulation.exchanges import Exchange, Exchanges, Listener
 from barnabas.simulation.history import Place, Spot, Violation
 from barnabas.simulation.log_files import Batch, read_batches
 from barnabas.simulation.plain_decoding import Body, Schema
 from barnabas.simulation.produce_frames import CHECKSUM, Written, batches_of, rows_of
 from barnabas.simulation.replication_checkers import read_without_effects
+from barnabas.simulation.request_frames import PRODUCE, Request, answer_body, body_of, has_transactional_id
 from barnabas.simulation.simulated_cluster import Cluster
 
 _INIT, _ADD_PARTITIONS, _ADD_OFFSETS, _END, _COMMIT_OFFSETS = 22, 24, 25, 26, 28
@@ -40,6 +41,8 @@ class RefusalsAreTold(Listener):
         self._epochs: dict[int, int] = {}
         #: The requests of fenced epochs that await their answer.
         self._fenced: dict[tuple[Exchange, int], str] = {}
+        #: Partition and first offset of an acknowledged batch -> its last offset.
+        self._lasts: dict[tuple[TopicPartition, int], int] = {}
         #: The offsets that clients saw acknowledged: (first, last) of each batch.
         self._acked_to_clients: defaultdict[Place, list[tuple[int, int]]] = defaultdict(list)
         #: The numbers of acknowledged batches that were looked up, of refused rows, and of requests of fenced epochs.
@@ -52,7 +55,7 @@ class RefusalsAreTold(Listener):
             self._check_clients()
 
     def on_request(self, exchange: Exchange, request: Request) -> None:
-        if exchange.is_of_node:
+        if exchange.is_of_node and (request.api_key != PRODUCE or has_transactional_id(request)):
             for producer_id, epoch in _identities(request):
                 if epoch < self._epochs.get(producer_id, -1):
                     text = f"producer {producer_id} with epoch {epoch}, fenced by {self._epochs[producer_id]}"
@@ -84,11 +87,14 @@ class RefusalsAreTold(Listener):
     def _look_up(self, exchange: Exchange, request: Request, frame: bytes) -> None:
         """Looks for each acknowledged batch in the log of the node that acknowledged it."""
         written = {each.place: each for each in batches_of(request)}
-        for row in rows_of(request, frame):
+        for row in self._exchanges.produced(request, frame):
             if row.error:
                 self.refused += 1
                 continue
             sent = written.get(row.place)
+            if sent is not None:
+                last = row.base_offset + sent.batch.last_offset - sent.batch.base_offset
+                self._lasts[self._exchanges.place(row.place), row.base_offset] = last
             if sent is None or not sent.is_only or row.base_offset < 0:
                 continue
             problem = self._find(exchange.node, sent, row.base_offset)
@@ -124,12 +130,10 @@ class RefusalsAreTold(Listener):
     # -- clients
 
     def _take_acks(self, request: Request, frame: bytes) -> None:
-        written = {each.place: each for each in batches_of(request)}
-        for row in rows_of(request, frame):
-            sent = written.get(row.place)
-            if not row.error and sent is not None:
-                place = self._exchanges.place(row.place)
-                last = row.base_offset + sent.batch.last_offset - sent.batch.base_offset
+        for row in self._exchanges.produced(request, frame):
+            place = self._exchanges.place(row.place)
+            last = self._lasts.get((place, row.base_offset))
+            if not row.error and last is not None:
                 self._acked_to_clients[place].append((row.base_offset, last))
 
     def _check_clients(self) -> None:
