@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.broker.metrics import replicas as replica_metrics
 from barnabas.coordinators.groups import shard as group_shard
+from barnabas.coordinators.groups.classic.images import restore_group
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.loading import LogLoader
 from barnabas.metadata import snapshot
@@ -73,10 +74,8 @@ def a_load_keeps_the_first_offset(patch: pytest.MonkeyPatch) -> None:
 
 
 def generations_begin_anew(patch: pytest.MonkeyPatch) -> None:
-    real = group_shard.restore_group
-
     def restore(group_id: str, value: Any, deadlines: Any) -> Any:
-        group = real(group_id, value, deadlines)
+        group = restore_group(group_id, value, deadlines)
         group.generation = 0
         return group
 

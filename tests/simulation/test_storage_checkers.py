@@ -212,7 +212,7 @@ def test_logs_of_replicas_that_roll_often_say_the_same_twice(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_only_broker_is_compared_now_and_then_and_compacts_without_a_false_alarm(seed: int) -> None:
-    """With one node every event concerns all nodes: they were compared after each, also amid a compaction."""
+    """Each event of a single node concerns all nodes: they were compared after each, also amid a compaction."""
     simulated = Run(Settings(seed, Layout(1), draws_properties=True))
     outcome = simulated.execute()
     assert not outcome.failed, outcome.problems[0]

@@ -23,7 +23,7 @@ SLOW, REFUSES, COLD, CUT = "slow", "refuses", "cold", "cut"
 
 
 class Condition(NamedTuple):
-    """What ails the machines and the links between them; both are missing in the maps if they are well."""
+    """The ailments of machines and of the links between them; those that are well are missing."""
 
     ailments: dict[str, str]
     #: (machine, machine), in both orders -> CUT or SLOW.

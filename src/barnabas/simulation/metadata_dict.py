@@ -307,39 +307,51 @@ class MetadataDict:
         feature = body.read([("name", "string"), ("level", "int16")])
         self._set(("feature", feature["name"]), feature["level"] or None)
 
-    def _quota(self, body: Body, version: int) -> None:
-        quota = body.read(_QUOTA)
-        entity = tuple(sorted((part["type"], part["name"]) for part in quota["entity"]))
-        self._set(("quota", entity, quota["key"]), None if quota["remove"] else quota["value"])
 
-    def _producer_ids(self, body: Body, version: int) -> None:
-        found = body.read([("broker", "int32"), ("epoch", "int64"), ("next", "int64")])
-        self._set(("producer ids",), found["next"])
+# -- records of security, of producer ids and of a migration
 
-    def _acl(self, body: Body, version: int) -> None:
-        acl = body.read(_ACL)
-        self._set(("acl", acl["id"]), acl)
 
-    def _remove_acl(self, body: Body, version: int) -> None:
-        self._set(("acl", body.read([("id", "uuid")])["id"]), None)
+def _quota(replayed: MetadataDict, body: Body, version: int) -> None:
+    quota = body.read(_QUOTA)
+    entity = tuple(sorted((part["type"], part["name"]) for part in quota["entity"]))
+    replayed._set(("quota", entity, quota["key"]), None if quota["remove"] else quota["value"])
 
-    def _scram(self, body: Body, version: int) -> None:
-        credential = body.read(_SCRAM)
-        self._set(("scram", credential["mechanism"], credential["name"]), credential)
 
-    def _remove_scram(self, body: Body, version: int) -> None:
-        credential = body.read([("name", "string"), ("mechanism", "int8")])
-        self._set(("scram", credential["mechanism"], credential["name"]), None)
+def _producer_ids(replayed: MetadataDict, body: Body, version: int) -> None:
+    found = body.read([("broker", "int32"), ("epoch", "int64"), ("next", "int64")])
+    replayed._set(("producer ids",), found["next"])
 
-    def _token(self, body: Body, version: int) -> None:
-        token = body.read(_TOKEN)
-        self._set(("token", token["id"]), token)
 
-    def _remove_token(self, body: Body, version: int) -> None:
-        self._set(("token", body.read([("id", "string")])["id"]), None)
+def _acl(replayed: MetadataDict, body: Body, version: int) -> None:
+    acl = body.read(_ACL)
+    replayed._set(("acl", acl["id"]), acl)
 
-    def _migration(self, body: Body, version: int) -> None:
-        self._set(("migration",), body.read([("state", "int8")])["state"] or None)
+
+def _remove_acl(replayed: MetadataDict, body: Body, version: int) -> None:
+    replayed._set(("acl", body.read([("id", "uuid")])["id"]), None)
+
+
+def _scram(replayed: MetadataDict, body: Body, version: int) -> None:
+    credential = body.read(_SCRAM)
+    replayed._set(("scram", credential["mechanism"], credential["name"]), credential)
+
+
+def _remove_scram(replayed: MetadataDict, body: Body, version: int) -> None:
+    credential = body.read([("name", "string"), ("mechanism", "int8")])
+    replayed._set(("scram", credential["mechanism"], credential["name"]), None)
+
+
+def _token(replayed: MetadataDict, body: Body, version: int) -> None:
+    token = body.read(_TOKEN)
+    replayed._set(("token", token["id"]), token)
+
+
+def _remove_token(replayed: MetadataDict, body: Body, version: int) -> None:
+    replayed._set(("token", body.read([("id", "string")])["id"]), None)
+
+
+def _migration(replayed: MetadataDict, body: Body, version: int) -> None:
+    replayed._set(("migration",), body.read([("state", "int8")])["state"] or None)
 
 
 _REPLAYS: Final[dict[int, Callable[[MetadataDict, Body, int], None]]] = {
@@ -352,17 +364,17 @@ _REPLAYS: Final[dict[int, Callable[[MetadataDict, Body, int], None]]] = {
     7: MetadataDict._fence,
     8: MetadataDict._unfence,
     9: MetadataDict._remove_topic,
-    10: MetadataDict._token,
-    11: MetadataDict._scram,
+    10: _token,
+    11: _scram,
     12: MetadataDict._feature,
-    14: MetadataDict._quota,
-    15: MetadataDict._producer_ids,
+    14: _quota,
+    15: _producer_ids,
     17: MetadataDict._change_registration,
-    18: MetadataDict._acl,
-    19: MetadataDict._remove_acl,
-    21: MetadataDict._migration,
-    22: MetadataDict._remove_scram,
-    26: MetadataDict._remove_token,
+    18: _acl,
+    19: _remove_acl,
+    21: _migration,
+    22: _remove_scram,
+    26: _remove_token,
     27: MetadataDict._register_controller,
     28: MetadataDict._clear_elr,
 }
