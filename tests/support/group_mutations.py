@@ -15,6 +15,7 @@ from barnabas.coordinators.groups.consumer import reconcile
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
 from barnabas.coordinators.transactions import transitions
 from barnabas.coordinators.transactions.state import TxnImage
+from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.scenario import Settings
 from barnabas.simulation.simulated_cluster import Layout
@@ -33,6 +34,8 @@ def stale_generations_commit(patch: pytest.MonkeyPatch) -> None:
 
 def commits_are_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """Acknowledges a commit when the leader has it and its followers do not."""
+    # The comparison of coordinators with their logs would find it first.
+    patch.setattr(Coordinators, "check", lambda self, cluster: None)
     answers_before_it_is_durable(patch)
 
 
