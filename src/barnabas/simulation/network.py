@@ -262,8 +262,8 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
-        for tap in self.network.taps:
-            tap(self, data)
+        for observe in self.network.write_observers:
+            observe(self, data)
         if self.tap is not None:
             self.tap.sent(data)
         random = out.direction.random
@@ -403,7 +403,7 @@ class Network:
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
         #: Observers of what programs write, before it is sent.
-        self.taps: list[Callable[[Socket, bytes], None]] = []
+        self.write_observers: list[Callable[[Socket, bytes], None]] = []
         #: Machines that refuse every new connection.
         self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}
