@@ -91,7 +91,7 @@ def test_every_core_package_is_forbidden_the_outside() -> None:
 
 
 #: The modules that run simulations on command; `barnabas.cli.simulate` loads one only when it is asked to.
-SIMULATES = [PACKAGE / "cli" / f"{name}.py" for name in ("simulate_runs", "simulate_application")]
+SIMULATES = [PACKAGE / "cli" / f"{name}.py" for name in ("simulate_runs", "simulate_application", "simulate_worlds")]
 
 
 def test_production_does_not_import_simulation_or_tests() -> None:
@@ -103,13 +103,14 @@ def test_production_does_not_import_simulation_or_tests() -> None:
             assert "barnabas.testing" not in text, path
             assert "barnabas.simulation" not in text or path in SIMULATES, path
             for loaded in SIMULATES:
-                assert f"cli.{loaded.stem}" not in text or path == PACKAGE / "cli" / "simulate.py", path
+                loads = (PACKAGE / "cli" / "simulate.py", *SIMULATES)
+                assert f"cli.{loaded.stem}" not in text or path in loads, path
 
 
 def test_commands_and_broker_start_without_the_simulation() -> None:
     script = (
         "import sys, barnabas.cli.app, barnabas.cli.entry, barnabas.server.main;"
-        "simulating = ('barnabas.simulation', 'barnabas.cli.simulate_runs');"
+        "simulating = ('barnabas.simulation', 'barnabas.cli.simulate_runs', 'barnabas.cli.simulate_worlds');"
         "print([name for name in sys.modules if name.startswith(simulating)])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)

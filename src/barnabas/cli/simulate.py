@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,8 @@ from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
 _BROKERS_OF_AN_APPLICATION = 3
+#: The options that can be combined with small worlds alone.
+_OF_WORLDS = frozenset({"world", "seed", "explore", "faults", "fault", "hours", "shorten", "jobs", "as_json"})
 #: The options that can be combined with --app.
 _OF_APPLICATIONS = frozenset({"app", "seed", "explore", "faults", "brokers", "kafka_defaults", "jobs", "as_json"})
 
@@ -61,6 +64,15 @@ App = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:FUNCTION", help="Run a scenario of an application instead of our clients"),
 ]
+World = Annotated[
+    str | None,
+    typer.Option(
+        "--world",
+        metavar="NAME,...",
+        help="`cluster`, or a small world: `replication`, `transactions`, `zookeeper`, `quorum`; with --explore: all",
+        show_default="cluster",
+    ),
+]
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write the time line to this file, as a page")
 ]
@@ -96,6 +108,7 @@ def simulate(
     rate: Rate = 10.0,
     html: Html = None,
     shorten: Shorten = False,
+    world: World = None,
     app: App = None,
     seeds_only: SeedsOnly = False,
     jobs: Jobs = None,
@@ -107,12 +120,14 @@ def simulate(
     was broken.
     """
     runs = _loaded_runs()
+    jobs = jobs or os.cpu_count() or 1
     if app is not None:
-        _refuse_other_options(ctx)
-        applications = importlib.import_module("barnabas.cli.simulate_application")
-        settings = applications.settings_for(app, seed, faults, brokers or _BROKERS_OF_AN_APPLICATION, kafka_defaults)
-        if applications.run(app, settings, explore, jobs or os.cpu_count() or 1, as_json=as_json):
-            raise typer.Exit(1)
+        _end(_simulate_application(ctx, app, jobs))
+        return
+    worlds = importlib.import_module("barnabas.cli.simulate_worlds")
+    has_cluster, kinds = worlds.kinds_of(world, explores=explore is not None)
+    if not has_cluster:
+        _end(_simulate_small_worlds(ctx, worlds, kinds, jobs))
         return
     settings = runs.settings_for(
         seed,
@@ -133,9 +148,40 @@ def simulate(
     elif only is not None or fault or html is not None or shorten:
         raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
     else:
-        failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json, varies=not seeds_only)
+        failed = runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only, kinds=kinds)
+    _end(failed)
+
+
+def _end(failed: bool) -> None:
     if failed:
         raise typer.Exit(1)
+
+
+def _simulate_application(ctx: typer.Context, app: str, jobs: int) -> bool:
+    """Runs a scenario of an application. Returns whether a run failed."""
+    _refuse_other_options(ctx)
+    applications = importlib.import_module("barnabas.cli.simulate_application")
+    chosen = ctx.params
+    brokers = chosen["brokers"] or _BROKERS_OF_AN_APPLICATION
+    settings = applications.settings_for(app, chosen["seed"], chosen["faults"], brokers, chosen["kafka_defaults"])
+    return bool(applications.run(app, settings, chosen["explore"], jobs, as_json=chosen["as_json"]))
+
+
+def _simulate_small_worlds(ctx: typer.Context, worlds: ModuleType, kinds: Sequence[Any], jobs: int) -> bool:
+    """Runs small worlds without whole clusters. Returns whether one failed."""
+    given = [name for name in ctx.params if is_given(ctx, name) and name not in _OF_WORLDS]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise Failure(f"--world cannot be combined with {options}", "a small world has its own clients and nodes")
+    chosen = ctx.params
+    if chosen["explore"] is None:
+        faults_s = max(1, round(chosen["hours"] * 3600)) if is_given(ctx, "hours") else None
+        faults = (chosen["faults"], chosen["fault"] or ())
+        settings = worlds.settings_for(kinds[0], chosen["seed"], *faults, faults_s)
+        return bool(worlds.replay(settings, shortens=chosen["shorten"], as_json=chosen["as_json"]))
+    if any(is_given(ctx, name) for name in ("faults", "fault", "shorten", "hours")):
+        raise Failure("--faults, --fault, --shorten and --hours are for one seed of a small world: omit --explore")
+    return bool(worlds.explore(kinds, chosen["seed"], chosen["explore"], jobs, as_json=chosen["as_json"]))
 
 
 def _loaded_runs() -> ModuleType:

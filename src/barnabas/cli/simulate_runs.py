@@ -11,6 +11,7 @@ from typing import TypeVar
 from rich.text import Text
 
 from barnabas.cli import output
+from barnabas.cli.simulate_worlds import WorldsFindings
 from barnabas.embedded.failures import Failure
 from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.facts import DECIDED
@@ -23,6 +24,7 @@ from barnabas.simulation.simulated_cluster import ZOOKEEPER, Layout
 from barnabas.simulation.timeline import fold
 from barnabas.simulation.timeline_page import page_of
 from barnabas.simulation.work import WorkKind, client_names
+from barnabas.simulation.worlds.small_worlds import WorldKind
 from barnabas.simulation.znode_operator import ZnodeEdit
 
 K = TypeVar("K", bound=Enum)
@@ -320,30 +322,44 @@ class _Findings:
             yield name, times, in_seeds, runs - in_seeds
 
 
-def explore(settings: Settings, count: int, jobs: int, *, as_json: bool, varies: bool = True) -> bool:
-    """Makes many runs in processes: seeds, and with `varies` as many variations of runs that reached something new.
-    Returns whether one failed; the first few failures are shortened.
+def explore(
+    settings: Settings,
+    count: int,
+    jobs: int,
+    *,
+    as_json: bool,
+    varies: bool = True,
+    kinds: Sequence[WorldKind] = (),
+) -> bool:
+    """Makes many runs in processes: seeds, with `varies` as many variations of runs that reached something new, and
+    between them seeds of small worlds. Returns whether one failed; the first few failures are shortened.
     """
-    found = _Findings()
+    found, of_worlds = _Findings(), WorldsFindings()
     with output.progress("runs") as progress:
         task = progress.add_task("exploring", total=count, rate="")
-        for outcome in explore_guided(Guide(settings, varies=varies), count, jobs=jobs):
-            found.add(outcome)
-            progress.update(task, advance=1, rate=f"{len(found.failures)} failed")
+        for outcome in explore_guided(Guide(settings, varies=varies), count, jobs=jobs, kinds=kinds):
+            of_worlds.add(outcome)
+            if isinstance(outcome, Outcome):
+                found.add(outcome)
+                progress.update(task, advance=1)
+            progress.update(task, rate=f"{len(found.failures) + len(of_worlds.failures)} failed")
     found.shorten()
+    of_worlds.shorten()
     if as_json:
-        _show_findings_as_json(found)
+        _show_findings_as_json(found, of_worlds)
     else:
         _show_findings(found)
+        of_worlds.show()
     runs = output.counted(found.seeds, "seed")
     if found.variations:
         runs += f" and {output.counted(found.variations, 'variation')}"
     verdict = f"{runs}, {found.virtual_s / 3600:.1f} virtual hours: "
-    if found.failures:
-        output.say(verdict + f"{len(found.failures)} failed")
+    failed = len(found.failures) + len(of_worlds.failures)
+    if failed:
+        output.say(verdict + f"{failed} failed")
     else:
         output.say_done(verdict + "every guarantee was kept")
-    return bool(found.failures)
+    return bool(failed)
 
 
 def _show_findings(found: _Findings) -> None:
@@ -353,7 +369,7 @@ def _show_findings(found: _Findings) -> None:
         output.show_table(["run", "faults", "first problem", "again"], rows)
 
 
-def _show_findings_as_json(found: _Findings) -> None:
+def _show_findings_as_json(found: _Findings, of_worlds: WorldsFindings) -> None:
     output.show_json(
         {
             "seeds": found.seeds,
@@ -363,6 +379,7 @@ def _show_findings_as_json(found: _Findings) -> None:
                 name: {"times": times, "seeds": seeds, "variations": variations}
                 for name, times, seeds, variations in found.events()
             },
+            **of_worlds.as_json(),
         }
     )
 

@@ -8,16 +8,26 @@ others.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
+from itertools import islice
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.explore import run_quietly
 from barnabas.simulation.scenario import Outcome, Settings
 from barnabas.simulation.variations import varied
+from barnabas.simulation.worlds.small_worlds import WorldKind, WorldOutcome, WorldSettings, run_world
+
+#: How many seeds of a small world come with a run of a whole cluster, and with every how many of these runs.
+_SEEDS_PER_RUN: Final = {
+    WorldKind.REPLICATION: (3, 1),
+    WorldKind.QUORUM: (6, 1),
+    WorldKind.ZOOKEEPER: (1, 1),
+    WorldKind.TRANSACTIONS: (1, 2),
+}
 
 
 class _Kept(NamedTuple):
@@ -31,6 +41,7 @@ class Guide:
     def __init__(self, settings: Settings, *, varies: bool = True) -> None:
         """Begins with the seed of these settings. Without `varies`, or without faults, all runs are plain seeds."""
         self._settings = settings
+        self.first_seed = settings.seed
         self._varies = varies and bool(settings.kinds)
         self._random = Random(settings.seed)
         self._next_seed = settings.seed
@@ -67,23 +78,56 @@ def is_variation(outcome: Outcome) -> bool:
     return outcome.settings.schedule is not None
 
 
-def explore_guided(guide: Guide, count: int, *, jobs: int) -> Iterator[Outcome]:
-    """Yields the outcomes of `count` runs in the order of completion. Those of successful runs have no notes."""
+def choices(guide: Guide, count: int, kinds: Sequence[WorldKind]) -> Iterator[Settings | WorldSettings]:
+    """Yields the settings of `count` runs of whole clusters, and between them seeds of these small worlds, which get
+    about half of the CPU time.
+    """
+    seeds = dict.fromkeys(kinds, guide.first_seed)
+    for number in range(count):
+        yield guide.next()
+        for kind in kinds:
+            times, every = _SEEDS_PER_RUN[kind]
+            for _ in range(times if number % every == 0 else 0):
+                yield WorldSettings(kind, seeds[kind])
+                seeds[kind] += 1
+
+
+def run_any(settings: Settings | WorldSettings) -> Outcome | WorldOutcome:
+    """Runs a whole cluster or a small world; runs that kept every guarantee have no notes."""
+    if isinstance(settings, Settings):
+        return run_quietly(settings)
+    outcome = run_world(settings)
+    if not outcome.failed:
+        outcome.timeline = []
+    return outcome
+
+
+def explore_guided(
+    guide: Guide, count: int, *, jobs: int, kinds: Sequence[WorldKind] = ()
+) -> Iterator[Outcome | WorldOutcome]:
+    """Yields the outcomes of `count` runs of whole clusters, and of seeds of small worlds between them, in the order of
+    completion.
+    """
+    chosen = choices(guide, count, kinds)
     if jobs <= 1:
-        for _ in range(count):
-            outcome = run_quietly(guide.next())
-            guide.add(outcome)
+        for settings in chosen:
+            outcome = run_any(settings)
+            _add(guide, outcome)
             yield outcome
         return
     # A fresh interpreter for each job: a fork of a process with threads (a progress bar is one) can hang.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: set[Future[Outcome]] = set()
-        left = count
-        while running or left:
-            while left and len(running) < jobs:
-                running.add(pool.submit(run_quietly, guide.next()))
-                left -= 1
+        running: set[Future[Outcome | WorldOutcome]] = set()
+        while True:
+            running.update(pool.submit(run_any, settings) for settings in islice(chosen, jobs - len(running)))
+            if not running:
+                return
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                guide.add(future.result())
+                _add(guide, future.result())
                 yield future.result()
+
+
+def _add(guide: Guide, outcome: Outcome | WorldOutcome) -> None:
+    if isinstance(outcome, Outcome):
+        guide.add(outcome)

@@ -29,7 +29,7 @@ class Need(Enum):
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
     #: The clients, operator and configuration of `barnabas simulate` do not go there.
-    SMALL_WORLDS = "the small worlds of the tests"
+    SMALL_WORLDS = "the small worlds"
 
 
 class Call:

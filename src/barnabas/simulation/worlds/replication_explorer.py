@@ -216,18 +216,25 @@ class Beginnings:
 
 
 class ReplicationRun:
+    """A run. `schedule` replaces the faults that are drawn from the seed; all else is drawn as without it."""
+
+    #: The time of faults, unless a run has another one.
+    DURATION_S = 6
+
     def __init__(
         self,
         seed: int,
         *,
-        duration_s: int = 6,
+        duration_s: int | None = None,
         kinds: Sequence[FaultKind] = (),
+        schedule: Sequence[Fault] | None = None,
         ties_faults: bool = True,
         **properties: str,
     ) -> None:
         """Prepares a run. Without `ties_faults` all faults strike at fixed times."""
         self.seed = seed
-        self.duration_s = duration_s
+        self.duration_s = self.DURATION_S if duration_s is None else duration_s
+        self._schedule = schedule
         #: The fetch size, which is small in some runs: then followers are far behind after an outage.
         random = Random(seed)
         small = {"replica_fetch_max_bytes": "300"} if random.random() < 0.3 else {}
@@ -268,7 +275,7 @@ class ReplicationRun:
         self.world = rig.world
         begin_ms = self.world.now_us // MILLISECOND_US + 300
         end_ms = begin_ms + self.duration_s * 1000
-        self.faults = self._draw_faults(begin_ms, end_ms)
+        self.faults = self._faults_between(begin_ms, end_ms)
         self._lay_long_links(self.world.stream("replication faults"))
         rig.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         self.topic_id = rig.topic_id(TOPIC)
@@ -286,6 +293,13 @@ class ReplicationRun:
 
     def _make_rig(self) -> Replicated:
         return Replicated(self.seed, 3, (), controllers=1, **self.properties)
+
+    def _faults_between(self, begin_ms: int, end_ms: int) -> list[Fault]:
+        if self._schedule is None:
+            return self._draw_faults(begin_ms, end_ms)
+        # What is drawn after the faults does not depend on the schedule.
+        self._draw_faults(begin_ms, begin_ms + self.DURATION_S * 1000)
+        return list(self._schedule)
 
     def _draw_faults(self, begin_ms: int, end_ms: int) -> list[Fault]:
         random, rebirths = self.world.stream("replication faults"), self.world.stream("replication rebirths")

@@ -134,10 +134,19 @@ class ZookeeperRig(Replicated):
 class ZookeeperRun(ReplicationRun):
     """One run."""
 
+    DURATION_S = 4
     rig: ZookeeperRig
 
-    def __init__(self, seed: int, *, duration_s: int = 4, kinds: Sequence[FaultKind] = (), **properties: str) -> None:
-        super().__init__(seed, duration_s=duration_s, kinds=kinds, ties_faults=False, **properties)
+    def __init__(
+        self,
+        seed: int,
+        *,
+        duration_s: int | None = None,
+        kinds: Sequence[FaultKind] = (),
+        schedule: Sequence[Fault] | None = None,
+        **properties: str,
+    ) -> None:
+        super().__init__(seed, duration_s=duration_s, kinds=kinds, schedule=schedule, ties_faults=False, **properties)
 
     def _make_rig(self) -> ZookeeperRig:
         return ZookeeperRig(self.seed, **self.properties)
@@ -203,5 +212,5 @@ class Restorer(Mover):
         """Does nothing before the end."""
 
 
-def explore(seed: int, *, kinds: Sequence[FaultKind] = (), duration_s: int = 4) -> Outcome:
+def explore(seed: int, *, kinds: Sequence[FaultKind] = (), duration_s: int | None = None) -> Outcome:
     return ZookeeperRun(seed, kinds=kinds, duration_s=duration_s).execute()
