@@ -23,7 +23,7 @@ class Watch:
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
         self._cluster = cluster
-        self._checkers = tuple(checkers)
+        self._checks = tuple(checker.check for checker in checkers)
         self._interval = interval
         self._left = interval
         self.runs = 0
@@ -33,8 +33,9 @@ class Watch:
         self._left -= 1
         if self._left <= 0:
             self._left = self._interval
-            dirty = self._cluster.world.dirty
-            self._run_checkers([node for node in self._cluster.nodes.values() if node in dirty])
+            cluster = self._cluster
+            dirty = cluster.world.dirty
+            self._run_checkers([node for node in cluster.nodes.values() if node in dirty])
             dirty.clear()
 
     def check_all(self) -> None:
@@ -47,9 +48,10 @@ class Watch:
 
     def _run_checkers(self, nodes: Sequence[Node]) -> None:
         self.runs += 1
-        self._cluster.dirty = nodes
-        for checker in self._checkers:
-            checker.check(self._cluster)
+        cluster = self._cluster
+        cluster.dirty = nodes
+        for check in self._checks:
+            check(cluster)
 
 
 class NoMistakes:

@@ -20,6 +20,7 @@ T = TypeVar("T")
 #: Measured and printed by `tools/measure_effort.py`, and rounded: one core of a virtual machine with two (x86-64),
 #: CPython 3.11, the compiled walk. A turn consists of a wake-up by the system, one read and one write.
 TURN_NS: Final = 25_000
+_TURN_US: Final = TURN_NS // 1_000
 #: Prices of a byte in picoseconds. A received byte is also checked and written to a file.
 RECEIVED_BYTE_PS: Final = 450
 SENT_BYTE_PS: Final = 400
@@ -62,8 +63,13 @@ class Cpu:
 
     def turn(self, callback: Callable[[], object]) -> None:
         """Runs a callback as one separate wake-up of this thread."""
-        self.spend_ns(TURN_NS)
-        self.run(callback)
+        self.total_us += _TURN_US
+        self._charge(_TURN_US)
+        before = effort.swap(self)
+        try:
+            callback()
+        finally:
+            effort.swap(before)
 
     def run(self, work: Callable[[], T]) -> T:
         """Runs work of this thread and charges it with the counted effort."""

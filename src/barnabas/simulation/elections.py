@@ -25,7 +25,9 @@ class Elections:
 
     def __init__(self, cluster: Cluster) -> None:
         self._world: World = cluster.world
-        self._controllers = [name for name in cluster.nodes if not name.startswith("broker")] or list(cluster.nodes)
+        self._controllers = frozenset(name for name in cluster.nodes if not name.startswith("broker"))
+        if not self._controllers:
+            self._controllers = frozenset(cluster.nodes)
         self._epoch = -1
         #: The creation of the znode of the last controller.
         self._claim = -1
@@ -37,8 +39,9 @@ class Elections:
             self._check_znode(cluster)
             return
         for node in cluster.dirty:
-            if node.broker is not None and node.name in self._controllers:
-                raft = node.broker.quorum.raft
+            broker = node.broker
+            if broker is not None and node.name in self._controllers:
+                raft = broker.quorum.raft
                 if raft.epoch > self._epoch and raft.is_leader:
                     self._epoch = raft.epoch
                     self._note_controller(node.name, f"in epoch {raft.epoch}")

@@ -50,7 +50,8 @@ class MachineClock:
         return self._world.now_us if self.process is None else self.process.now_us
 
     def now_ms(self) -> int:
-        return self.local_us(self.now_us) // MILLISECOND_US
+        now_us = self._world.now_us if self.process is None else self.process.now_us
+        return (now_us + now_us * self._drift_ppm // 1_000_000) // MILLISECOND_US
 
     def now_s(self) -> float:
         return self.now_ms() / 1000

@@ -82,6 +82,8 @@ class QuorumSafety:
         if known_incarnation != incarnation:
             compared = 0
         high_watermark = raft.high_watermark
+        if high_watermark == compared and known_incarnation == incarnation:
+            return
         if high_watermark > compared:
             with disk.without_effects():
                 self._compare(name, raft.log, compared, high_watermark)

@@ -79,8 +79,9 @@ class Replicas:
             broker, process = node.broker, node.machine.process
             if broker is None or process is None or process.state is ProcessState.DEAD:
                 continue
-            if self._decided is None and broker.metadata.image is not self._image:
-                self._check_image(node, broker.metadata.image)
+            image = broker.metadata.image
+            if image is not self._image and self._decided is None:
+                self._check_image(node, image)
             self._check_replicas(node, broker.replicas.partitions())
 
     def _check_replicas(self, node: Node, partitions: Iterator[Partition]) -> None:

@@ -64,13 +64,17 @@ class Trace:
     def __init__(self, *, keep: bool = False) -> None:
         self.notes: list[Note] = []
         self.events: list[str] = []
-        self.count = 0
         self._keep = keep
+        self._absorbed = 0
         self._hash = hashlib.blake2b(digest_size=16)
         self._pending: list[str] = []
 
+    @property
+    def count(self) -> int:
+        """The number of events and notes."""
+        return self._absorbed + len(self._pending)
+
     def add(self, line: str) -> None:
-        self.count += 1
         pending = self._pending
         pending.append(line)
         if len(pending) >= _TRACE_CHUNK:
@@ -91,6 +95,7 @@ class Trace:
     def _absorb(self) -> None:
         pending, self._pending = self._pending, []
         if pending:
+            self._absorbed += len(pending)
             self._hash.update("\n".join(pending).encode())
             self._hash.update(b"\n")
             if self._keep:
@@ -157,11 +162,13 @@ class Process:
     @property
     def now_us(self) -> int:
         """Returns the world time as its code sees it, including the time spent waiting in the current event."""
-        return max(self.world.now_us, self.busy_until_us)
+        world_us, busy_us = self.world.now_us, self.busy_until_us
+        return busy_us if busy_us > world_us else world_us
 
     def charge(self, duration_us: int) -> None:
         """Keeps the process busy for this long, as the cost of the current call."""
-        self.busy_until_us = self.now_us + duration_us
+        world_us, busy_us = self.world.now_us, self.busy_until_us
+        self.busy_until_us = (busy_us if busy_us > world_us else world_us) + duration_us
 
     def enter(self, callback: Callable[[], None]) -> None:
         """Runs code of this process now, or as soon as it can run."""
