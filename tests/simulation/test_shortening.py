@@ -93,7 +93,7 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     assert (again["trace"], again["problems"]) == (found["trace"], found["problems"])
     assert again["again"] == found["again"]
     whole = ["simulate", "--seed", str(failing.seed), "--hours", "0.0056", "--kafka-defaults", "--faults", "power"]
-    assert entry.run([*whole, "--producers", "1", "--consumers", "1", "--shorten", "--json"]) == 1
+    assert entry.run([*whole, "--producers", "1", "--consumers", "1", "--rate", "10", "--shorten", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["again"] == found["again"]
 
 
@@ -117,7 +117,7 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     ],
 )
 def test_a_command_says_what_is_special(changed: dict[str, object], options: str) -> None:
-    settings = Settings(seed=3, layout=Layout(brokers=3), draws_properties=True)
+    settings = Settings(seed=3, layout=Layout(brokers=3), draws_properties=True, records_per_s=None)
     whole = schedule_of(settings)
     chosen = {"first": whole[:1], "all": whole}.get(str(changed.get("schedule")))
     settings = replace(settings, **{**changed, **({} if chosen is None else {"schedule": chosen})})  # type: ignore[arg-type]

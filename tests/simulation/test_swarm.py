@@ -55,3 +55,10 @@ def test_every_promise_holds_with_drawn_properties_in_many_runs(work: WorkKind, 
     for seed in range(1 + block * 20, 21 + block * 20):
         outcome = run(replace(DRAWN, seed=seed, work=work, faults_s=60))
         assert not outcome.failed, (seed, outcome.problems)
+
+
+def test_each_seed_draws_the_records_per_second_and_a_given_rate_replaces_them() -> None:
+    drawn = [Settings(seed=seed, records_per_s=None).size.records_per_s for seed in range(1, 31)]
+    assert set(drawn) == {1.0, 3.0, 10.0}
+    assert drawn == [Settings(seed=seed, records_per_s=None).size.records_per_s for seed in range(1, 31)]
+    assert Settings(seed=1, records_per_s=2.5).size.records_per_s == 2.5

@@ -51,7 +51,10 @@ Changes = Annotated[
 ]
 Producers = Annotated[int, typer.Option("--producers", min=0, help="Number of producers")]
 Consumers = Annotated[int, typer.Option("--consumers", min=0, help="Number of consumers, chains or members")]
-Rate = Annotated[float, typer.Option("--rate", min=0.01, help="Records per second of each producer")]
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", min=0.01, help="Records per second of each producer", show_default="drawn from the seed"),
+]
 Work = Annotated[
     str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`")
 ]
@@ -105,7 +108,7 @@ def simulate(
     changes: Changes = "all",
     producers: Producers = 2,
     consumers: Consumers = 2,
-    rate: Rate = 10.0,
+    rate: Rate = None,
     html: Html = None,
     shorten: Shorten = False,
     world: World = None,

@@ -32,7 +32,7 @@ K = TypeVar("K", bound=Enum)
 _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
 #: Producers, consumers, records per second of each producer.
-_DEFAULT_SIZE = (2, 2, 10.0)
+_DEFAULT_SIZE = (2, 2, None)
 _PROBLEMS_SHOWN_MAX = 20
 _CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")
 #: With fewer brokers, one power failure breaks guarantees.
@@ -51,7 +51,7 @@ def settings_for(
     draws_properties: bool = True,
     ties_faults: bool = True,
     changes: str = "all",
-    size: tuple[int, int, float] = _DEFAULT_SIZE,
+    size: tuple[int, int, float | None] = _DEFAULT_SIZE,
 ) -> Settings:
     """Returns the settings. Raises Failure if they are invalid."""
     if zookeeper and controllers:
@@ -202,7 +202,8 @@ def _summary(outcome: Outcome) -> Iterator[str]:
     drawn = drawn_properties(outcome.settings)
     if drawn:
         yield f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}"
-    yield f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers"
+    rate = f"{outcome.settings.size.records_per_s:g} a second by each producer"
+    yield f"{outcome.sent:,} records sent, {rate}, {outcome.acked:,} acked, {outcome.polled:,} read by consumers"
     happened = sum(1 for times in outcome.rare_events.values() if times)
     yield f"rare events: {happened} of {len(outcome.rare_events)} happened"
 
@@ -243,8 +244,9 @@ def command_for(settings: Settings, schedule: Sequence[Fault]) -> str:
         parts.append("--untied")
     if set(settings.operations) != set(AdminOperation):
         parts.append(f"--changes {','.join(kind.value for kind in settings.operations) or 'none'}")
-    sizes = zip(("--producers", "--consumers", "--rate"), settings.size, _DEFAULT_SIZE, strict=True)
-    parts += [f"{option} {value:g}" for option, value, default in sizes if value != default]
+    size = (settings.producers, settings.consumers, settings.records_per_s)
+    sizes = zip(("--producers", "--consumers", "--rate"), size, _DEFAULT_SIZE, strict=True)
+    parts += [f"{option} {value:g}" for option, value, default in sizes if value is not None and value != default]
     return " ".join([*parts, *_fault_options(settings, tuple(schedule))])
 
 

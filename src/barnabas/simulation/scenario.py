@@ -65,6 +65,9 @@ _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
 #: The most problems that are reported with the lives of their records.
 _LIVES_MAX = 3
+#: Busy runs, and those in which single records are far apart: these take less CPU time, so that there are more faults
+#: in it, and what follows a record is not hidden by the next one.
+_RATES_PER_S = (1.0, 3.0, 10.0)
 _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
     WorkKind.RECORDS: RecordsWork,
     WorkKind.TRANSACTIONS: TransactionalWork,
@@ -87,7 +90,8 @@ class Settings:
     producers: int = 2
     #: The number of readers: consumers, chains or members.
     consumers: int = 2
-    records_per_s: float = 10.0
+    #: The records of each producer, on average; None: drawn from the seed.
+    records_per_s: float | None = 10.0
     #: The changes that the operator can make; each seed draws some of them.
     operations: tuple[AdminOperation, ...] = tuple(AdminOperation)
     #: The edits of znodes that another operator can make in ZooKeeper mode; each seed draws some of them.
@@ -102,7 +106,7 @@ class Settings:
 
     @property
     def size(self) -> Size:
-        return Size(self.producers, self.consumers, self.records_per_s)
+        return Size(self.producers, self.consumers, self.records_per_s or _drawn_rate_per_s(self.seed))
 
 
 @dataclass(slots=True)
@@ -132,6 +136,10 @@ class Outcome:
     @property
     def failed(self) -> bool:
         return bool(self.problems)
+
+
+def _drawn_rate_per_s(seed: int) -> float:
+    return World(seed).stream("rate").choice(_RATES_PER_S)
 
 
 def schedule_of(settings: Settings) -> tuple[Fault, ...]:

@@ -129,7 +129,7 @@ def _fewer_producers(settings: Settings) -> Iterator[Settings]:
 
 def _fewer_records(settings: Settings) -> Iterator[Settings]:
     for rate in _SLOWER_PER_S:
-        if rate < settings.records_per_s:
+        if rate < settings.size.records_per_s:
             yield replace(settings, records_per_s=rate)
 
 

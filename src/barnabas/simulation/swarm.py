@@ -35,7 +35,7 @@ _LAGS: Final[Sequence[_Choice]] = (
     {"replica.lag.time.max.ms": "10000"},
 )
 _REPLICA_FETCHES: Final[Sequence[_Choice]] = (
-    {"replica.fetch.wait.max.ms": "50"},
+    {"replica.fetch.wait.max.ms": "200"},
     {"replica.fetch.wait.max.ms": "900", "replica.fetch.backoff.ms": "100"},
     {"replica.fetch.max.bytes": "300", "replica.fetch.response.max.bytes": "2000"},
     {"replica.fetch.max.bytes": "2000"},
