@@ -119,8 +119,7 @@ def simulate(
 ) -> None:
     """Run a cluster with faults in virtual time and check its guarantees
 
-    The seed determines everything: the same seed gives the same run, event by event. The exit code is 1 if a guarantee
-    was broken.
+    The same seed gives the same run, event by event. The exit code is 1 if a guarantee was broken.
     """
     runs = _loaded_runs()
     jobs = jobs or os.cpu_count() or 1
@@ -146,8 +145,7 @@ def simulate(
         size=(producers, consumers, rate),
     )
     if explore is None:
-        chosen = runs.with_faults(settings, only, fault or ())
-        failed = runs.replay(chosen, html, shortens=shorten, as_json=as_json)
+        failed = runs.replay(runs.with_faults(settings, only, fault or ()), html, shortens=shorten, as_json=as_json)
     elif only is not None or fault or html is not None or shorten:
         raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
     else:
