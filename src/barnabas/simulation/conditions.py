@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.simulation.network import Direction
+from barnabas.simulation.network_direction import Direction
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, ProcessState
 

@@ -8,7 +8,7 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.faulty_disk import BROKEN, Loss
 from barnabas.simulation.held_answers import HeldAnswer
 from barnabas.simulation.leadership_transfers import LeadershipTransfers
-from barnabas.simulation.network import Direction
+from barnabas.simulation.network_direction import Direction
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US
 from barnabas.simulation.zookeeper_faults import end_session, lose_answer

@@ -18,17 +18,14 @@ from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from barnabas.common.host import Buffer
-from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Process, World
+from barnabas.simulation.network_direction import RETRANSMIT_US_MAX, Direction
+from barnabas.simulation.world import SECOND_US, Process, World
 
 if TYPE_CHECKING:
-    from random import Random
-
     from barnabas.simulation.taps import Follower, Tap
 
 #: Unconsumed bytes of one direction above which the sender must stop writing, and below which it can continue.
 _HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
-_RETRANSMIT_US = 200 * MILLISECOND_US
-_RETRANSMIT_US_MAX = 120 * SECOND_US
 _UNREACHABLE_US = 3 * SECOND_US
 _FIRST_LOCAL_PORT = 32768
 
@@ -56,36 +53,6 @@ class End(Protocol):
     def pause_writing(self) -> None: ...
 
     def resume_writing(self) -> None: ...
-
-
-class Direction:
-    """One direction between two machines."""
-
-    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "stalled")
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        #: The typical one-way delay; half of the messages are faster, a few much slower.
-        self.latency_us = 100
-        self.extra_us = 0
-        self.loss_percent = 0
-        self.bytes_per_s = 1_000_000_000
-        #: The number of faults that cut it now.
-        self.cuts = 0
-        self.stalled: dict[Pipe, None] = {}
-
-    def delay_us(self, size: int) -> int:
-        """Draws the delay of one message: usually short, with a long tail and retransmissions of lost segments."""
-        random = self.random.random
-        delay = self.extra_us + int(self.latency_us * (0.5 + random())) + size * SECOND_US // self.bytes_per_s
-        if random() < 0.01:
-            delay += int(self.latency_us * 20 * random())
-        if self.loss_percent:
-            wait = _RETRANSMIT_US
-            while random() * 100 < min(self.loss_percent, 90) and wait < _RETRANSMIT_US_MAX:
-                delay += wait
-                wait *= 2
-        return delay
 
 
 class Listening:
@@ -178,7 +145,7 @@ class Pipe:
     def unstall(self) -> None:
         """Delivers the stalled data with the next retransmission, after the direction has opened again."""
         outage_us = self.source.network.world.now_us - self._stalled_since_us
-        delay_us = self.direction.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
+        delay_us = self.direction.random.randrange(max(1, min(outage_us, RETRANSMIT_US_MAX)))
         self.source.network.world.after(delay_us, self._flush, None, "retransmit")
 
     def hold(self) -> None:

@@ -1,0 +1,45 @@
+"""The condition of the way from one machine to another: latency, loss, and how many faults cut it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.simulation.world import MILLISECOND_US, SECOND_US
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from barnabas.simulation.network import Pipe
+
+_RETRANSMIT_US: Final = 200 * MILLISECOND_US
+RETRANSMIT_US_MAX: Final = 120 * SECOND_US
+
+
+class Direction:
+    """One direction between two machines."""
+
+    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "stalled")
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        #: The typical one-way delay; half of the messages are faster, a few much slower.
+        self.latency_us = 100
+        self.extra_us = 0
+        self.loss_percent = 0
+        self.bytes_per_s = 1_000_000_000
+        #: The number of faults that cut it now.
+        self.cuts = 0
+        self.stalled: dict[Pipe, None] = {}
+
+    def delay_us(self, size: int) -> int:
+        """Draws the delay of one message: usually short, with a long tail and retransmissions of lost segments."""
+        random = self.random.random
+        delay = self.extra_us + int(self.latency_us * (0.5 + random())) + size * SECOND_US // self.bytes_per_s
+        if random() < 0.01:
+            delay += int(self.latency_us * 20 * random())
+        if self.loss_percent:
+            wait = _RETRANSMIT_US
+            while random() * 100 < min(self.loss_percent, 90) and wait < RETRANSMIT_US_MAX:
+                delay += wait
+                wait *= 2
+        return delay
