@@ -40,7 +40,7 @@ def problem_of(*faults: Fault, faults_s: int = 14) -> str:
     properties = {"metadata.log.max.snapshot.interval.ms": "6000"}
     run = Run(Settings(1, Layout(3, properties=properties), faults_s, schedule=faults, operations=()), [])
     logs, coordinators = MetadataLogs(), Coordinators(UncleanElections())
-    run.watch._checkers = (logs, coordinators, Metrics(coordinators, logs))
+    run.watch.use((logs, coordinators, Metrics(coordinators, logs)))
     problems = run.execute().problems
     return problems[0] if problems else ""
 

@@ -23,11 +23,15 @@ class Watch:
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
         self._cluster = cluster
-        self._checks = tuple(checker.check for checker in checkers)
+        self.use(checkers)
         self._interval = interval
         self._left = interval
         self.runs = 0
         cluster.world.watch(self._after_event)
+
+    def use(self, checkers: Sequence[Checker]) -> None:
+        """Runs these checkers from now on, and no others."""
+        self._checks = tuple(checker.check for checker in checkers)
 
     def _after_event(self) -> None:
         self._left -= 1
