@@ -210,9 +210,9 @@ class BrokerLifecycle:
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
     def _register_again(self) -> None:
-        """Registers as a new incarnation after another one was registered with this node id. Usually that was a delayed
-        request of a dead process: it sends no heartbeats, so its session ends. If its process does run, this
-        registration is refused until the timeout."""
+        """Registers as a new incarnation after another one was registered with this node id. The usual cause is a
+        delayed request of a dead process: that process sends no heartbeats, so its session ends. If the other process
+        is alive, this registration is refused until the timeout."""
         assert self._registration is not None, "built by start"
         # This process has been running, so its previous epoch proves no clean shutdown.
         self._registration.previous_broker_epoch = -1
@@ -246,8 +246,8 @@ class BrokerLifecycle:
     # -- heartbeats
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Sends a heartbeat immediately while a broker is in controlled shutdown: it waits until all others have
-        reported a metadata offset that includes the change."""
+        """Sends a heartbeat immediately while a broker is in controlled shutdown: that broker waits until all others
+        have reported a metadata offset that includes the change."""
         leaving = any(
             broker is not None and broker.in_controlled_shutdown and not broker.fenced
             for broker in delta.changed_brokers.values()

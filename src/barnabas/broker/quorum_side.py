@@ -223,7 +223,7 @@ class QuorumSide:
         else:
             self.lifecycle.directory_failed(logs.roots.id_of(directory))
 
-    # -- what clients can tell
+    # -- what clients see
 
     def features(self) -> FeatureView:
         image = self._metadata.image

@@ -70,7 +70,7 @@ class MetadataSide(ClusterSide, Protocol):
 
     @property
     def decisions(self) -> Quorum:
-        """Returns what the journal reads about the decisions of controllers."""
+        """Returns where the journal reads the decisions of controllers."""
 
     @property
     def journal_controller(self) -> ControllerState:

@@ -162,7 +162,7 @@ class Session:
     def changed(
         self, items: Sequence[FetchItem], results: Sequence[FetchResult]
     ) -> list[tuple[FetchItem, FetchResult]]:
-        """Returns the items that an incremental response must contain, and notes what it reports."""
+        """Returns the items that an incremental response must contain, and records what the response reports."""
         reported = []
         for item, result in zip(items, results, strict=True):
             if (
@@ -178,8 +178,8 @@ class Session:
         return reported
 
     def note(self, item: FetchItem, result: FetchResult) -> None:
-        """Notes what the response reports for an item. An item that returned data moves after the others; one with
-        nothing more to report becomes inactive.
+        """Records what the response reports for an item. An item that returned data moves to the end of the order in
+        which items are read; one with nothing more to report becomes inactive.
         """
         # At a divergence the follower ignores the other fields: it truncates, possibly by an epoch without records.
         item.answered_high_watermark = result.high_watermark if result.diverging is None else -1

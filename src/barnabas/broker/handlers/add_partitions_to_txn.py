@@ -122,7 +122,7 @@ def _find_partitions(
 
 
 def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
-    """Returns the error codes if some partitions do not exist: none of the others is added."""
+    """Returns the function from a partition to its error code, for a request with missing partitions: none is added."""
 
     def code_of(partition: TopicPartition) -> ErrorCode:
         if partition in missing:
@@ -133,7 +133,7 @@ def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
 
 
 def _older(code: ErrorCode, api_version: int) -> ErrorCode:
-    """Returns the error as a client of this version knows it."""
+    """Returns the error code that clients of this version know in place of this one."""
     if code is ErrorCode.PRODUCER_FENCED and api_version < _FENCED_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:

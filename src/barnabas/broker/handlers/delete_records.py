@@ -2,7 +2,7 @@
 
 Offset -1 means the HW. Internal topics and topics without delete in `cleanup.policy` are refused. The response is sent
 when no live replica has the records any more: followers adopt the leader's log start offset and report it in their next
-fetch.
+fetch. The new log start offset is in the log-start checkpoint of the log directory (`storage/upkeep.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""ReplicaManager and Partition: the replicas of this broker, in total and one by one."""
+"""ReplicaManager, Partition, delayed operations and fetch sessions: the replicas of this broker, in total and one by
+one, the requests that wait, and the partitions in sessions.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ class BrokerLiveness:
             self._controller.broker_process_ended(broker.broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerImage | None:
-        """Returns this incarnation's registration, if this controller is active and it is still the current one."""
+        """Returns this incarnation's registration if it is still the current one and this controller is active;
+        otherwise None.
+        """
         if not self._controller.is_active:
             return None
         broker = self._controller.image.brokers.get(broker_id)

@@ -1,4 +1,4 @@
-"""The parts of one produce request: its batches by topic and partition, and what became of them."""
+"""The parts of one produce request: its batches by topic and partition, and the results of their appends."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class ProduceShortcut:
         return True
 
     def _records(self, frame: memoryview) -> memoryview | None:
-        """Returns the batches, if only the expected end follows them."""
+        """Returns the batches, or None unless exactly the expected end of the request follows them."""
         if self._is_flexible:
             at = self._size_at
             if at + 1 < len(frame) and frame[at] >= 0x80 > frame[at + 1]:

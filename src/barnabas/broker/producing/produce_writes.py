@@ -110,8 +110,8 @@ class ProduceWrites:
         return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
 
     def _validate(self, deferred: list[PartitionAppend]) -> None:
-        """Validates these batches in the background, then begins again with them: one batch at a time, so that a
-        request with many takes turns with others."""
+        """Validates these batches in the background, one at a time, so that other work gets its turn in between; after
+        the last one, `begin` appends them."""
 
         def loaded(error: BaseException | None) -> None:
             request.when_abandoned(None)

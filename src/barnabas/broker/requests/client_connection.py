@@ -313,13 +313,13 @@ class Connection:
     # -- responses
 
     def respond_now(self, chunks: Chunks) -> None:
-        """Appends the response to the current request, with no earlier request unanswered."""
+        """Adds the response to the current request to the output. No earlier request may be unanswered."""
         self._out += chunks
         for chunk in chunks:
             self._out_bytes += len(chunk)
 
     def respond_shortly(self, chunk: bytearray) -> None:
-        """Appends a response like `respond_now`, if it is smaller than its request, so that it need not be counted."""
+        """Adds a response like `respond_now`, without counting its bytes. It must be smaller than its request."""
         self._out.append(chunk)
 
     @property

@@ -109,7 +109,9 @@ class ClusterSide(Protocol):
     def features(self) -> FeatureView: ...
 
     def shown_controller(self, brokers: Sequence[int]) -> int:
-        """Returns the broker, one of those that the response lists, to which clients send admin requests; or -1."""
+        """Returns the id of the broker to which clients send admin requests, one of those that the response lists; or
+        -1.
+        """
 
     def change_configs(
         self,
@@ -120,12 +122,12 @@ class ClusterSide(Protocol):
         *,
         replace: bool,
     ) -> None:
-        """Has changes of configurations decided, which this broker has checked. `changes` are those of `request`;
-        `reply` receives a result for each, or None if no answer comes in time.
+        """Obtains a decision about configuration changes that this broker has already checked. `changes` are those of
+        `request`; `reply` receives a result for each, or None if no answer comes in time.
         """
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
-        """Has the change of feature levels decided, and answers the request."""
+        """Obtains a decision about the change of feature levels, and answers the request."""
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         """Returns the APIs that a listener offers."""

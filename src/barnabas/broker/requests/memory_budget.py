@@ -110,7 +110,9 @@ class MemoryBudget:
     # -- reports of connections
 
     def count_bytes_of(self, held_bytes: Callable[[], int]) -> None:
-        """Counts what another part holds for clients; `held_bytes` returns that whenever the budget is compared."""
+        """Includes the memory that another part holds for clients; `held_bytes` is called whenever the usage is
+        computed.
+        """
         self._others.append(held_bytes)
 
     @property

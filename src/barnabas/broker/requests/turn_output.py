@@ -2,8 +2,8 @@
 
 A request on one connection often completes requests of others: the fetch of a follower advances the HW, and with it
 hundreds of Produce requests with acks=all are answered. Written one by one, each of their responses would cost a system
-call. While a connection is served, the others only note that they have responses to send; they send them when it has
-been served.
+call. While a connection is served, the others are only recorded as having responses; they send these at the end of its
+turn.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The moment at which a broker in ZooKeeper mode opens to clients: when it knows the cluster (G40).
 
-The first UpdateMetadata of a controller can name brokers only, and the image takes in a large one in slices. A broker
-that served clients then would report partitions as unknown: clients would drop them, and producers would choose other
-partitions for their keys. So the broker opens to clients when the image shows this broker and all partitions that had a
-state in ZooKeeper after it registered; in any case some seconds later, because a partition whose state is incomplete,
-or a topic that is being deleted, is in no request.
+The first UpdateMetadata of a controller can name brokers only, and a large one is applied to the image in slices. A
+broker that served clients then would report partitions as unknown: clients would drop them, and producers would choose
+other partitions for their keys. So the broker opens to clients when the image shows this broker and all partitions that
+had a state in ZooKeeper after it registered; in any case some seconds later, because a partition whose state is
+incomplete, or a topic that is being deleted, is in no request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClientDoor:
         self._on_open = on_open
 
     def registered(self) -> None:
-        """Begins the longest time until the broker opens."""
+        """Starts the maximum wait: when it ends, the broker opens even if topics are still missing."""
         if self.is_waiting and self._timer is None:
             self._timer = self._timers.call_later(_OPEN_MS_MAX, self._open)
 

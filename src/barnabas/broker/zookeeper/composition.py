@@ -20,8 +20,8 @@ def compose(
     connection_log: ConnectionLog,
     done: Callable[[Broker | ConfigError], None],
 ) -> None:
-    """Opens a session with ZooKeeper and connects the parts of the broker; `done` receives it, or the error that ends
-    the start. Raises ConfigError for a malformed `zookeeper.connect`."""
+    """Opens a session with ZooKeeper and connects the parts of the broker; `done` receives it, or the error with which
+    startup fails. Raises ConfigError for a malformed `zookeeper.connect`."""
     session = ZooKeeperSession(host, config)
 
     def identified(found: Identity | ConfigError) -> None:

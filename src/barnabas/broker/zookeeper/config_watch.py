@@ -57,7 +57,7 @@ class ConfigWatch:
         self._store = store
         self._metadata = metadata
         self._reports = LimitedReports(host.faults, host.clock)
-        #: The number of the last notification that was taken in.
+        #: The number of the last notification that was processed.
         self._last = -1
         self._wanted: dict[str, None] = {}
         self._has_changes = False
@@ -66,7 +66,7 @@ class ConfigWatch:
     # -- the session
 
     def load(self) -> Steps[None]:
-        """Reads everything, below a new watch."""
+        """Sets a watch on the notifications, then reads all configurations."""
         self._cancel()
         self._wanted.clear()
         self._has_changes = False
@@ -84,7 +84,9 @@ class ConfigWatch:
         self._run_if_wanted()
 
     def _load_clients(self) -> Steps[None]:
-        """Reads the configurations of users, clients and addresses. What the image has of others is removed."""
+        """Reads the configurations of users, clients and addresses. Those of other entities are removed from the
+        image.
+        """
         entities: list[str] = []
         for kind in CLIENT_TYPES:
             for name in (yield from self._children(f"{paths.CONFIG}/{kind}")):
@@ -106,7 +108,7 @@ class ConfigWatch:
         return sorted(reply.names or ())
 
     def changed(self, path: str) -> None:
-        """Notes that a watch fired."""
+        """Records that a watch fired."""
         if path == paths.CONFIG_CHANGES:
             self._has_changes = True
             self._run()
@@ -233,7 +235,7 @@ class ConfigWatch:
         self._last = max((number for number, _ in names), default=self._last)
 
     def _change_names(self) -> Steps[list[tuple[int, str]]]:
-        """Returns the notifications by number, below a new watch."""
+        """Sets a new watch on the notifications, and returns them with their sequence numbers, in order."""
         reply: ChildrenReply = yield lambda answered: self._store.children(paths.CONFIG_CHANGES, answered, watch=True)
         found = [f"{paths.CONFIG_CHANGES}/{name}" for name in reply.names or ()]
         return sorted((number, path) for path in found if (number := paths.sequence_number(path)) is not None)

@@ -110,7 +110,7 @@ class ConfigWrites:
         return result
 
     def _write(self, path: str, data: bytes) -> Steps[int]:
-        """Returns the error that ZooKeeper answered; 0 for none."""
+        """Writes a configuration, or creates its znode. Returns ZooKeeper's error code; 0 if there is none."""
         check = Part(OpCode.CHECK, CheckVersionRequest(paths.CONTROLLER, _CONTROLLER_VERSION))
         write = Part(OpCode.SET_DATA, SetDataRequest(path, data, ANY_VERSION))
         reply: MultiReply = yield lambda answered: self._store.multi([check, write], answered)

@@ -101,8 +101,8 @@ class ControllerFeed:
     # -- the gate
 
     def _refusal(self, broker_epoch: int, controller_epoch: int) -> ErrorCode:
-        """Returns the error of a request that is refused as a whole, or whose next slice is; otherwise records its
-        controller epoch.
+        """Returns the error if the request, or the next slice of it, is refused; otherwise records its controller
+        epoch.
         """
         if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < self._broker_epoch():
             return ErrorCode.STALE_BROKER_EPOCH
@@ -219,8 +219,8 @@ class ControllerFeed:
         return ErrorCode.NONE if row.leader_epoch > partition.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _role_result(self, key: _Key) -> ErrorCode:
-        """Returns the error code of a role that was assigned, as the log of the replica can be unusable; no error for a
-        role that is still queued.
+        """Returns the error code for a role that was assigned: an error if the log of the replica is unusable, none for
+        a role that is still queued.
         """
         partition = self._replicas.find(*key)
         if partition is not None:
@@ -272,8 +272,8 @@ class ControllerFeed:
     def _take_partitions(
         self, delta: MetadataDelta, name: str, topic_id: bytes, states: dict[int, PartitionImage], *, is_role: bool
     ) -> None:
-        """Puts partitions into the image; a topic of this name with another id leaves it. A partition with a role is in
-        the delta even if UpdateMetadata has already shown the same state.
+        """Adds partitions to the image, and removes a topic of the same name with another id. A partition with a role
+        is in the delta even if UpdateMetadata has already shown the same state.
         """
         present = delta.topics.topic_id_of(name)
         if present is not None and present != topic_id:
@@ -294,7 +294,7 @@ class ControllerFeed:
                 delta.replay(partition_to_record(topic_id, index, partition))
 
     def _remove_topic(self, delta: MetadataDelta, name: str, topic_id: bytes) -> None:
-        """Removes the topic, unless another one has taken its name."""
+        """Removes the topic, unless a newer topic has the same name."""
         present = delta.topics.topic_id_of(name)
         if present is not None and topic_id in (present, ZERO_UUID):
             delta.replay(RemoveTopicRecord(topic_id=present))

@@ -1,5 +1,5 @@
 """The controlled shutdown of a broker in ZooKeeper mode: the controller moves its leaderships; it is asked again if
-some remain and another broker lives that could take them.
+some remain and another live broker could take them.
 
 controlled.shutdown.max.retries       how often it is asked
 controlled.shutdown.retry.backoff.ms  the pause before it is asked again

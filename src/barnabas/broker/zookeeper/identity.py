@@ -1,9 +1,10 @@
 """The identity of a broker in ZooKeeper mode: its cluster, and its id.
 
-    chroot and roots -> /cluster/id, made if it is missing -> meta.properties (version 0) of each log directory
+    chroot and roots -> /cluster/id, created if it is missing -> meta.properties (version 0) of each log directory
                      -> broker.id of the file, or of meta.properties, or generated: the version of /brokers/seqid
 
-A directory of another cluster or another broker ends the start with one line; so does one of a node in KRaft mode.
+A directory of another cluster or another broker stops the broker with a one-line error; so does one of a node in KRaft
+mode.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Identity(NamedTuple):
 
 
 def identify(host: Host, config: BrokerConfig, store: ZnodeStore) -> Steps[Identity | ConfigError]:
-    """Determines the identity, and writes it to the directories that lack it. Returns the error that ends the start."""
+    """Determines the cluster id and the broker id, and writes them to the directories that lack them. Returns a
+    ConfigError if startup must fail.
+    """
     yield from make_roots(store)
     try:
         cluster_id = yield from _cluster_id(host, store)
@@ -118,7 +121,7 @@ def _known_id(config: BrokerConfig, found: Mapping[str, MetaProperties | None]) 
 
 
 def _generated_id(config: BrokerConfig, store: ZnodeStore) -> Steps[int]:
-    """Takes the next id. If an answer is lost, one id is never used."""
+    """Generates the next broker id. If the answer to a request is lost, one id is skipped."""
     part = Part(OpCode.SET_DATA, SetDataRequest(paths.BROKER_SEQUENCE_ID, b"", ANY_VERSION))
     reply: MultiReply = yield lambda answered: store.multi([part], answered)
     if reply.refused_part is not None:

@@ -94,7 +94,7 @@ class Membership:
         self._begin(create(self._store, paths.NEW_LOG_DIR_EVENT, data, CreateFlags.PERSISTENT_SEQUENTIAL))
 
     def _begin(self, steps: Steps[object]) -> None:
-        """Runs steps next to others; they continue after a reconnect, and end with the session."""
+        """Runs steps concurrently with others. They continue after a reconnect, and end with the session."""
 
         def done(result: object) -> None:
             self._others.pop(running, None)
@@ -121,7 +121,9 @@ class Membership:
         return found
 
     def _read_topics(self) -> Steps[None]:
-        """Reads what clients have to find when they are let in; the controller does not wait for it."""
+        """Reads the topics that clients must find when the broker opens to them. The controller does not wait for
+        this.
+        """
         topics: ChildrenReply = yield partial(self._store.children, paths.TOPICS)
         deleted: ChildrenReply = yield partial(self._store.children, paths.DELETE_TOPICS)
         # The controller names no topic whose deletion waits, possibly for a dead broker.
@@ -131,7 +133,9 @@ class Membership:
             self._begin(self._count_partitions(names[first::_READS_AT_ONCE], counts, len(names)))
 
     def _count_partitions(self, names: Sequence[str], counts: dict[str, int], total: int) -> Steps[None]:
-        """Reads how many partitions of these topics have a state; whoever counts the last topic informs the door."""
+        """Reads how many partitions of these topics have a state. When the last topic has been counted, passes the
+        counts on.
+        """
         for name in names:
             reply: ExistsReply = yield partial(self._store.exists, paths.partitions(name))
             counts[name] = 0 if reply.stat is None else reply.stat.num_children

@@ -86,7 +86,7 @@ class Registrar:
                 )
 
     def changed(self, path: str, event: EventType) -> None:
-        """Notes that a watch fired."""
+        """Records that a watch fired."""
         if path == self._path and event is EventType.NODE_DELETED:
             self._end_wait(is_gone=True)
 

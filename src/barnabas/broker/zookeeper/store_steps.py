@@ -51,7 +51,7 @@ class StoreSteps:
             self._send()
 
     def close(self) -> None:
-        """Gives up: answers have no effect any more."""
+        """Stops: later answers have no effect."""
         self._is_closed = True
         self._steps.close()
 

@@ -90,7 +90,7 @@ class ZooKeeperSide:
         self.decisions = _OwnDecisions(self.controller)
         self.journal_controller = self.controller
         self._door = ClientDoor(host.timers, config.node_id)
-        #: The APIs that are served before the door is open: none before the registration.
+        #: The APIs that are served before the broker opens to clients: none before the registration.
         self._early_offers: dict[int, Offer] = {}
         self._membership = Membership(
             host, config, session.store, metadata, self.controller, self._door, self._on_registered
@@ -196,7 +196,7 @@ class ZooKeeperSide:
         if self._feed is not None and self._feed.is_of_kafka:
             self._parts.journal.on_unexplained(delta, image, self._feed.controller_id)
 
-    # -- what clients can tell
+    # -- what clients see
 
     def features(self) -> FeatureView:
         """Returns no features: in ZooKeeper mode `inter.broker.protocol.version` takes their place."""
