@@ -53,7 +53,7 @@ def view_of(addresses: Iterable[tuple[str, int]]) -> ClusterView:
             with Wire(*address, timeout_s=TIMEOUT_S) as wire:
                 return _with_quorum(wire.call(_quorum_request(), _VERSION, DescribeQuorumResponse), fenced)
         except Failure:
-            # No controller leads: what this broker knew last is still worth showing.
+            # No controller leads: the last state that this broker knew is shown nevertheless.
             return ClusterView(fenced=fenced)
     return ClusterView()
 

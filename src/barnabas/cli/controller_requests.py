@@ -1,4 +1,6 @@
-"""Requests that librdkafka lacks and the controller decides: in ZooKeeper mode no other broker answers them."""
+"""Requests that librdkafka lacks and that the controller must answer: in ZooKeeper mode no other broker answers
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ _PAUSE_S: Final = 0.2
 
 
 def ask_controller(admin: AdminClient, request: Message, version: int, expected: type[R]) -> R:
-    """Sends a request to the controller, and again while another broker becomes it. Brokers of a KRaft cluster name any
-    of them, and forward the request. Raises Failure.
+    """Sends a request to the controller, and repeats it while the controller changes. In a KRaft cluster the metadata
+    name any broker as the controller, and that broker forwards the request. Raises Failure.
     """
     deadline = time.monotonic() + TIMEOUT_S
     while True:

@@ -1,4 +1,4 @@
-"""Partitions without a leader: which ones, and what brings each of them back.
+"""Partitions without a leader: which ones, and what the operator can do to restore each of them.
 
 The replicas that can lead without loss are those of the ISR, or of the ELR while the ISR is empty (KIP-966). If both
 are empty, the last known leader is elected when it returns; it can lack records. The operator can have any other

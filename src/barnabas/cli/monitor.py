@@ -35,7 +35,7 @@ def monitor(
         bool,
         typer.Option(
             "--check",
-            help="As --once; exit with 6 if a partition is offline, 5 under min ISR, 4 at min ISR, "
+            help="Like --once, but exit with 6 if a partition is offline, 5 under min ISR, 4 at min ISR, "
             "3 under-replicated, 1 if no broker answers",
         ),
     ] = False,
@@ -95,7 +95,9 @@ async def _single_snapshot(reader: ClusterReader, topic: str | None) -> Snapshot
 
 
 def show_table(snapshot: Snapshot, *, every: bool) -> None:
-    """Prints the partitions as a table. With `every` it includes the many partitions that have nothing to report."""
+    """Prints the partitions as a table. With `every`, the table includes the many partitions of internal topics that
+    are in sync.
+    """
     states = snapshot.by_severity()
     shown = [state for state in states if every or not state.is_internal or state.severity is not Severity.OK]
     print(lines.headline(snapshot))

@@ -93,7 +93,7 @@ class _Cluster:
     def alter(
         self, targets: Mapping[Partition, Sequence[int] | None], *, factor_may_change: bool = True
     ) -> dict[Partition, str]:
-        """Begins reassignments, or cancels those without a target. Returns the ones that failed, with the reason."""
+        """Starts reassignments; those without a target are cancelled. Returns the ones that failed, with the reason."""
         if not factor_may_change and not self._checks_factors():
             refused = self._changed_factors(targets)
             rest = {partition: ids for partition, ids in targets.items() if partition not in refused}

@@ -106,7 +106,7 @@ def _chosen_of(option: str, text: str, kinds: type[K]) -> tuple[K, ...]:
 
 
 def with_faults(settings: Settings, only: str | None, specs: Sequence[str]) -> Settings:
-    """Returns the settings with some of the seed's faults, or with faults that are given one by one."""
+    """Returns the settings with a selection of the seed's faults, or with faults that are given one by one."""
     if only is not None and specs:
         raise Failure("--only selects faults of the seed, and --fault replaces them: use one of them")
     if specs:
@@ -294,7 +294,7 @@ class _Findings:
         self.of_all, self.of_seeds = EventCoverage(), EventCoverage()
         self.seeds = self.variations = 0
         self.virtual_s = 0.0
-        #: What each failing run is called, and its outcome.
+        #: The name of each failing run, and its outcome.
         self.failures: list[tuple[str, Outcome]] = []
 
     def add(self, outcome: Outcome) -> None:

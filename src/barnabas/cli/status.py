@@ -168,7 +168,7 @@ def _show_with_zookeeper(
 
 
 def _show_table(nodes: Sequence[Node], columns: list[str], rows: list[tuple[Any, ...]]) -> None:
-    """Prints the rows, with the racks first if there are any."""
+    """Prints the rows as a table, with a column of racks if any broker has a rack."""
     if any(node.rack for node in nodes):
         columns = ["rack", *columns]
         rows = [(node.rack, *row) for node, row in zip(nodes, rows, strict=True)]

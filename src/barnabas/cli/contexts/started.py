@@ -1,4 +1,4 @@
-"""The context of a cluster that `barnabas up` starts: its name, and what a later start changes in it."""
+"""The context of a cluster that `barnabas up` starts: its name, and the fields that a later start changes in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from barnabas.cli import output
 from barnabas.cli.contexts.store import Context, Contexts, users_file
 from barnabas.embedded.failures import Failure
 
-#: The default directory of `barnabas up`: it says nothing about the cluster, the directory above it does.
+#: The default directory of `barnabas up`: its name does not identify a cluster, its parent's name does.
 _DEFAULT_DIRECTORY: Final = "barnabas-data"
 _LENGTH_MAX: Final = 90
 
 
 def record(directory: Path, bootstrap: Sequence[str]) -> None:
-    """Writes the context of a started cluster and makes it current. If that fails, a note says so: the cluster runs
-    all the same.
+    """Writes the context of a started cluster and makes it current. If that fails, a note says so, and the cluster runs
+    without a context.
     """
     started_in, now_ms = os.getcwd(), time.time_ns() // 1_000_000
     names: list[str] = []
@@ -43,8 +43,8 @@ def record(directory: Path, bootstrap: Sequence[str]) -> None:
 def with_started(
     contexts: Contexts, directory: str, bootstrap: Sequence[str], started_in: str, now_ms: int
 ) -> tuple[str, Contexts]:
-    """Returns the name and the contexts with the started cluster as the current one. A context of this directory keeps
-    its name and its other settings.
+    """Returns the name of the started cluster's context, and the contexts with this one as the current one. An existing
+    context of the cluster's directory keeps its name and its other settings.
     """
     name = contexts.of_directory(directory) or _new_name(contexts, Path(directory))
     before = contexts.contexts.get(name, Context(()))

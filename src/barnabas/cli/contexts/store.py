@@ -109,8 +109,8 @@ class ContextFile:
             ) from error
 
     def change(self, changed: Callable[[Contexts], Contexts]) -> Contexts:
-        """Replaces the contexts by what `changed` makes of them, and returns the result. Raises Failure for a damaged
-        file, which is left as it is.
+        """Replaces the contexts by the result of `changed`, and returns it. Raises Failure for a damaged file, which is
+        left unchanged.
         """
         # A link to a file elsewhere stays a link.
         target = self.path.resolve()
