@@ -1,4 +1,4 @@
-"""A small state machine as a table, with one gate through which every change of state goes."""
+"""A small state machine as a table, with one method that makes every change of state."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ def parse_listeners(key: str, items: Sequence[str], protocols: Mapping[str, str]
 
 
 def check_distinct_ports(key: str, items: Sequence[str], listeners: Sequence[Listener]) -> None:
-    """Checks that ports are distinct: two listeners can share a port only if one address is IPv4 and the other IPv6;
-    port 0 means any free one.
+    """Checks that no two listeners share a port, except one with an IPv4 and one with an IPv6 address. Port 0 means any
+    free port.
     """
     seen: dict[int, list[Listener]] = {}
     for listener in listeners:

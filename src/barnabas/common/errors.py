@@ -224,7 +224,7 @@ class EncodeError(Exception):
     """A value that the requested version of a message cannot carry."""
 
 
-#: What Kafka says with INVALID_REQUEST where nothing better is known.
+#: Kafka's general message for INVALID_REQUEST.
 MALFORMED_REQUEST = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."

@@ -38,7 +38,7 @@ class Timers(Protocol):
 
 class Random(Protocol):
     def below(self, bound: int) -> int:
-        """Returns an integer in 0 <= n < bound."""
+        """Returns a random integer in 0 <= n < bound."""
 
     def uuid(self) -> bytes:
         """Returns 16 random bytes, version 4; the base64 form does not begin with "-" (Kafka's `Uuid.randomUuid`)."""
@@ -192,7 +192,7 @@ class Links(Protocol):
 
 
 class Memory(Protocol):
-    """The memory of the process, as far as the core decides about it."""
+    """Information about the memory of the process, for the core's limits."""
 
     def budget_bytes(self) -> int:
         """Returns the memory limit for requests and responses, if the configuration does not set it."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
-#: A counter whose name is Kafka's and does not end in _total.
+#: The type of a counter that has Kafka's name, which does not end in _total.
 UNTYPED: Final = "untyped"
 
 Labels = tuple[tuple[str, str], ...]

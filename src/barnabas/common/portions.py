@@ -1,6 +1,6 @@
 """Long work in portions: a generator that yields between them, and whose value is the result.
 
-A caller with a loop of its own takes the next portion in a later turn; `whole` does all of them at once.
+A caller with a loop of its own takes the next portion in a later turn; `whole` runs all of them without a pause.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARTITIONS_IN_PORTION: Final = 1_000
 
 
 def whole(work: Generator[Any, None, T]) -> T:
-    """Does all portions, or steps, without a pause. Returns the result."""
+    """Runs all portions, or steps, without a pause. Returns the result."""
     while True:
         try:
             next(work)

@@ -65,7 +65,7 @@ class LimitedReports:
             write(text)
 
     def over(self, cause: Hashable, message: str) -> bool:
-        """Writes one INFO line if this cause was reported since its last end. Returns whether it was."""
+        """Writes one INFO line that this cause is over, if it was reported before. Returns whether it was."""
         known = self._causes.pop(cause, None)
         if known is None:
             return False

@@ -1,4 +1,4 @@
-"""Terms of the field as types. Plain ints and strings at run time; `Uuid` is 16 raw bytes as on the wire."""
+"""Domain terms as types. Plain ints and strings at run time; `Uuid` is 16 raw bytes as on the wire."""
 
 from __future__ import annotations
 

@@ -212,7 +212,9 @@ def _close(sockets: Sequence[ListeningSocket]) -> None:
 
 
 def _parted(sockets: Sequence[ListeningSocket], broker: Broker) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
-    """Returns the listeners that serve from the start, and those that wait until the broker has its metadata."""
+    """Divides the listeners into those that serve from the beginning and those that wait until the broker has its
+    metadata.
+    """
     early = [each for each in sockets if broker.is_served_at_once(each.name)]
     return early, [each for each in sockets if each not in early]
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 
 log = logging.getLogger("barnabas.memory")
 
-#: Collections are rare and short: long-lived objects are frozen after the start, and requests and connections leave no
+#: Collections are rare and short: long-lived objects are frozen after startup, and requests and connections leave no
 #: cycles behind. A collection of the middle generation visits 25,000 objects, which takes up to 10 ms. A full
 #: collection takes half a second with 50,000 partitions: none comes by itself (`FullCollections`).
 _GC_THRESHOLDS: Final = (5_000, 3, (1 << 31) - 1)
@@ -48,8 +48,8 @@ def prepare() -> None:
 
 
 def settle() -> None:
-    """Freezes all existing objects after startup, because they live long, and enables collection. A collection before
-    would visit them all for some 70 ms, in which nobody is served, and would find next to no garbage.
+    """Freezes all existing objects after startup, because they live long, and enables collection. A collection of these
+    objects would block the loop for some 70 ms and find almost no garbage.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -99,7 +99,7 @@ class FreeMemory:
         self._trim = getattr(library, "malloc_trim", None)
         if self._info is not None:
             self._info.restype = _MallocInfo
-        #: The least free memory since the last return: that much is still with the system.
+        #: The lowest amount of free memory since memory was last returned: that much still belongs to the system.
         self._given_back = 0
 
     def check(self) -> bool:
@@ -135,7 +135,7 @@ class FullCollections:
 
 
 def check_regularly(loop: asyncio.AbstractEventLoop) -> None:
-    """Looks for garbage and for memory to return to the system every `_CHECK_S` seconds from now on."""
+    """Checks every `_CHECK_S` seconds from now on for garbage, and for memory to return to the system."""
     collections, free = FullCollections(), FreeMemory()
 
     def check() -> None:

@@ -50,7 +50,7 @@ class ThreadPool:
             except BaseException as raised:
                 error = raised
             self._loop.call_soon_threadsafe(self._done, done, result, error)
-            del job, work, done, result, error  # Nothing lives until the next work arrives.
+            del job, work, done, result, error  # The waiting thread holds no references.
 
     def _done(self, done: Done, result: Any, error: BaseException | None) -> None:
         self._unfinished -= 1
@@ -68,7 +68,7 @@ class ThreadPool:
             yield from pool.map(lambda each: each(), work)
 
     def close(self) -> None:
-        """Waits for the work in progress. Its results are not delivered any more, unless the loop continues."""
+        """Waits for the work in progress. Its results are delivered only if the loop continues."""
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:

@@ -150,7 +150,7 @@ class Turns:
             self._on_long(elapsed_ns, cpu_ns, " ".join(name_of(what)))
 
     def leave_out(self, cpu_ns: int) -> None:
-        """Excludes this much time from the current turn."""
+        """Excludes this duration from the current turn."""
         self._cpu_ns += cpu_ns
 
     def _warn(self, now_ns: int, elapsed_ns: int, cpu_ns: int, kind: str, which: str) -> None:

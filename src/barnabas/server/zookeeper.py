@@ -45,7 +45,7 @@ _BACKLOG = 1024
 #: Unsent answers of a connection above which it is not served.
 _WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 _LOCK_FILE = "barnabas.lock"
-#: How long the thread of a sync waits at most for the interpreter while requests are served; a sync takes less time.
+#: The longest time that a sync's thread waits for the interpreter while requests are served; a sync is shorter.
 _SWITCH_S = 0.0005
 
 

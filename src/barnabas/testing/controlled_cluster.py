@@ -150,7 +150,7 @@ class Cluster:
         self._embedded.signal_zookeeper(signal.SIGCONT)
 
     def expire_session(self, broker_id: int) -> None:
-        """Ends a broker's ZooKeeper session while the broker lives, as after a long pause.
+        """Ends a broker's ZooKeeper session while its process keeps running, as happens after a long pause.
 
         Raises:
             barnabas.embedded.failures.Failure: the broker is not registered, or ZooKeeper does not answer.

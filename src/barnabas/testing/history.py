@@ -39,7 +39,9 @@ class History:
         self._drains = 0
 
     def note(self, process: str | int, type_: str, f: str, **fields: Any) -> None:
-        """Writes one operation as a line. Values can be bytes; those that are not UTF-8 become {"base64": ...}."""
+        """Writes one operation as a line of the file. Values can be bytes; those that are not UTF-8 become {"base64":
+        ...}.
+        """
         with self._lock:
             operation = {"time": time.time_ns() // 1000, "process": process, "type": type_, "f": f, **fields}
             self._file.write(json.dumps(operation, default=plain) + "\n")
@@ -53,7 +55,7 @@ class History:
         self.note(process, "ok", "send", topic=topic, value=value, partition=partition, offset=offset)
 
     def failed(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
-        """Records that the value certainly was not written."""
+        """Records that the value was definitely not written."""
         self.note(process, "fail", "send", topic=topic, value=value, error=str(error))
 
     def unknown(self, process: str | int, topic: str, value: Any, error: object = None) -> None:

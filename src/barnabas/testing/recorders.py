@@ -24,7 +24,7 @@ class Operations(Protocol):
         """Records that the value was written."""
 
     def failed(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
-        """Records that the value certainly was not written."""
+        """Records that the value was definitely not written."""
 
     def unknown(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
         """Records that it is unknown whether the value was written."""
@@ -34,7 +34,7 @@ class Operations(Protocol):
 
 
 class _Recorded:
-    """A wrapped client: what a subclass does not record goes directly to the client."""
+    """A wrapped client: calls that a subclass does not record go directly to the client."""
 
     def __init__(self, history: Operations, client: Any, process: str | int) -> None:
         self._history = history

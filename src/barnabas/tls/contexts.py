@@ -14,8 +14,8 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """Creates the TLS context of a client. Raises OSError or ValueError for files that cannot be read, hold something
-    else, or need another password.
+    """Creates the TLS context of a client. Raises OSError or ValueError for files that cannot be read, have other
+    contents, or need another password.
     """
     context = ssl.create_default_context(cafile=tls.authorities_file, cadata=tls.authorities_text)
     if tls.certificate_file is not None:
