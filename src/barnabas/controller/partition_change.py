@@ -1,6 +1,6 @@
 """Builds the record that brings a partition from its current state to a target state, if they differ.
 
-ISR, ELR, leader and reassignment of a partition are settled together here and nowhere else (KIP-966, KIP-455):
+ISR, ELR, leader and reassignment of a partition are determined together here and nowhere else (KIP-966, KIP-455):
 
 1. A reassignment is complete when all replicas that stay are in the target ISR.
 2. With ELR enabled: while the target ISR is smaller than the effective min ISR, replicas that leave the ISR join the
@@ -92,7 +92,7 @@ class PartitionChange:
         return record
 
     def _check(self, record: PartitionChangeRecord) -> None:
-        """Asserts what every replica relies on when it takes a role."""
+        """Asserts the invariants that every replica relies on when it takes a role."""
         leader = self.partition.leader if record.leader == NO_LEADER_CHANGE else record.leader
         isr = self.target_isr if record.isr is None else record.isr
         assert all(replica in self.target_replicas for replica in isr), f"ISR {isr}: replicas {self.target_replicas}"

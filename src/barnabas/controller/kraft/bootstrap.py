@@ -28,10 +28,9 @@ _BOOTSTRAP_NAME = "Bootstrap records"
 def bootstrap_batches(
     view: ControllerView, formatted: Sequence[Versioned], *, in_transaction: bool
 ) -> list[tuple[list[Versioned], Cause]]:
-    """Returns the first records of a cluster, from those its directory was formatted with; none if the log has them.
-
-    They form a metadata transaction (KIP-868): if the controller dies before the end, none of them takes effect, and
-    the next controller aborts the open transaction.
+    """Returns the first records of a new cluster, from those its directory was formatted with; nothing if the log
+    already has them. They form a metadata transaction (KIP-868): if the controller dies before the end, none of them
+    takes effect, and the next controller aborts the open transaction.
     """
     batches: list[tuple[list[Versioned], Cause]] = []
     if in_transaction:

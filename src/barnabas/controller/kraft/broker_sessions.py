@@ -47,7 +47,7 @@ class BrokerSessions:
         session.metadata_offset = metadata_offset
 
     def disconnected(self, broker_id: int) -> None:
-        """Notes that the connection with the broker's heartbeats has ended."""
+        """Records that the connection with the broker's heartbeats has ended."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.is_connected = False
@@ -88,7 +88,7 @@ class BrokerSessions:
             session.contact_ms = min(session.contact_ms + missed_ms, now_ms)
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """Notes that records up to `offset` moved the broker's leaderships."""
+        """Records that the changes up to `offset` moved the broker's leaderships."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.shutdown_offset = offset
@@ -98,6 +98,6 @@ class BrokerSessions:
         return _NO_OFFSET if session is None else session.shutdown_offset
 
     def lowest_offset(self, broker_ids: list[int], otherwise: int) -> int:
-        """Returns the lowest metadata offset that these brokers have reported; `otherwise` if none has a session."""
+        """Returns the lowest metadata offset that these brokers have reported; or `otherwise` if none has a session."""
         offsets = [self._sessions[broker_id].metadata_offset for broker_id in broker_ids if broker_id in self._sessions]
         return min(offsets, default=otherwise)

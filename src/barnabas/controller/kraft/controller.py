@@ -113,7 +113,9 @@ class Controller:
     # Activation and resignation.
 
     def activate(self) -> None:
-        """Begins with the committed image: this node leads the quorum, and all earlier epochs are committed."""
+        """Starts from the committed image: this node leads the quorum, and all records of earlier epochs are
+        committed.
+        """
         if self.is_active:
             return
         image = self._store.image
@@ -141,7 +143,7 @@ class Controller:
         self.proposals.on_active()
 
     def resign(self) -> None:
-        """Ends the activity of this controller. The quorum fails the replies that wait."""
+        """Stops this controller. The quorum answers the waiting requests with an error."""
         self.proposals.end()
         self._sessions.clear()
         self.replication.stop()
@@ -292,7 +294,7 @@ class Controller:
         self.proposals.propose(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """Notes that the connection with this incarnation's heartbeats has ended."""
+        """Records that the connection with this incarnation's heartbeats has ended."""
         if self.is_active:
             broker = self.image.brokers.get(broker_id)
             if broker is not None and broker.epoch == broker_epoch:
@@ -323,7 +325,7 @@ class Controller:
         )
 
     def _note_shutdown(self, broker_id: int) -> None:
-        """Notes up to where the log has what a broker's controlled shutdown decided."""
+        """Records the log offset up to which a broker's controlled shutdown has been decided."""
         broker = self.image.brokers.get(broker_id) if self.is_active else None
         if broker is not None and broker.in_controlled_shutdown:
             self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset - 1)
@@ -355,7 +357,9 @@ class Controller:
             self._fence(broker_id, ControllerEvent.PROCESS_GONE)
 
     def _fence(self, broker_id: int, why: ControllerEvent) -> None:
-        """Fences the broker and ends its session. If the quorum refuses, it is tried again after one more session."""
+        """Fences the broker and ends its session. If the quorum refuses the records, this is tried again after one more
+        session timeout.
+        """
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             self._sessions.end(broker_id)
@@ -373,7 +377,7 @@ class Controller:
     def register_controller(
         self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
     ) -> None:
-        """Registers the endpoints of an inactive controller."""
+        """Registers the endpoints of an inactive controller in the metadata."""
         if not self.is_active:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return

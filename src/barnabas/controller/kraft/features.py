@@ -38,7 +38,9 @@ def update_features(
     actor: str,
     kraft_refusal: str | None = None,
 ) -> Result[UpdateFeaturesResponse]:
-    """Decides on the request. `kraft_version` is the quorum's level; `kraft_refusal` is why it cannot be raised yet."""
+    """Decides on the request. `kraft_version` is the quorum's level; `kraft_refusal` is the reason why it cannot be
+    raised yet.
+    """
     updates = {update.feature: update for update in request.feature_updates}
     proposed = dict(view.image.features) | {name: update.max_version_level for name, update in updates.items()}
     current = dict(view.image.features) | {KRAFT_VERSION: kraft_version}
@@ -141,7 +143,9 @@ _FURTHER: Final[Mapping[str, Callable[[_Update, int, int, Mapping[str, int]], st
 
 
 def _not_supported(view: ControllerView, name: str, level: int) -> str | None:
-    """Names the first node without this level, in Kafka's order: this controller, brokers, other controllers."""
+    """Returns an error that names the first node without this level, in Kafka's order: this controller, brokers, other
+    controllers.
+    """
     own_id = view.config.node_id
     ranges = {f.name: (f.min_version, f.max_version) for f in SUPPORTED_FEATURES}
     reason = _outside(level, f"Local controller {own_id}", ranges.get(name, _DISABLED))
@@ -173,7 +177,7 @@ def _outside(level: int, who: str, supported: tuple[int, int]) -> str | None:
 
 
 def _elr_safety(view: ControllerView) -> list[Versioned]:
-    """Returns records that fix the min ISR in the log: all controllers must agree on the value used for the ELR."""
+    """Returns records that store the min ISR in the log: all controllers must use the same value for the ELR."""
     records: list[Versioned] = []
     if MIN_ISR not in view.image.config_of(BROKER_RESOURCE, ""):
         value = view.default_topic_value(MIN_ISR).text

@@ -2,8 +2,8 @@
 
 The records of such a decision belong together, so it cannot be proposed in portions, as the changes of a broker's
 partitions are. It is decided, and its records are encoded, in portions; then all of it is proposed in one turn. Other
-decisions go on meanwhile. One of them can contradict this one, so it begins again if the metadata has changed, and is
-made in one turn when that has happened `_ATTEMPTS` times.
+decisions are made meanwhile. One of them can contradict this one, so the large decision begins again if the metadata
+has changed, and is made in one turn after `_ATTEMPTS` such restarts.
 """
 
 from __future__ import annotations

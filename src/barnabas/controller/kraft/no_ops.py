@@ -43,5 +43,5 @@ class NoOpWriter:
         try:
             self._raft.propose([(NoOpRecord(), 0)], wall_ms=self._host.clock.wall_ms())
         except RequestFailed:
-            # There is no space for it now; the next one serves as well.
+            # There is no space for this record now; the next one has the same effect.
             return

@@ -1,4 +1,4 @@
-"""Proposals of the active controller: its image with all decisions so far, and the way of a decision into the log.
+"""Proposals of the active controller: its image with all decisions so far, and the path of a decision into the log.
 
     decision(view) -> Result(records, response, cause) -> propose -> replay on the own image
                                                              '-> committed -> reply(response)
@@ -35,7 +35,9 @@ Refused = Callable[[ErrorCode], None]
 
 
 class Proposals:
-    """The decisions of one node's controller, from the image that they are made on until they are committed."""
+    """Makes the decisions of one node's controller on its image, and proposes their records until they are
+    committed.
+    """
 
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, strategy: NamedStrategy | None) -> None:
         self.timers = host.timers
@@ -63,11 +65,11 @@ class Proposals:
         self._listeners.append(listener)
 
     def begin(self, image: MetadataImage) -> None:
-        """Begins with the committed image."""
+        """Starts from the committed image."""
         self._image = image
 
     def end(self) -> None:
-        """Discards the image. The quorum fails the replies that wait."""
+        """Discards the image. The quorum answers the waiting requests with an error."""
         self._image = None
 
     def on_active(self) -> None:

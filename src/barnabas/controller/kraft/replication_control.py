@@ -2,7 +2,7 @@
 
 Leadership returns to preferred replicas, and leaderless partitions get unclean leaders where the topic's settings allow
 it: each at its interval, the latter also immediately when the settings change and when this controller becomes active.
-What exceeds one batch follows in the next turn of the event loop.
+Changes that exceed one batch follow in the next turn of the event loop.
 """
 
 from __future__ import annotations

@@ -36,7 +36,9 @@ def registration(view: ControllerView, broker_id: int, broker_epoch: int) -> Bro
 
 
 def is_current(view: ControllerView, broker: BrokerImage) -> bool:
-    """Returns whether this incarnation of the broker is the registered one, as it was at the first portion."""
+    """Returns whether this incarnation of the broker is still registered, as it was when the first portion was
+    decided.
+    """
     current = view.image.brokers.get(broker.broker_id)
     return current is not None and current.epoch == broker.epoch
 

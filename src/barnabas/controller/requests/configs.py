@@ -111,7 +111,9 @@ def alter_resource(
 
 
 def check_count(changes: Sequence[object]) -> None:
-    """Raises RequestFailed if one resource has more keys than any real one: each costs time wherever it is read."""
+    """Raises RequestFailed if one resource has more keys than any real one: each key costs time wherever the
+    configuration is read.
+    """
     if len(changes) > CHANGES_MAX:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 

@@ -2,7 +2,8 @@
 
 - ElectLeaders (KIP-183, KIP-460) elects the preferred leader, or any live replica if none can lead cleanly.
 - Leadership returns to preferred replicas that are in sync (`auto.leader.rebalance.enable`). As in Kafka 4, any
-  imbalance is corrected: `leader.imbalance.per.broker.percentage` ended with 3.9.
+  imbalance is corrected. In ZooKeeper mode `leader.imbalance.per.broker.percentage` applies:
+  `controller/zookeeper/imbalance.py`.
 - Leaderless partitions of topics that allow it get an unclean leader; otherwise those that lost their leader before the
   topic allowed it would wait forever.
 
@@ -71,7 +72,7 @@ def _requested_partitions(view: ControllerView, request: ElectLeadersRequest) ->
 
 
 def with_partitions(view: ControllerView, request: ElectLeadersRequest) -> ElectLeadersRequest:
-    """Returns the request with the names of the partitions that it is about, if it is about all."""
+    """Returns the request with the partitions named, if it asks for all partitions."""
     election = _ELECTIONS.get(request.election_type)
     if request.topic_partitions is not None or election is None:
         return request

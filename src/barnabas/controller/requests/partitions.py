@@ -49,7 +49,9 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
 
 
 def leader_and_isr_portion(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> Portion:
-    """Returns the first of these changes, and whether they are all: a broker has tens of thousands of partitions."""
+    """Returns the first of these changes, and whether there are no more: a broker has tens of thousands of
+    partitions.
+    """
     changes = _leader_and_isr_changes(view, event, partitions)
     records = list(islice(changes, PARTITIONS_IN_PORTION))
     return Portion(records, next(changes, None) is None)

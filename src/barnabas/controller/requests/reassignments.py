@@ -49,8 +49,8 @@ def alter_reassignments(
     actor: str,
     decided: set[tuple[str, int]] | None = None,
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    """Returns one result per partition; valid reassignments begin even if others in the request fail. `decided` are the
-    partitions (topic, number) of earlier parts of the request; those of this part are added."""
+    """Returns one result per partition; a valid reassignment begins even if others in the request fail. `decided` are
+    the partitions (topic, number) of earlier parts of the request; those of this part are added."""
     may_change_factor = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=may_change_factor

@@ -1,4 +1,4 @@
-"""The result of a controller decision: the records to commit, the response to send then, and the cause.
+"""The result of a controller decision: the records to commit, the response to send after the commit, and the cause.
 
 A decision is pure: it reads the image and returns a `Result`. Only replaying its records changes state, so a decision
 that is never committed leaves no trace.
@@ -24,8 +24,8 @@ Versioned = tuple[Message, int]
 
 
 class ControllerEvent(Enum):
-    """The requests and observations that the controller decides on; `journal.causes` has a sentence for each. The value
-    is also the name of a metadata transaction."""
+    """The requests, and its own observations, that the controller acts on. `journal.causes` has a sentence for each.
+    The value is also the name of a metadata transaction."""
 
     REGISTRATION_AMENDED = "BrokerRegistration, amended"
     NEW_INCARNATION = "BrokerRegistration"
@@ -71,7 +71,7 @@ class Cause:
     isr_reasons: Mapping[tuple[bytes, int], UnknownTags] = field(default_factory=dict)
 
     def with_losses(self, losses: Sequence[str]) -> Cause:
-        """Returns the cause with what its unclean elections possibly lose."""
+        """Returns the cause with the records that its unclean elections possibly lose."""
         return replace(self, detail="; ".join(filter(None, (self.detail, *losses)))) if losses else self
 
 
@@ -95,7 +95,7 @@ class Portion(NamedTuple):
 def in_portions(
     view: ControllerView, steps: Sequence[Callable[[ControllerView], Portion]], response: T, cause: Cause
 ) -> Result[T]:
-    """Decides on the steps in order, as far as the first one that leaves partitions to a later portion."""
+    """Makes the decisions of the steps in order, up to the first step that leaves partitions to a later portion."""
     records: list[Versioned] = []
     for place, step in enumerate(steps):
         portion = step(view)

@@ -359,7 +359,7 @@ def _deletion(
 def create_partitions(
     view: ControllerView, request: CreatePartitionsRequest, actor: str
 ) -> Result[CreatePartitionsResponse]:
-    """Adds partitions to each topic, all of its new ones or none."""
+    """Adds partitions to each topic: all that the request asks for, or none."""
     return whole(create_partitions_in_portions(view, request, actor))
 
 

@@ -44,7 +44,7 @@ from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from barnabas.protocol.messages.stop_replica import StopReplicaResponse
 from barnabas.zookeeper.client.store import ZnodeStore
 
-#: The first rebalance after the activation.
+#: The time from the activation to the first rebalance.
 FIRST_REBALANCE_MS: Final = 5_000
 
 
@@ -58,7 +58,7 @@ class ActivityEvents(NamedTuple):
     #: A decision is about to be written: its cause, the image before it, and its records. Returns the cause with what
     #: its elections possibly lose.
     on_decision: Callable[[Cause, MetadataImage, Sequence[Versioned]], Cause]
-    #: A change is in ZooKeeper (`record_store.StoreEvents`).
+    #: A change has been written to ZooKeeper (`record_store.StoreEvents`).
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]
 
 
@@ -121,7 +121,7 @@ class ActiveController:
             self._events.on_loaded()
 
     def serve(self) -> Job:
-        """Begins to decide. Brokers know each other before any of them gets a role (G40)."""
+        """Begins to decide. Brokers know the live brokers before any of them gets a role (G40)."""
         core = self.core
         core.is_serving = True
         for broker_id, broker in sorted(core.image.brokers.items()):
@@ -138,8 +138,8 @@ class ActiveController:
             self._rebalance.start()
 
     def _first_decisions(self) -> Job:
-        """Decides what has no leader, and sends the partitions that need no decision; the others follow when they are
-        written.
+        """Makes the decisions for partitions that need one, such as a new leader, and sends the other partitions to the
+        brokers immediately; the decided ones follow when they are written.
         """
         core = self.core
         cause = Cause(ControllerEvent.ACTIVATION, SELF, f"epoch {core.sender.controller_epoch}")
@@ -190,7 +190,7 @@ class ActiveController:
         """Calls back when this controller's own broker has answered all requests that it was sent."""
         self.core.queues.after_all(self.core.own_id, done)
 
-    # What happens.
+    # Events.
 
     def _on_commit(self, delta: MetadataDelta, image: MetadataImage, cause: Cause | None) -> None:
         core = self.core
@@ -249,7 +249,9 @@ class ActiveController:
                 self.brokers.directories_failed(broker_id, failed)
 
     def rebalance(self) -> None:
-        """Moves leadership back to the brokers that lead too few of the partitions that prefer them."""
+        """Moves leadership back to preferred leaders, for brokers that lead too few of the partitions that prefer
+        them.
+        """
         core = self.core
         percentage = core.config.int_of("leader.imbalance.per.broker.percentage")
         core.decide_in_slices(imbalanced(core.view(), percentage), rebalance)

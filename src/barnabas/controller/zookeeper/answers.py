@@ -31,7 +31,9 @@ class Answer:
             self._refused(code)
 
     def refuse_after(self, timers: Timers, timeout_ms: int) -> None:
-        """Answers with REQUEST_TIMED_OUT if there is no answer by then; the decision takes effect nevertheless."""
+        """Answers with REQUEST_TIMED_OUT at the deadline if there is no other answer. The decision takes effect
+        nevertheless.
+        """
         self._timer = timers.call_later(max(timeout_ms, 0), lambda: self.refuse(ErrorCode.REQUEST_TIMED_OUT))
 
     def _end(self) -> bool:
@@ -58,7 +60,7 @@ class Answers:
         return answer
 
     def close(self) -> None:
-        """Answers NOT_CONTROLLER to all that wait, so that they ask the next controller."""
+        """Answers all waiting requests with NOT_CONTROLLER, so that their senders ask the next controller."""
         waiting, self._waiting = self._waiting, set()
         for answer in waiting:
             answer.refuse(ErrorCode.NOT_CONTROLLER)

@@ -81,8 +81,8 @@ class PreferredElectionZnode:
 
 
 class ReassignmentZnode:
-    """The moves that `/admin/reassign_partitions` asks for. Its content is read, and compared with what is done, in
-    portions; nothing is written while it is read, so that an operator's edit is not lost.
+    """The moves that `/admin/reassign_partitions` asks for. The content is read in portions and compared with the moves
+    that are already done. Nothing is written while it is read, so that an operator's edit is not lost.
     """
 
     def __init__(self, core: Core) -> None:
@@ -138,7 +138,7 @@ class ReassignmentZnode:
             self._write_what_is_left()
 
     def _keep_asked(self) -> None:
-        """Forgets the moves that the znode does not ask for any more."""
+        """Forgets the moves that the znode no longer asks for."""
         for places in (self._proposed, self._begun, self._done):
             places.intersection_update(self._asked)
 
@@ -164,7 +164,7 @@ class ReassignmentZnode:
         self._core.records.after_all(lambda _: self._written(new))
 
     def _written(self, places: Iterable[TopicPartition]) -> None:
-        """Counts these moves as begun: the committed image shows them now, or they were refused."""
+        """Records that these moves have begun: the committed image shows them now, or they were refused."""
         written = self._proposed.intersection(places)
         self._proposed -= written
         self._begun |= written
@@ -181,7 +181,7 @@ class ReassignmentZnode:
         return partition is not None and is_in_progress(partition) and target_of(partition) == target
 
     def note_done(self, delta: MetadataDelta) -> None:
-        """Rewrites the znode with the remaining partitions, if this change ends a move that it asks for."""
+        """Rewrites the znode with the remaining partitions, if the change completes a move that the znode asks for."""
         if not self._begun:
             return
         for change in delta.changed_topics.values():

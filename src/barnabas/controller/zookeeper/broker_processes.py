@@ -41,8 +41,8 @@ class BrokerProcesses:
         self._watched: dict[int, _Watched] = {}
 
     def watch(self, broker: BrokerImage, *, is_known: bool) -> None:
-        """Watches this registration instead of an earlier one of the broker. `is_known`: whether its process has
-        listened at its address, so that a refused dial shows its end.
+        """Watches this registration instead of an earlier one of the broker. `is_known` says whether its process is
+        known to have listened at its address, so that a refused connection means that it has ended.
         """
         endpoint = broker.endpoint(self._listener_name)
         if endpoint is None or broker.broker_id == self._own_id:

@@ -16,13 +16,13 @@ from barnabas.protocol.message import Message
 
 RETRY_MS: Final = 100
 
-#: Gets the broker, the request and its response.
+#: Called with the broker, the request and its response.
 OnResponse = Callable[[int, Message, Message], None]
 
 
 class BrokerSender(Protocol):
-    """Sends one request to a broker. `reply` gets the response, or None if there is none: the broker could not be
-    reached, or the connection ended. The address comes from the controller's image.
+    """Sends one request to a broker. `reply` is called with the response, or with None if the broker could not be
+    reached or the connection ended. The address comes from the controller's image.
     """
 
     def __call__(
@@ -75,7 +75,7 @@ class BrokerQueues:
             self._send_next(broker_id, queue)
 
     def after_all(self, broker_id: int, done: Callable[[], None]) -> None:
-        """Calls back when the broker has answered everything so far, or is gone."""
+        """Calls back when the broker has answered all requests that were queued before, or is gone."""
         queue = self._queues.get(broker_id)
         if queue is None:
             done()

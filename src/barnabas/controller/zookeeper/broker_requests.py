@@ -220,8 +220,8 @@ class RequestBatch:
 def add_change(
     batch: RequestBatch, delta: MetadataDelta, after: MetadataImage, is_told_later: Callable[[str], bool]
 ) -> None:
-    """Adds everything that follows from this change of the image, without the end of topics that brokers are told about
-    later, in slices.
+    """Adds all requests that follow from this change of the image, in slices. The requests about deleted topics are not
+    among them: they are sent later.
     """
     _add_brokers(batch, delta, after)
     for topic in delta.deleted_topics.values():

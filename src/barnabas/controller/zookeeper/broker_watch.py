@@ -132,7 +132,7 @@ class BrokerWatch:
             self._core.reader.read(paths.broker(broker_id), partial(self._on_broker, broker_id))
 
     def _gone(self, broker: BrokerImage, event: ControllerEvent) -> None:
-        """Takes the broker out of the image, out of every ISR that keeps a member, and out of every leadership."""
+        """Removes the broker from the image, from every leadership, and from every ISR that has another member."""
         core, broker_id = self._core, broker.broker_id
         core.queues.end(broker_id)
         cause = Cause(event, SELF, f"broker {broker_id}")

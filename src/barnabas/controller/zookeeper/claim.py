@@ -77,7 +77,7 @@ class Claim:
             self._next_step()
 
     def close(self) -> None:
-        """Gives up: answers have no effect any more."""
+        """Stops: later answers have no effect."""
         self._is_closed = True
 
     def _read_epoch(self) -> None:

@@ -30,7 +30,7 @@ SELF = "controller"
 
 #: A partition by its topic's id.
 Place = tuple[bytes, int]
-#: Decides about some partitions, as they are now.
+#: Makes decisions about some partitions in their current state.
 Decide = Callable[[ControllerView, Sequence[Located]], Result[Any]]
 
 
@@ -69,7 +69,9 @@ class Problems:
 
 @dataclass(slots=True)
 class Core:
-    """The parts of one controller epoch. `is_serving` is false while the metadata is read: nothing is decided then."""
+    """The parts of one controller epoch. `is_serving` is false while the metadata is read: no decisions are made
+    then.
+    """
 
     host: Host
     config: BrokerConfig
@@ -125,8 +127,8 @@ class Core:
             done()
 
     def propose_in_job(self, result: Result[Any], settled: Settled | None = None) -> None:
-        """Proposes a decision of a job, which continues when not too many of them wait for ZooKeeper. `settled` is
-        called if there is anything to write.
+        """Proposes a decision of a job, and lets the job continue once few enough of its decisions wait for ZooKeeper.
+        `settled` is called if there is anything to write.
         """
         if not result.records:
             return
@@ -148,7 +150,7 @@ class Core:
         partitions: ReadPartitions | None = None,
         cause: Cause | None = None,
     ) -> None:
-        """Writes units of a job as `propose_in_job` writes decisions: those that no records belong to, or that make the
+        """Writes units of a job, with the same limit as `propose_in_job`. The units belong to no records, or make the
         changes of these records and partitions.
         """
 
@@ -161,7 +163,7 @@ class Core:
         self.records.write(list(units), records, written, read=partitions, cause=cause)
 
     def batch(self, to: Iterable[int] | None = None) -> RequestBatch:
-        """Begins requests to all brokers, or to these, about the committed image."""
+        """Starts a batch of requests about the committed image, to all brokers or to the given ones."""
         return RequestBatch(self.sender, self.records.committed, to)
 
     def send(self, batch: RequestBatch) -> None:
@@ -170,7 +172,7 @@ class Core:
 
 
 def located(image: MetadataImage, places: Iterable[Place]) -> list[Located]:
-    """Returns these partitions as they are in the image, without those that it does not have."""
+    """Returns these partitions as they are in the image, without those that are not in it."""
     found: list[Located] = []
     for topic_id, index in places:
         topic = image.topics_by_id.get(topic_id)

@@ -89,7 +89,7 @@ class TopicDeletions:
         self._pauses: dict[str, Timer] = {}
 
     def close(self) -> None:
-        """Ends the pauses: no deletion is tried again."""
+        """Cancels the pending attempts: no deletion is tried again."""
         for timer in self._pauses.values():
             timer.cancel()
         self._pauses.clear()
@@ -194,7 +194,9 @@ class TopicDeletions:
         core.records.write((), [removed], left, after=core.image, cause=cause)
 
     def _telling(self, topic: TopicImage, deletion: _Deletion) -> Job:
-        """Sends UpdateMetadata for the partitions, then StopReplica: a topic leaves the metadata before its logs go."""
+        """Sends UpdateMetadata for the partitions, then StopReplica: a topic leaves the metadata before its logs are
+        deleted.
+        """
         name = topic.name
         for number, portion in enumerate(portions(range(len(topic.partitions)))):
             if number:

@@ -57,7 +57,7 @@ class Conflict(NamedTuple):
     found: Mapping[str, ZnodeContent | None]
 
 
-#: Gets the conflicts of one decision when all its units are settled.
+#: Called with the conflicts of one decision when all its units are settled.
 Settled = Callable[[Sequence[Conflict]], None]
 
 
@@ -117,7 +117,7 @@ class FencedWriter:
         self._send()
 
     def close(self) -> None:
-        """Ends the writer: what is queued is never sent, and answers have no effect any more."""
+        """Ends the writer: queued writes are never sent, and later answers have no effect."""
         self._is_closed = True
         self._queue.clear()
 
@@ -168,7 +168,7 @@ class FencedWriter:
         self._send()
 
     def _lost(self, attempt: _Attempt) -> None:
-        """Keeps the attempt for the next connection."""
+        """Keeps the attempt, so that it is sent again on the next connection."""
         self._is_connected = False
         self._suspect(attempt)
         heapq.heappush(self._queue, attempt)

@@ -31,7 +31,7 @@ def introduce(core: Core, epochs: Mapping[int, int]) -> Job:
 
 
 def repeat_roles(core: Core, epochs: Mapping[int, int]) -> Job:
-    """Sends LeaderAndIsr for all replicas on these brokers, as they are."""
+    """Sends LeaderAndIsr for all replicas on these brokers, with their current roles."""
     wanted = frozenset(epochs)
     places: list[Place] = [
         (topic.topic_id, index)
@@ -59,7 +59,9 @@ def _present(core: Core, epochs: Mapping[int, int]) -> Collection[int]:
 
 
 def add_unchanged(core: Core, batch: RequestBatch, portion: Collection[Place]) -> None:
-    """Adds roles and metadata of partitions that no decision under way changes."""
+    """Adds the roles and metadata of partitions to the requests, except for partitions with a decision that is not
+    committed yet.
+    """
     for topic, index, partition in located(core.records.committed, portion):
         now = core.image.topics_by_id.get(topic.topic_id)
         is_unchanged = now is not None and index < len(now.partitions) and now.partitions[index] == partition

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ControllerGauges:
-    """The counts of whatever controller epoch is active."""
+    """The counts of the current controller epoch; all are 0 if there is none."""
 
     def __init__(self, active: Callable[[], ActiveController | None]) -> None:
         self._active = active

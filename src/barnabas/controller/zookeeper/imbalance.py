@@ -19,8 +19,8 @@ from barnabas.controller.zookeeper.new_partitions import has_state
 
 
 def imbalanced(view: ControllerView, percentage: int) -> list[Located]:
-    """Returns the partitions that other brokers lead than those that prefer them and whose share is above the
-    percentage.
+    """Returns the partitions that are not led by their preferred leader, for the brokers whose share of such partitions
+    is above the percentage.
     """
     preferred: Counter[int] = Counter()
     missed: Counter[int] = Counter()

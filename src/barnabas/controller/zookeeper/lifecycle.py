@@ -117,8 +117,8 @@ class ControllerLife:
         return self._automaton.state
 
     def on(self, signal: ControllerSignal) -> tuple[Action, ...]:
-        """Moves to the next state. Returns what to do, in this order; nothing for an event that has no meaning in this
-        state.
+        """Moves to the next state. Returns the actions to carry out, in this order; none for an event that has no
+        meaning in this state.
         """
         step = STEPS[self._automaton.state].get(signal)
         if step is None:

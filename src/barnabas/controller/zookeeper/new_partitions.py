@@ -39,7 +39,7 @@ def has_state(partition: PartitionImage) -> bool:
 
 
 def first_states(view: ControllerView, partitions: Iterable[Located]) -> Result[None]:
-    """Gives a state to each partition without one that has a live replica."""
+    """Gives a first state to each partition that has none and has a live replica."""
     records: list[Versioned] = []
     for topic, partition_id, partition in partitions:
         first = None if has_state(partition) else with_first_state(view, partition)

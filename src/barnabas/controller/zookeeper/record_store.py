@@ -36,7 +36,7 @@ from barnabas.protocol.messages.records_metadata import (
 from barnabas.znodes import paths
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 
-#: Gets the topics, and other units' keys, whose writes met something else; none if all was written.
+#: Called with the topics, and the keys of other units, whose writes found unexpected content; none if all was written.
 Settled = Callable[[frozenset[str]], None]
 #: The bits of an offset that count the changes of one controller epoch; the epoch is above them, so that offsets order
 #: the changes of all controllers.
@@ -146,7 +146,7 @@ class RecordStore:
         key: str | None = None,
         cause: Cause | None = None,
     ) -> None:
-        """Applies records, and then partitions, that were read from znodes; `key` is the topic that they are about."""
+        """Applies records, and then partitions, that were read from znodes; `key` is the topic that they belong to."""
         if self._is_closed:
             return
         found = list(records)
@@ -155,13 +155,13 @@ class RecordStore:
         self._enqueue(_Pending(found, keys, None, cause, read, was_read=True), ())
 
     def leave(self, removed: RemoveTopicRecord) -> None:
-        """Removes a topic from the image: no decision about it follows. Brokers still know it, until the record is
-        written with `after`.
+        """Removes a topic from the image, so that no further decision is made about it. Brokers still know the topic
+        until the record is written with `after`.
         """
         self.image = self._replayed([removed])
 
     def discard(self, name: str) -> None:
-        """Removes a topic's unwritten changes from the image. No decision about it may be under way."""
+        """Removes a topic's unwritten changes from the image. No decision about it may be uncommitted."""
         assert not self.is_pending(name), name
         known, written = self.image.topics_by_name.get(name), self.committed.topics_by_name.get(name)
         if known == written:
@@ -186,7 +186,7 @@ class RecordStore:
         return self.versions.get(path, ANY_VERSION)
 
     def _note_versions(self, units: Sequence[Unit]) -> None:
-        """Tracks the versions of znodes that the store itself writes."""
+        """Records the versions of znodes that the store itself writes."""
         for unit in units:
             for write in unit.writes:
                 if write.op is OpCode.SET_DATA and write.path in self.versions:
@@ -259,7 +259,7 @@ class RecordStore:
         return found
 
     def _read_of(self, pending: _Pending, records: Sequence[Message]) -> ReadPartitions | None:
-        """Returns the partitions that were read, if there are any, and if they still have a place."""
+        """Returns the partitions that were read, or None if there are none or if their topic no longer exists."""
         read = pending.read
         if read is None or not read.partitions:
             return None

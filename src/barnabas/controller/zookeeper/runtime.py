@@ -132,7 +132,7 @@ class ZookeeperController:
             self._actions[action]()
 
     def changed(self, path: str, event: EventType) -> None:
-        """Notes that a watch fired."""
+        """Records that a watch fired."""
         self._reader.changed(path)
         if self._active is not None:
             self._active.changed(path)
@@ -258,7 +258,7 @@ class ZookeeperController:
         return self._active
 
     def _watch_controller(self) -> None:
-        """Reads `/controller` under a watch, which an expired session has ended."""
+        """Sets the watch on `/controller` that the expired session has ended, and reads the znode."""
         self._reader.watch_data(paths.CONTROLLER, self._on_controller)
 
     def _on_controller(self, reply: ReadReply) -> None:

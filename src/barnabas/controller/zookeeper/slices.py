@@ -35,17 +35,17 @@ class Slices:
         self._is_closed = False
 
     def begin(self, job: Job) -> None:
-        """Does the first step now, and the others in later turns: a small job ends before this returns."""
+        """Runs the first step now, and the others in later turns: a job of one step ends before this returns."""
         if not self._is_closed and next(job, _END) is not _END:
             self._jobs.append(job)
             self._schedule()
 
     def decided(self) -> None:
-        """Notes that a job proposed a decision, whose `written` follows."""
+        """Records that a job proposed a decision, whose `written` follows."""
         self._unwritten += 1
 
     def written(self) -> None:
-        """Notes that ZooKeeper has acknowledged, or refused, a decision of a job."""
+        """Records that ZooKeeper has acknowledged, or refused, a decision of a job."""
         self._unwritten -= 1
         self._schedule()
 

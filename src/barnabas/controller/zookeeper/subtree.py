@@ -9,8 +9,8 @@ from barnabas.controller.zookeeper.znode_reader import ZnodeReader
 
 
 def read_subtree(reader: ZnodeReader, root: str, found: Callable[[list[str]], None]) -> None:
-    """Reads the names below a znode, then calls `found` with the paths: each after those below it, `root` as the last
-    one, whether it exists or not.
+    """Reads the names below a znode, then calls `found` with the paths: each one after the paths below it. `root` comes
+    last, whether it exists or not.
     """
     seen = [root]
     due = 1

@@ -44,7 +44,7 @@ class Succession:
         self._is_due = False
 
     def follow(self, controller_id: int, claim: int) -> None:
-        """Watches the process of this controller; that of the last one no more."""
+        """Watches the process of this controller instead of the previous one."""
         if claim == self._claim:
             return
         self.end()
@@ -52,7 +52,7 @@ class Succession:
         self._read_address()
 
     def end(self) -> None:
-        """Watches nobody: there is no controller, it is this broker, or the session has ended."""
+        """Ends the watch: there is no controller, it is this broker, or the session has ended."""
         self._claim = _NO_CLAIM
         self._is_due = False
         if self._watch is not None:

@@ -36,7 +36,7 @@ class TopicReading:
         return len(self._partitions) == len(self.assignment.partitions)
 
     def add(self, index: int, znode: ZnodeContent | None) -> None:
-        """Adds the state of a partition, as its znode is; None if it does not exist."""
+        """Adds the state of a partition from its znode; `None` stands for a znode that does not exist."""
         assigned = self.assignment.partitions[index]
         partition = without_state(assigned, MIGRATING_DIRECTORY)
         if znode is not None:
@@ -56,8 +56,8 @@ class TopicReading:
         self._partitions[index] = partition
 
     def change(self, topic_id: bytes, known: TopicImage | None) -> tuple[list[Message], ReadPartitions]:
-        """Returns the change that brings an image to what was read: records of the topic itself, and the partitions
-        that differ. Raises ZnodeError for a topic that has fewer partitions than before.
+        """Returns the change from an image to what was read: the records of the topic itself, and the partitions that
+        differ. Raises ZnodeError for a topic that has fewer partitions than before.
         """
         records: list[Message] = []
         if known is not None and known.topic_id != topic_id:
@@ -96,7 +96,7 @@ def checked(path: str, assignment: TopicAssignment) -> Mapping[int, ReplicaAssig
 
 
 def read_state(name: str, index: int, znode: ZnodeContent, assigned: ReplicaAssignment) -> PartitionState:
-    """Returns a state. Raises ZnodeError for one that cannot be read, or names a broker that has no replica."""
+    """Returns a state. Raises ZnodeError for one that cannot be read, or whose replicas are not all assigned."""
     path = paths.state(name, index)
     state = decode_state(path, znode.data)
     check_state(path, state, assigned.replicas)

@@ -49,8 +49,8 @@ from barnabas.zookeeper.client.store import ReadReply, ZnodeContent
 
 
 class TopicWatch:
-    """The topics and configurations of one controller epoch. `has_begun_deletion` tells whether a topic has
-    left the image for its deletion; such a topic is not read."""
+    """The topics and configurations of one controller epoch. `has_begun_deletion` returns whether a topic has left the
+    image for its deletion; such a topic is not read."""
 
     def __init__(self, core: Core, has_begun_deletion: Callable[[str], bool]) -> None:
         self._core = core
@@ -131,7 +131,7 @@ class TopicWatch:
     # Assignments.
 
     def _on_assignment(self, name: str, reply: ReadReply) -> None:
-        """Applies an assignment that was created or changed. One that is gone is left to the watch of the names."""
+        """Applies an assignment that was created or changed. The watch of the topic names handles a deleted one."""
         if reply.znode is None or name not in self.names or self._has_begun_deletion(name):
             return
         path = paths.topic(name)
@@ -149,7 +149,7 @@ class TopicWatch:
         self._in_slices(self._taking_edit(name, reply.znode, this_edit))
 
     def _in_slices(self, job: Job) -> None:
-        """Begins to handle what was read; the controller is not loaded before the end."""
+        """Begins to handle what was read, in slices; the controller is not loaded before the end."""
 
         def held() -> Job:
             yield from job
@@ -171,7 +171,9 @@ class TopicWatch:
         return assignment
 
     def _taking_edit(self, name: str, znode: ZnodeContent, this_edit: object) -> Job:
-        """Compares an assignment with the known one, and adds its new partitions."""
+        """Applies an edited assignment: adds its new partitions to the image, or reads the whole topic again if
+        anything else changed.
+        """
         path = paths.topic(name)
         assignment = yield from self._decoded(name, znode)
         known = self._core.image.topics_by_name.get(name)
@@ -227,7 +229,9 @@ class TopicWatch:
         self._in_slices(self._reading_states(name, znode, this_read))
 
     def _reading_states(self, name: str, znode: ZnodeContent, this_read: object) -> Job:
-        """Reads the states of all partitions; the topic is taken when the last one is read."""
+        """Reads the states of all partitions. When the last one is read, the topic is added to the image, or updated in
+        it.
+        """
         core = self._core
         assignment = yield from self._decoded(name, znode)
         if self._reads.get(name) is not this_read:
@@ -264,7 +268,7 @@ class TopicWatch:
             self._take(reading)
 
     def _watch_broken(self, name: str, error: ZnodeError, version: int) -> None:
-        """Reads the topic again when this state has another version than the broken one."""
+        """Reads the topic again when the invalid state has been replaced by another version."""
         core = self._core
         core.problems.add(error)
 
@@ -344,5 +348,5 @@ def _is_continuation(known: TopicImage, assignment: TopicAssignment) -> bool:
 
 
 def _changed(path: str) -> Cause:
-    """Returns the cause of a change that was read: its author is not known."""
+    """Returns the cause of a change that was found in ZooKeeper, whose author is not known."""
     return Cause(ControllerEvent.ZNODE_CHANGED, "a client of ZooKeeper", path)

@@ -21,7 +21,7 @@ from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ReadRepl
 #: The most reads that wait for their answers.
 WINDOW: Final = 400
 
-#: Gets a znode with its Stat, both None if it does not exist.
+#: Called with a znode with its Stat, both None if it does not exist.
 Found = Callable[[ReadReply], None]
 FoundNames = Callable[[tuple[str, ...]], None]
 
@@ -93,7 +93,7 @@ class ZnodeReader:
         if self._due == 0 and not self._is_closed:
             self._on_idle()
 
-    # What happens.
+    # Events.
 
     def changed(self, path: str) -> None:
         """Reads again everything that is watched on this path."""
@@ -103,13 +103,13 @@ class ZnodeReader:
                 self._start(look)
 
     def resume(self) -> None:
-        """Repeats what was lost, after the session is connected again."""
+        """Repeats the reads whose answers were lost, after the session is connected again."""
         lost, self._lost = self._lost, []
         self._queue.extend(lost)
         self._send()
 
     def close(self) -> None:
-        """Ends all reads: answers have no effect any more."""
+        """Ends all reads: later answers have no effect."""
         self._is_closed = True
         self._queue.clear()
 

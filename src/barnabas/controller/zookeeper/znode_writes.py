@@ -53,7 +53,9 @@ class ZnodeWrite(NamedTuple):
         return self.op is OpCode.CREATE or self.version == ANY_VERSION or found.version == self.version + 1
 
     def fitting(self, found: ZnodeContent | None) -> ZnodeWrite:
-        """Returns this write; of `put`, the operation that such a znode needs."""
+        """Returns the operation that this write needs for the znode that was found: a `put` creates it or sets its
+        content.
+        """
         if not self.is_put:
             return self
         return self._replace(op=OpCode.CREATE if found is None else OpCode.SET_DATA)
