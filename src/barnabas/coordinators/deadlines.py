@@ -15,7 +15,7 @@ from barnabas.common.continuations import detached, later
 from barnabas.common.host import Clock, Timer, Timers
 
 _NONE: Final = -1
-#: If more deadlines fall due together, the others wait for the next turn of the loop.
+#: The number of deadlines that run in one turn of the loop; further ones that are due wait for the next turn.
 _FIRED_PER_TURN: Final = 100
 
 

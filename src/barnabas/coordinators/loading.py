@@ -50,11 +50,11 @@ class LoadSink(Protocol):
     __slots__ = ()
 
     def replay(self, key: bytes, value: bytes) -> None:
-        """Takes the last value of a key. Raises DecodeError if the record cannot be read."""
+        """Applies the last value of a key. Raises DecodeError if the record cannot be read."""
 
     def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
-        """Takes a record of a transaction that is open at the end of the log, unless a later record has the same
-        key. Raises DecodeError if the record cannot be read."""
+        """Applies a record of a transaction that is open at the end of the log, unless a later record has the same key.
+        Raises DecodeError if the record cannot be read."""
         return
 
     def finish(self) -> Iterator[None]:
@@ -226,8 +226,7 @@ class LogLoader:
         self._loads.next(self._read_slice)
 
     def _take(self, data: Buffer) -> None:
-        """Processes the batches of one read. Raises RecordsRejected if bytes that are not a batch follow the
-        position."""
+        """Processes the batches of one read. Raises RecordsRejected if the bytes at the position are not a batch."""
         view = memoryview(data)
         before = self._position
         for place, header in iter_headers(view):

@@ -69,7 +69,7 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
-#: The states that a state can be left for.
+#: The possible next states of each state.
 TRANSITIONS: Final = {
     ShardState.LOADING: frozenset({ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED}),
     ShardState.ACTIVE: frozenset({ShardState.CLOSED}),
@@ -79,7 +79,9 @@ TRANSITIONS: Final = {
 
 
 class ShardLifecycle(Automaton[ShardState]):
-    """The state of a shard, from the time that this broker becomes its leader until it no longer is."""
+    """The state of a shard, from the time that this broker becomes the leader of its partition until it no longer
+    is.
+    """
 
     __slots__ = ()
 
@@ -112,7 +114,7 @@ def client_error(code: ErrorCode) -> ErrorCode:
             return code
 
 
-#: The results of writes that are certainly not in the log.
+#: The results of writes that cannot be in the log.
 _REFUSED: Final = frozenset(
     {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 )
@@ -256,9 +258,9 @@ class ShardLog:
             self._deadline.schedule(self._timeout_ms, self._on_timeout)
 
     def when_settled(self, callback: Callable[[ErrorCode], None]) -> None:
-        """Calls back once every write that is in flight now is committed or has failed; immediately if there is
-        none. The code is NONE if each of them was committed or refused before it was written, else the worst
-        failure: another leader may know what they wrote, so that the state here may be outdated."""
+        """Calls back once every write that is in flight now is committed or has failed; immediately if there is none.
+        The code is NONE if each of them was committed or refused before it was written, else the worst failure: another
+        leader may have the records of these writes, so that the state here may be outdated."""
         if not self._queue:
             callback(ErrorCode.NONE)
             return

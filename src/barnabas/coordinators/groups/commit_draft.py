@@ -50,8 +50,8 @@ class CommitDraft:
         *,
         missing_first: bool = True,
     ) -> None:
-        """Creates an empty commit. `check()` finds the shard and raises RequestFailed if the committer must not
-        commit; with `missing_first`, partitions that do not exist are answered with their own code nonetheless."""
+        """Creates an empty commit. `check()` finds the shard and raises RequestFailed if the committer must not commit;
+        with `missing_first`, partitions that do not exist get their own error code even then."""
         self._group_id = group_id
         self._check = check
         self._exists = exists
@@ -60,7 +60,7 @@ class CommitDraft:
         self._shard: GroupShard | None = None
         self._code = ErrorCode.NONE
         self._count = 0
-        #: The common start of the current topic's keys; empty before its first accepted row.
+        #: The bytes with which all keys of the current topic begin; empty before its first accepted row.
         self._head = b""
         #: The topics of the response.
         self.topics: list[Any] = []

@@ -192,8 +192,9 @@ class Offsets:
         self._committed.setdefault(key.group_id, {})[key.topic, key.partition] = committed
 
     def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
-        """Takes a record of a transaction that is open at the end of the log. Raises DecodeError if it cannot be
-        read."""
+        """Stores a record of a transaction that is open at the end of the log. Raises DecodeError if it cannot be
+        read.
+        """
         parsed = parse_key(key)
         if isinstance(parsed, OffsetKey):
             self.pending.put(producer_id, parsed, parse_offset(value))

@@ -1,7 +1,8 @@
 """The transaction coordinator of one broker: finds the shard of a transactional id and serves its requests.
 
 A transactional id is stored on partition `abs(hash(id)) % partitions of __transaction_state`; the leader of that
-partition coordinates it. Every method with a callback calls it exactly once, during the call or later.
+partition coordinates it. `shard.py` aborts transactions that have timed out, and removes transactional ids that have
+expired. Every method with a callback calls it exactly once, during the call or later.
 """
 
 from __future__ import annotations

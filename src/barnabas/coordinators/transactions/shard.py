@@ -142,8 +142,8 @@ class TransactionShard(LoadSink):
     # -- writing
 
     def write(self, transaction: Transaction, image: TxnImage, done: Done | None = None) -> None:
-        """Writes the record of `image` and takes `image` over when it is committed. `done` is called once: with NONE
-        after the commit, when the next step has begun."""
+        """Writes the record of `image`, which becomes the committed image with the commit of the record. `done` is
+        called once: with NONE after the commit, when the next step has begun."""
         assert transaction.pending is None, "one record of a transaction at a time"
         self._send(transaction, image, done, lambda code: self._settled(transaction, image, code))
 
@@ -174,7 +174,7 @@ class TransactionShard(LoadSink):
             self._host.timers.call_soon(waiter.done)
 
     def _take(self, transaction: Transaction, image: TxnImage) -> None:
-        """Takes over the image of the last record, which was just committed or found by the load."""
+        """Replaces the committed image by that of the last record, which was just committed or found by the load."""
         transaction.image = image
         if image.state is TxnState.ONGOING:
             self._ongoing[transaction.transactional_id] = transaction

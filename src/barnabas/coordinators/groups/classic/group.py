@@ -333,7 +333,7 @@ class ClassicGroup:
             deadline.cancel()
 
     def hold_in(self, held: HeldBytes) -> None:
-        """Adds the memory of the group's members, now and later, to `held`."""
+        """Counts the memory of the group's members in `held`, now and after each change."""
         self._held = held
         held.bytes += self.held_bytes
 
@@ -385,7 +385,9 @@ class ClassicGroup:
         return iter([member for member in self.members.values() if member.join_reply is None])
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader has joined; returns False if no member has."""
+        """Makes a member that has joined the leader if the present leader has not. Returns False if no member has
+        joined.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_reply is None:
@@ -403,8 +405,8 @@ class ClassicGroup:
     # -- generations
 
     def select_protocol(self) -> str:
-        """Returns the protocol that all members support and most prefer; of equals, the one that was voted for
-        first."""
+        """Returns the protocol that all members support and that gets the most votes; of equals, the one that was voted
+        for first."""
         candidates = frozenset(name for name, count in self._supported.items() if count == len(self.members))
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -413,7 +415,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Starts the next generation: all its members have joined."""
+        """Starts the next generation. All members must have joined."""
         self.generation += 1
         self.pending_syncs.clear()
         if self.members:

@@ -3,6 +3,8 @@
 no member id, dynamic    version 4+: gets a member id and must join again with it (KIP-394); before: joins immediately
 no member id, static     joins in place of the previous member with the same instance id (KIP-345)
 with a member id         joins again; a rebalance begins only if its metadata changed, or if it is the leader
+
+A parked JoinGroup is answered by `Rebalancer._complete_join` (`rebalance.py`), when the join phase ends.
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class Joining:
             raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _has_capacity(self, group: ClassicGroup, member_id: str) -> bool:
-        """Returns whether the group can take the member (`group.max.size`). During PreparingRebalance, members that
+        """Returns whether the group has room for the member (`group.max.size`). During PreparingRebalance, members that
         have not joined again do not count."""
         size_max = self._context.config.group_size_max
         member = group.members.get(member_id)

@@ -153,7 +153,7 @@ class Rebalancer:
             if not member.is_static:
                 self.remove(group, member)
         if not group.elect_joined_leader() and group.members:
-            self._await_joins(group)  # only static members, none of which has joined: their sessions decide
+            self._await_joins(group)  # only static members, none of which has joined: they stay until they expire
             return
         group.new_member_added = False
         group.begin_generation(self._context.wall_ms())

@@ -62,8 +62,8 @@ def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -
 
 
 def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> list[_Partition]:
-    """Returns the partitions of a member that it can keep, in order. A partition of two members stays with the first
-    one."""
+    """Returns the partitions of a member that it can keep, in order. A partition assigned to two members stays with the
+    first one."""
     kept = []
     for topic_id in sorted(one.target):
         if topic_id in one.topic_ids:
@@ -76,8 +76,8 @@ def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> l
 
 
 def _assign_equal(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
-    """Assigns for equal subscriptions: each member gets the same number or one more; members with the most
-    partitions keep one more."""
+    """Assigns partitions to members with equal subscriptions: each member gets the same number or one more; the members
+    that have the most partitions now get the extra ones."""
     topic_ids = sorted(subscribers[0].topic_ids)
     taken: set[_Partition] = set()
     in_order = sorted(subscribers, key=lambda one: one.member_id)

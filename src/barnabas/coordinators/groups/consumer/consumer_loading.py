@@ -93,7 +93,9 @@ def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]
 
 
 def _free(taken: Container[tuple[bytes, int]], assignment: Assignment) -> Assignment:
-    """Returns the partitions that are not taken: if a log assigns a partition twice, only the first one counts."""
+    """Returns those of the partitions that no earlier member has: if a log assigns a partition twice, only the first
+    assignment counts.
+    """
     if any(place in taken for place in partitions_of(assignment)):
         return assignment_of(place for place in partitions_of(assignment) if place not in taken)
     return assignment

@@ -109,11 +109,11 @@ class ConsumerGroup:
     # -- changed copies
 
     def with_epoch(self, epoch: int, metadata_hash: int) -> ConsumerGroup:
-        assert epoch > self.epoch, "a group's epoch grows"
+        assert epoch > self.epoch, "a group's epoch increases"
         return replace(self, epoch=epoch, metadata_hash=metadata_hash)
 
     def with_targets(self, epoch: int, changed: Mapping[str, Assignment]) -> ConsumerGroup:
-        assert epoch >= self.assignment_epoch, "the epoch of an assignment grows"
+        assert epoch >= self.assignment_epoch, "the epoch of an assignment increases"
         return replace(self, assignment_epoch=epoch, targets=self.targets.update(changed))
 
     def with_regex(self, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroup:

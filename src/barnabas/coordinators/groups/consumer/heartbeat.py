@@ -51,7 +51,9 @@ class ConsumerHeartbeat(NamedTuple):
 
 
 class Heartbeats:
-    """The heartbeats of one shard. `ensure_group(draft, epoch)` makes sure that the draft has a consumer group."""
+    """The heartbeats of one shard. `ensure_group(draft, epoch)` creates a consumer group in the draft if there is
+    none.
+    """
 
     __slots__ = ("_context", "_ensure_group", "_planner")
 

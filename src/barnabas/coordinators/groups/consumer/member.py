@@ -109,7 +109,9 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def holdings(self) -> Iterator[tuple[bytes, int]]:
-        """Yields every partition that no other member can get."""
+        """Yields every partition that no other member can get: those assigned to this member, and those that it has yet
+        to release.
+        """
         yield from partitions_of(self.assigned)
         yield from partitions_of(self.revoking)
 

@@ -67,8 +67,8 @@ class Migration:
     # -- classic to consumer
 
     def ensure_group(self, draft: Draft, epoch: int) -> None:
-        """Makes sure that the draft has a consumer group: a join creates one, or converts the classic group. Raises
-        RequestFailed with GROUP_ID_NOT_FOUND."""
+        """Creates a consumer group in the draft if there is none, for a member that joins: a new one, or the converted
+        classic group. Raises RequestFailed with GROUP_ID_NOT_FOUND."""
         if draft.now is not None:
             return
         group_id = draft.group_id
@@ -129,7 +129,7 @@ class Migration:
 
     def downgrade(self, draft: Draft, leaving: frozenset[str]) -> bool:
         """Converts the group into a classic one if only classic members remain after those in `leaving` have left.
-        Returns whether it does."""
+        Returns whether it was converted."""
         group = draft.group
         left = len(group.members) - len(leaving)
         if not self._config.may_downgrade or not left or not group.all_classic_without(leaving):

@@ -27,7 +27,7 @@ _NONE: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The target of a member, and what its next step depends on."""
+    """A member's target assignment, and the values that its next step depends on."""
 
     epoch: int
     target: Assignment

@@ -80,7 +80,7 @@ class ConsumerGroups:
     # -- loading and leaving
 
     def replay(self, key: bytes, value: bytes) -> bool:
-        """Applies a record to the consumer groups; returns False if it is not one of theirs."""
+        """Applies a record to the consumer groups. Returns False if it is a record of another kind."""
         parsed = parse_consumer_key(key)
         if parsed is None:
             return False

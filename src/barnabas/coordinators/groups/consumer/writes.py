@@ -120,7 +120,7 @@ class Writes:
             self._run(slot)
 
     def close(self) -> None:
-        """Fails all waiting operations after a loss of leadership: their clients turn to the next coordinator."""
+        """Fails all waiting operations after a loss of leadership: their clients then contact the next coordinator."""
         self._is_closed = True
         for slot in tuple(self.slots.values()):
             self._refuse(slot, ErrorCode.NOT_COORDINATOR)
