@@ -232,7 +232,7 @@ class EmbeddedCluster:
         return server
 
     def signal(self, node_id: int, number: Signals) -> None:
-        """Sends a signal to one broker, such as SIGSTOP or SIGCONT."""
+        """Sends a signal, such as SIGSTOP or SIGCONT, to one broker."""
         for node in self.nodes:
             if node.node_id == node_id:
                 send(node, number)

@@ -94,7 +94,7 @@ class ZookeeperServer(_Server):
 
 
 class Recorded(NamedTuple):
-    """The content of the state file."""
+    """The content of the state file: the processes that it records."""
 
     nodes: tuple[Node, ...] = ()
     cluster_id: str | None = None
@@ -105,12 +105,14 @@ class Recorded(NamedTuple):
 
     @property
     def servers(self) -> list[Node | ZookeeperServer]:
-        """The processes, in the order of a start."""
+        """The processes, in the order in which they are started."""
         return [*([] if self.zookeeper is None else [self.zookeeper]), *self.nodes]
 
     @classmethod
     def load(cls, path: Path) -> Recorded:
-        """Returns the content of a state file, nothing if there is none. Raises Failure for a damaged one."""
+        """Returns the content of a state file, or an empty one if there is no file. Raises Failure for a damaged
+        file.
+        """
         try:
             state = json.loads(path.read_text())
             return cls(

@@ -27,7 +27,7 @@ class Identified(Protocol):
 
 
 class Processes:
-    """Processes that this object has started, which it can wait for, and those of earlier starts."""
+    """The processes that this object has started, for which it can wait, and processes of earlier starts."""
 
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[bytes]] = {}

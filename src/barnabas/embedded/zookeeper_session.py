@@ -98,7 +98,9 @@ class ZookeeperSession:
         self.close()
 
     def _request(self, op: OpCode, request: Record) -> Any:
-        """Returns the response, None if there is no such znode. Raises Failure for another error."""
+        """Sends a request. Returns the response, or None if there is no such znode. Raises Failure for any other
+        error.
+        """
         self._xid += 1
         try:
             self._socket.sendall(request_frame(self._xid, op, request))
@@ -122,9 +124,7 @@ class ZookeeperSession:
 
 
 def expire(connect: str, session_id: int) -> None:
-    """Ends another client's session, which to that client is an expiry.
-
-    ZooKeeper derives the password of a session from its id, so any client that knows the id can continue the session
-    and close it. Tests of ZooKeeper clients do the same.
+    """Ends another client's session, as an expiry would. ZooKeeper derives the password of a session from its id, so
+    any client that knows the id can continue the session and close it. Tests of ZooKeeper clients do the same.
     """
     ZookeeperSession(connect, session_id=session_id).close()

@@ -74,7 +74,7 @@ def _not_read(topic: KnownTopic, write: Write) -> Iterator[Finding]:
 
 
 def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
-    """Reports two records whose order differs from that of their producer."""
+    """Reports two records of one producer that are in another order in the log than they were sent."""
     assert before.offset is not None
     assert after.offset is not None
     inner = before.transaction is not None and before.transaction is after.transaction

@@ -1,8 +1,8 @@
 """The judge: takes the operations of a history one by one, and judges at the end.
 
 The lines are in the order of time; only rules about transactions and deleted topics depend on that. Topic and value
-identify a record, and each value is sent once, so a completion needs nothing else to find its send. The judge keeps
-which sends belong to which transaction, and its stage at each read, for the rules of transactions.
+identify a record, and each value is sent once, so a completion needs nothing else to find its send. For the rules of
+transactions, the judge records the sends of each transaction, and the stage of the transaction at each read.
 """
 
 from __future__ import annotations

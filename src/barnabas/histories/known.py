@@ -168,9 +168,9 @@ class KnownTopic:
         self.logs: dict[tuple[int, int], PartitionLog] = {}
         #: Records seen at another place than the first one, and where: (partition, offset) -> line.
         self.moved: dict[Write, dict[tuple[int, int], int]] = {}
-        #: From the request to delete it to its next creation.
+        #: Whether a deletion was requested and the topic has not been created again.
         self.changing = False
-        #: Whether `writes` is in another order than that of the sends.
+        #: Whether the order of `writes` differs from the order of the sends.
         self.unordered = False
 
     def log(self, partition: int, era: int) -> PartitionLog:

@@ -87,7 +87,9 @@ def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Ite
 def changed_partitions(
     change: MetadataChange, view: ControllerView, node_id: int, infer: Infer
 ) -> Iterator[tuple[str, Event]]:
-    """Yields (subject, event) of each changed partition, with its cause from `infer`: nobody knows the decision's."""
+    """Yields (subject, event) of each changed partition, with its cause from `infer`, for decisions whose cause is
+    unknown.
+    """
     builder = _EventBuilder(change, cause_of_change(None, change.delta), view, node_id)
     for topic_delta in change.delta.changed_topics.values():
         yield from builder.changed_partitions(topic_delta, infer)
@@ -220,8 +222,8 @@ def partition_before(topic: TopicDelta, index: int) -> PartitionImage | None:
 
 
 def _is_decided(partition: PartitionImage) -> bool:
-    """Returns whether a controller has decided about it: in ZooKeeper mode, a partition that is only assigned to
-    replicas has no state."""
+    """Returns whether a controller has assigned a state to the partition: in ZooKeeper mode, a partition can have
+    replicas and no state."""
     return partition.partition_epoch >= 0
 
 

@@ -1,8 +1,9 @@
 """The causes of changes by a controller that keeps no journal: a broker of Apache Kafka in ZooKeeper mode.
 
-Its requests show what changed, but not why. Each broker of this project compares the states of a partition, and the
-brokers that live half a second later, because the new roles arrive before the new list of brokers. All of them write
-what they infer: the ids of events are derived from the epochs of the partition, so that readers drop the copies.
+Its requests show what changed, but not why. Each broker of this project compares the states of a partition before and
+after the change with the list of live brokers half a second later, because the new roles arrive before the new list.
+All of them write what they infer: the ids of events are derived from the epochs of the partition, so that readers drop
+the copies.
 
 Only changes of leader, ISR and replicas are inferred, and changes of the controller.
 """
@@ -19,7 +20,7 @@ from barnabas.journal.event_record import VERSION
 from barnabas.journal.events import Event, MetadataChange, changed_partitions
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 
-#: How long a change waits for the list of live brokers that belongs to it.
+#: The time that a change waits for the list of live brokers that follows it.
 SETTLE_MS: Final = 500
 #: The largest number of changes that wait; later ones are not explained.
 CHANGES_MAX: Final = 1_000
@@ -28,7 +29,9 @@ CHANGES_MAX: Final = 1_000
 def inferred_events(
     change: MetadataChange, view: ControllerView, node_id: int, controller_id: int, live: Container[int]
 ) -> Iterator[Event]:
-    """Yields the events of a change that a controller without a journal made. `live` has the brokers that live now."""
+    """Yields the events of a change that a controller without a journal made. `live` has the brokers that are alive
+    now.
+    """
     epoch = change.image.epoch
     if 0 < change.delta.image.epoch < epoch:
         yield {
@@ -57,7 +60,9 @@ def concerns_users(events: Sequence[Event]) -> bool:
 
 
 def inferred_cause(before: PartitionImage, after: PartitionImage, live: Container[int]) -> EventCause:
-    """Returns the probable cause of a partition's change. A change within one leader epoch is the leader's."""
+    """Returns the probable cause of a partition's change. A change within one leader epoch was requested by the
+    leader.
+    """
     left = [replica for replica in before.replicas if replica in before.isr and replica not in after.isr]
     if before.leader not in (NO_LEADER, after.leader, *left):
         left.append(before.leader)

@@ -3,7 +3,7 @@
 The active controller writes each committed change, in order, with the cause of its decision. Controllers that are not
 active keep the last changes in memory: one that becomes active reads from the end of the topic how far its predecessor
 came, and continues there. Events that are written twice have the same ids, derived from the metadata offset, so readers
-can drop the second copy. Each broker writes what only it knows: the records it cut off its own logs.
+can drop the second copy. Each broker writes the events that only it knows: the records that it cut off its own logs.
 
 Invariants
 - No decision waits for the journal. Changes are queued and written some milliseconds later, a few events at a time,
@@ -112,7 +112,7 @@ class Journal:
         self._is_closed = False
         self._pause_ms = _PAUSE_MS
 
-    # -- what happens
+    # -- events
 
     def on_decision(self, first_offset: int, cause: Cause) -> None:
         """Remembers the cause of a decision, whose first record is at this offset (`Controller.journal`)."""
@@ -123,7 +123,7 @@ class Journal:
         self._causes.append((first_offset, cause))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Queues a change that the metadata store published."""
+        """Queues a change of the metadata that the store published."""
         if not self._is_enabled:
             return
         if self._follows_images:

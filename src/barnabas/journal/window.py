@@ -5,7 +5,7 @@
 Invariants
 - A change leaves when all its events are written, or when the window is full: then `floor` is the metadata offset up
   to which this node no longer has the changes.
-- The events of a change are computed only when they are drawn, a few at a time.
+- The events of a change are computed only when `draw` takes them for writing, a few at a time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ _WEIGHT_MAX: Final = 60_000
 
 
 class ChangeWindow:
-    """The bounded queue of changes, and how far they are drawn and written."""
+    """The bounded queue of changes, with the positions up to which their events were taken for writing, and were
+    written.
+    """
 
     def __init__(self) -> None:
         self._changes: deque[MetadataChange] = deque()
         self._weight = 0
-        #: This node has no changes up to this metadata offset: they are from before its start, or were dropped.
+        #: This node has no changes up to this metadata offset: they were made before it started, or were dropped.
         self.floor = -1
-        #: `_drawn` changes are drawn completely, and `_partly` events of the one after them; `_written` events of the
-        #: first change are already written.
+        #: `_drawn` is the number of changes whose events were all taken for writing, and `_partly` the number of events
+        #: taken of the next change; `_written` events of the first change are already written.
         self._drawn = 0
         self._partly = 0
         self._written = 0
@@ -72,7 +74,7 @@ class ChangeWindow:
             self._drop_first()
 
     def draw(self, events_of: Callable[[MetadataChange], Iterator[T]], count_max: int) -> list[T]:
-        """Returns the next events, at most `count_max`."""
+        """Takes the next events for writing, at most `count_max`."""
         found: list[T] = []
         while len(found) < count_max and self._drawn < len(self._changes):
             if self._current is None:
@@ -88,14 +90,14 @@ class ChangeWindow:
         return found
 
     def written(self) -> None:
-        """Removes everything that was drawn so far."""
+        """Removes everything that was taken so far, because it is written."""
         for _ in range(self._drawn):
             self._drop_first()
         self._drawn = 0
         self._written = self._partly
 
     def rewind(self) -> None:
-        """Makes the next `draw` begin again with what was drawn but not written."""
+        """Makes the next `draw` begin again with the events that were taken but not written."""
         self._drawn = self._partly = 0
         self._current = None
 

@@ -167,7 +167,7 @@ class MetadataDelta:
         return self.cluster.changed_controllers
 
     def config_of(self, resource: ConfigResource) -> Overrides:
-        """Returns the overrides of a resource as they are now."""
+        """Returns the present overrides of a resource."""
         return _with_changes(self.image.configs.get(resource, _NO_OVERRIDES), self.changed_configs.get(resource, {}))
 
     def replay(self, record: Message) -> None:

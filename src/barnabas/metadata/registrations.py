@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoints_of(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
-    """Returns the advertised form of these listeners; one without a host gets localhost."""
+    """Returns the advertised endpoints of these listeners. A listener without a host is advertised as localhost."""
     by_name = {listener.name: listener for listener in advertised}
     shown = (by_name.get(listener.name, listener) for listener in listeners)
     return tuple(
@@ -212,7 +212,7 @@ class ClusterDelta:
         self.changed_controllers: dict[int, ControllerImage | None] = {}
 
     def broker(self, broker_id: int, epoch: int) -> BrokerImage:
-        """Returns the broker as it is now. Raises KeyError if it is not registered with this epoch."""
+        """Returns the present registration of the broker. Raises KeyError if it is not registered with this epoch."""
         if broker_id in self.changed_brokers:
             broker = self.changed_brokers[broker_id]
         else:

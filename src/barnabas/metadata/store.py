@@ -1,4 +1,4 @@
-"""The metadata that this node follows: takes committed records, publishes images, and notifies subscribers.
+"""The metadata that this node follows: applies committed records, publishes images, and notifies subscribers.
 
 Invariants
 - `image` contains exactly the records up to `image.offset`, and only moves forward.

@@ -150,7 +150,7 @@ class TopicDelta:
         self.name = name
         self.topic_id = topic_id
         self.base = base
-        #: Partition id -> the partition as it is now, in the order of the first changes.
+        #: Partition id -> the changed partition, in the order of the first changes.
         self.changed_partitions: dict[int, PartitionImage] = {}
 
     @property
@@ -158,7 +158,7 @@ class TopicDelta:
         return self.base is None
 
     def partition(self, partition_id: int) -> PartitionImage:
-        """Returns the partition as it is now. Raises KeyError if it does not exist."""
+        """Returns the present state of the partition. Raises KeyError if it does not exist."""
         changed = self.changed_partitions.get(partition_id)
         if changed is not None:
             return changed

@@ -38,7 +38,7 @@ METADATA_VERSIONS: Final = (
     *_release("4.1", 26, "nn"),
 )
 
-#: The levels of `metadata.version` at which something below changes, under Kafka's names.
+#: The levels of `metadata.version`, under Kafka's names, at which the versions below change.
 V_3_3_IV3: Final = 7
 V_3_6_IV1: Final = 13
 V_3_7_IV0: Final = 15

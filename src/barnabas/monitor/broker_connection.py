@@ -113,7 +113,7 @@ class BrokerConnection:
         return opened.session.answer(await self._carry(opened, frame))
 
     async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
-        """Sends a request's frame, and returns the body of the frame that answers it."""
+        """Sends the frame of a request, and returns the body of the response frame."""
         opened.writer.write(frame)
         await opened.writer.drain()
         return await opened.reader.readexactly(frame_size(await opened.reader.readexactly(4)))

@@ -104,7 +104,7 @@ def diff(before: Snapshot, after: Snapshot) -> list[Change]:
 
 
 def replayed(partitions: Mapping[Key, PartitionState], changes: list[Change]) -> dict[Key, PartitionState]:
-    """Returns the partition states that result from applying these changes."""
+    """Returns the states of the partitions after these changes."""
     found = dict(partitions)
     for change in changes:
         if change.kind == "topic-deleted":

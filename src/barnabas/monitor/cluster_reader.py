@@ -81,7 +81,7 @@ class ClusterReader:
         for connection in self._connections.values():
             connection.close()
 
-    # -- looking
+    # -- reading the state
 
     async def read_snapshot(self) -> Snapshot:
         """Returns the current snapshot. Raises Unreachable."""
@@ -184,7 +184,7 @@ class ClusterReader:
                 if config.name == _MIN_ISR and config.value is not None:
                     self._min_isrs[result.resource_name] = int(config.value)
 
-    # -- what each broker says of its replicas
+    # -- the replicas of each broker
 
     async def _details(self, brokers: dict[int, BrokerState], partitions: dict[Key, PartitionState]) -> _Details:
         details = _Details()

@@ -26,7 +26,7 @@ class Course:
 
     @property
     def waits(self) -> bool:
-        """Whether changes wait for their causes."""
+        """Whether changes are waiting for their causes."""
         return len(self._pending) > 0
 
     def seen(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> list[Change]:
@@ -43,7 +43,7 @@ class Course:
         return [*changes, *self.explained(events, snapshot.time_ms)]
 
     def explained(self, events: Iterable[Event], now_ms: int) -> list[Change]:
-        """Adds new events of the journal. Returns the waiting changes that now have a cause, or have waited long
+        """Adds new events of the journal. Returns the waiting changes that now have a cause, or that have waited long
         enough.
         """
         self._journal.add(events)

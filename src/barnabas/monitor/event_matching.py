@@ -126,7 +126,7 @@ class Pending:
     def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
         self._wait_ms = wait_ms
         self._waiting: deque[tuple[int, Change]] = deque()
-        #: None until it has shown.
+        #: None while this is unknown.
         self._has_journal: bool | None = None
 
     def __len__(self) -> int:

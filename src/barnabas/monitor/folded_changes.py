@@ -15,7 +15,7 @@ from barnabas.monitor.lines import change_line
 from barnabas.monitor.merged_texts import WITHIN_MS, merged, skeleton
 from barnabas.monitor.snapshot import PartitionState, Severity, at, leader_name
 
-#: Fewer partitions than this have a line each, which says more.
+#: Fewer partitions than this have one line each, which has more details.
 FOLDED_FROM: Final = 4
 
 
@@ -50,7 +50,7 @@ def change_lines(changes: Iterable[Change]) -> list[ChangeLine]:
 
 
 def _key(change: Change) -> tuple[str, str | None] | None:
-    """Returns what the changes of one line have in common; None for a change that keeps its own line."""
+    """Returns the key by which changes share a line; None for a change that has a line of its own."""
     if change.topic is None or change.before is None or change.after is None:
         return None
     return change.topic, None if change.cause is None else skeleton(change.cause)
@@ -73,7 +73,9 @@ def _lines(group: Sequence[Change]) -> list[ChangeLine]:
 
 
 def _moves(states: Sequence[tuple[PartitionState, PartitionState]]) -> list[str]:
-    """Returns what happened to the partitions, each part with the number of them unless it holds for all."""
+    """Returns the changes of the partitions in words; each part names the number of partitions unless it holds for
+    all.
+    """
     total = len(states)
     leaders = Counter((was.leader, now.leader) for was, now in states if was.leader != now.leader)
     left = Counter(replica for was, now in states for replica in sorted(set(was.isr) - set(now.isr)))

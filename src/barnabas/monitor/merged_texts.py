@@ -8,17 +8,19 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-#: Numbers that are of one partition only: offsets, and delays.
+#: The numbers in a text that belong to one partition only: offsets, and delays.
 _OWN_NUMBER: Final = re.compile(
     r"(?<=log end offset )\d+|(?<=the leader's )\d+|(?<=back from )\d+|(?<= to )\d+(?=, where)|(?<=ended at )\d+"
     r"|(?<=again at )\d+|\d+(?= ms before)"
 )
-#: Two events that are further apart are not taken for one.
+#: Two events that are further apart are not merged.
 WITHIN_MS: Final = 1_000
 
 
 def skeleton(text: str) -> str:
-    """Returns the text without the numbers that are of one partition only; texts with one skeleton can be merged."""
+    """Returns the text without the numbers that belong to one partition only. Texts with the same skeleton can be
+    merged.
+    """
     return _OWN_NUMBER.sub("#", text)
 
 

@@ -1,6 +1,7 @@
-"""The totals of orders that must balance: what one side has seen, in numbers that can be compared for equality.
+"""The totals of orders that must balance: counts and sums of the orders that one side has seen, which can be compared
+for equality.
 
-Money is summed in cents. A side that sees an order twice counts it once and notes the duplicate.
+Money is summed in cents. An order that a side sees twice is counted once, and as a duplicate.
 """
 
 from __future__ import annotations

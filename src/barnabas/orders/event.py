@@ -30,7 +30,7 @@ _LONG = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an order or of a line. It must be present and not null."""
+    """A field of an order or of a line of an order. It must be present and not null."""
 
     name: str
     type: FieldType
@@ -88,7 +88,7 @@ _LINE_VALUES = itemgetter(*(field.name for field in LINE_FIELDS))
 
 
 class Parsed(NamedTuple):
-    """The figures of a good order that the books need."""
+    """The figures of a valid order that the books need."""
 
     order_id: int
     line_count: int
@@ -96,7 +96,7 @@ class Parsed(NamedTuple):
 
 
 class Broken(Exception):
-    """A value breaks a rule."""
+    """The exception for a value that breaks a rule."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

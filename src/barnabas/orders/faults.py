@@ -110,7 +110,7 @@ def _sends_of(order: Order, faults: Faults, oversized_bytes: int) -> Iterator[Se
 
 
 def _within(drawn: int, low_ms: int, high_ms: int) -> int:
-    """Returns the time between `low_ms` and `high_ms` that corresponds to `drawn`, which has 20 bits."""
+    """Returns a time between `low_ms` and `high_ms`, in proportion to `drawn`, a random number of 20 bits."""
     return low_ms + (high_ms - low_ms) * drawn // 0xFFFFF
 
 

@@ -1,4 +1,4 @@
-"""The ledger: what the brokers acknowledged, one line of JSON each, in a file that survives the producer.
+"""The ledger: the records that the brokers acknowledged, one line of JSON each, in a file that survives the producer.
 
     {"begin": {"topic", "topic_id", "start_offsets", "replay"}}      the replay that the ledger belongs to
     {"order_id", "kind", "partition", "offset", "total_cents", "lines"}                one acknowledged record
@@ -178,7 +178,7 @@ class Ledger:
         self._pending.append(entry.line())
 
     def note(self, document: dict[str, Any]) -> None:
-        """Writes a line that is not a record: begin, resumed or end."""
+        """Writes a line that describes the replay, not a record: begin, resumed or end."""
         self._pending.append(json.dumps(document, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:

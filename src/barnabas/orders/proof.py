@@ -1,4 +1,4 @@
-"""The proof: compares what was acknowledged with the contents of the log and of the tables.
+"""The proof: compares the acknowledged records with the contents of the log and of the tables.
 
 Three independent sides: the ledger (what the brokers acknowledged), the log (read from beginning to end by a consumer,
 which adds up each order line by line), the tables (what a pipeline derived from the log). They balance if
@@ -65,7 +65,7 @@ class TableCounts:
 
 @dataclass(slots=True)
 class Side:
-    """A comparison of two sides: the number of records that are lost, doubled or changed."""
+    """The differences between two sides: the numbers of records that are lost, doubled or changed."""
 
     lost: int = 0
     doubled: int = 0

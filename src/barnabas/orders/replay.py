@@ -131,7 +131,7 @@ def replay(
 
     Raises:
         OrdersError: the topic is missing or unsuitable, the ledger belongs to another replay, or the brokers were away
-            for too long. What was acknowledged is in the ledger.
+            for too long. All acknowledged records are in the ledger.
     """
     facts = topics.describe(topics.admin_client(options.bootstrap, options.settings), options.topic)
     topics.check_keeps_orders(facts)
@@ -429,7 +429,7 @@ _RESUME_HINT = "all acknowledged orders are in the ledger; run the same command 
 
 
 class _Clock:
-    """The wall time at which an event time is due; the first event passed is due immediately."""
+    """The clock of a replay: the wall time at which each event time is due. The first event is due immediately."""
 
     def __init__(self, speed: float | None) -> None:
         self._speed = speed
