@@ -55,7 +55,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The part of one partition that has been applied."""
+    """The part of one partition that has been applied to the tables."""
 
     next_offset: int
     #: The greatest event time seen, in ms; None before the first good order.
@@ -180,7 +180,7 @@ class CommitLog:
         return f"{STAGING}/{number}-{uuid.uuid4().hex[:12]}"
 
     def clear_staging(self) -> None:
-        """Deletes what earlier attempts left. The last commit must have been finished."""
+        """Deletes the files that earlier attempts left. The last commit must have been finished."""
         shutil.rmtree(self.tables / STAGING, ignore_errors=True)
 
     def _file(self, number: int) -> Path:

@@ -1,5 +1,5 @@
-"""Detection of copies of one order under different days in a batch: no task sees both, because each task has whole
-days.
+"""Detection of copies of one order under different days in a batch: no task sees both copies, because a task processes
+whole days.
 
 All copies of an order are the same event, so a producer that keeps the contract never causes this. The staged files of
 each batch are checked nevertheless; if there are such copies, the batch runs again without them.
@@ -23,7 +23,9 @@ _DAY_US = 86_400_000_000
 def copies_across_days(
     tables: Path, summaries: Iterable[Mapping[str, Any]], lookback_days: int
 ) -> frozenset[tuple[int, int]]:
-    """Returns (partition, offset) of each staged order whose id an earlier staged one in the log has."""
+    """Returns (partition, offset) of each staged order whose id also belongs to an earlier record in the log, staged
+    under another day.
+    """
     staged = [file["staged"] for each in summaries for file in each["files"] if file["table"] == ORDERS.name]
     if len(staged) < 2:
         return frozenset()

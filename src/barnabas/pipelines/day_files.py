@@ -67,7 +67,7 @@ class DayFiles:
         yield pa.RecordBatch.from_pydict({"summary": [work.summary()]})
 
     def _not_applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows without those that batches of an earlier checkpoint applied."""
+        """Returns the rows that no batch of an earlier checkpoint has applied."""
         partitions, offsets = batch["partition"].to_numpy(), batch["offset"].to_numpy()
         first = np.array([self.next_offsets.get(int(each), 0) for each in np.unique(partitions)], dtype=np.int64)
         new = offsets >= first[np.searchsorted(np.unique(partitions), partitions)]
@@ -123,11 +123,9 @@ class _Work:
             self._event_time_ms[row["partition"]] = row["event_us_max"] // 1000
 
     def _take_day(self, day: str, rows: pa.Table) -> pa.Table:
-        """Takes good events, sorted by order id, partition and offset. Returns those that are too late, with their
-        reason.
-
-        A copy of a known order is a duplicate, even if it is late. A late order that is not known is set aside with its
-        copies.
+        """Processes good events of one day, sorted by order id, partition and offset. Returns those that are too late,
+        with their reason. A copy of a known order is a duplicate, even if it is late. A late order that is not known is
+        set aside with its copies.
         """
         ids = rows["order_id"].to_numpy()
         known = pc.is_in(rows["order_id"], value_set=self._known_around(day)).to_numpy()

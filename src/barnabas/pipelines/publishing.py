@@ -28,7 +28,7 @@ from barnabas.pipelines.tables import TABLES, Table
 
 
 def create_tables(directory: Path, sink: str) -> None:
-    """Creates what a reader finds before the first batch: nothing for Parquet, empty tables for Delta."""
+    """Creates the tables that a reader finds before the first batch: nothing for Parquet, empty tables for Delta."""
     if sink != "delta":
         return
     for table in TABLES:

@@ -94,7 +94,9 @@ def classified(records: DataFrame, shuffle_partitions: int, watermark_ms: int | 
 
 
 def _floor_us(watermark_ms: int | None) -> Column:
-    """Returns the watermark as an array element, which Spark passes by reference; a number would be a constant."""
+    """Returns the watermark as an element of an array, which Spark passes by reference; as a number it would be a
+    constant in the generated code.
+    """
     floor_us = ALWAYS_US if watermark_ms is None else watermark_ms * 1000
     return F.get(F.lit([floor_us]), F.col("partition") - F.col("partition"))
 

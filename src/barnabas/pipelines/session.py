@@ -40,7 +40,7 @@ _SETTINGS = {
 def spark_session(
     master: str | None = None, settings: Mapping[str, str] | None = None, log_file: Path | None = None
 ) -> Iterator[SparkSession]:
-    """Provides a session, which is stopped at the end. `log_file` takes what Java and its workers write to stderr.
+    """Provides a session, which is stopped at the end. `log_file` is the file for the stderr of Java and its workers.
 
     Raises:
         PipelineError: PySpark or Java is missing, or the master does not answer.

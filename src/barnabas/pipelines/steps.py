@@ -13,5 +13,5 @@ STEPS = ("computed", "recorded", "moved", "published", "finished")
 
 
 def reached(step: str) -> None:
-    """Does nothing; a test replaces it by its own function."""
+    """Does nothing; a test replaces this function by its own."""
     assert step in STEPS

@@ -62,7 +62,7 @@ def apply() -> None:
 
 
 def series(number: int) -> str:
-    """Returns the colour of the first (1), second, ... of a series; that of failures for no broker (-1)."""
+    """Returns the colour of the first (1), second, ... of a series; for "no broker" (-1), the colour of failures."""
     return FAILURE if number < 0 else SERIES[(number - 1) % len(SERIES)]
 
 

@@ -94,7 +94,9 @@ TABLES = (ORDERS, ORDER_LINES, REVENUE_BY_STORE_HOUR, HOUSEHOLD_DAILY, QUARANTIN
 
 
 def current_file(tables: Path, table: Table, day: str) -> Path | None:
-    """Returns the file of an aggregate's day. Delta keeps old files too: names are in order, and the newest counts."""
+    """Returns the newest file of an aggregate's day. Delta also keeps the older files; their names are in ascending
+    order.
+    """
     return max((tables / table.directory(day)).glob("*.parquet"), default=None)
 
 

@@ -55,7 +55,7 @@ class Step:
 
 
 def step(cluster: ClusterClient, start: Progress, seen: ClusterState, subscription: Subscription) -> Step:
-    """Returns where the next micro-batch begins, and what is lost.
+    """Returns the start of the next micro-batch, and the ranges that are lost.
 
     Raises:
         ConfigError: the checkpoint belongs to entirely different topics.

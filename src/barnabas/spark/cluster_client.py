@@ -88,7 +88,7 @@ class ClusterClient:
         self._topics: dict[str, TopicView] = {}
         #: The broker that answered last is tried first: one that hangs costs its timeout once, not every time.
         self._answered: tuple[str, int] | None = None
-        #: Whether a broker has answered, here or, for a task, in the driver.
+        #: Whether any broker has answered this process, or, for a task, the driver.
         self.was_reached = False
 
     # -- connections

@@ -39,7 +39,7 @@ class RangeFilter:
         self._allowed: dict[str, set[Any]] = {}
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Takes the supported filters, and returns the others."""
+        """Accepts the supported filters, and returns the others."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, pushed: Filter) -> bool:
@@ -72,7 +72,7 @@ class RangeFilter:
         self._end_offset = min(self._end_offset, end)
 
     def chosen(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """Returns the parts of the ranges whose records all pass the filters that were taken."""
+        """Returns the parts of the ranges whose records all pass the accepted filters."""
         found = []
         for each in ranges:
             values = {"topic": each.topic, "partition": each.partition}

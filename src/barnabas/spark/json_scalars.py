@@ -21,7 +21,7 @@ STRING, NUMBER, WORD = "string", "number", "word"
 
 
 class Token(NamedTuple):
-    """A JSON token. `text`: of a string, without quotes and escapes; otherwise as written."""
+    """A JSON token. `text` is its text: of a string without quotes and escapes, otherwise as written."""
 
     kind: str
     text: str

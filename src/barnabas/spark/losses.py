@@ -1,9 +1,9 @@
-"""Ranges of offsets whose records the query did not read, or read although the log no longer has them.
+"""Lost ranges: records that the query did not read before they were gone, or that it has read and the log no longer
+has.
 
-aged        the log now begins later: retention or DeleteRecords removed them
-truncated   a replica that never had them became leader; whether read or not, the log has others there, or none
-recreated   the topic was deleted and created again: what followed the last offset read is gone
-deleted     the topic, or the partition, does not exist any more
+aged the log now begins later: retention or DeleteRecords removed them truncated a replica that never had them became
+leader; whether read or not, the log has others there, or none recreated the topic was deleted and created again: what
+followed the last offset read is gone deleted the topic, or the partition, does not exist any more
 
 `advance` detects them; `stream_reader` fails the query, or reports them and continues (`failOnDataLoss`).
 """
@@ -22,9 +22,8 @@ class LossCause(StrEnum):
 
 
 class LostRange(NamedTuple):
-    """[first_offset, end_offset) of one partition; the end is None if it is no longer known.
-
-    `was_read`: the query has already processed these records; the log now has others in their place, or none.
+    """A lost range [first_offset, end_offset) of one partition; the end is None if it is no longer known. `was_read`
+    says that the query has already processed these records, and the log now has others in their place, or none.
     """
 
     topic: str

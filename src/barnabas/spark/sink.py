@@ -173,7 +173,9 @@ class RecordWriter:
             self._failure = f"{message.topic()}-{message.partition()}: {error.str()}"
 
     def _on_error(self, error: Any) -> None:
-        """Notes an error. Most errors matter only in the deliveries; before the first one this is the only report."""
+        """Records an error. Most errors concern only deliveries, which report them; before the first delivery this is
+        the only report.
+        """
         self._last_error = error.str()
         if error.code() == KafkaError._AUTHENTICATION or _UNTRUSTED in self._last_error:
             self._refusal = self._last_error
