@@ -225,7 +225,9 @@ class Channel:
             pending.reply(None)
 
     def _backoff_ms(self) -> int:
-        """Returns the delay, doubled each time, with 20 % jitter so that peers do not all reconnect together."""
+        """Returns the delay before the next dial: doubled each time, with 20 % jitter so that peers do not all
+        reconnect together.
+        """
         times = self._times
         base_ms = min(times.backoff_ms << min(self._failures - 1, 16), times.backoff_ms_max)
         return base_ms * (80 + self._host.random.below(41)) // 100
@@ -294,7 +296,7 @@ class Channel:
     # -- deadlines
 
     def _watch(self, deadline_ms: int) -> None:
-        """Arms the one timer for all deadlines."""
+        """Sets the one timer for all deadlines."""
         if self._timer is not None:
             if self._armed_ms <= deadline_ms:
                 return

@@ -138,7 +138,9 @@ def _login(reader: _Reader) -> Login | None:
 
 
 def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, str | None]:
-    """Returns username and password from the form that Java's clients use; no error shows the text itself."""
+    """Returns username and password from `sasl.jaas.config`, the form that Java's clients use. No error text contains
+    the value itself.
+    """
     match = _JAAS.fullmatch(text)
     if match is None or _JAAS_OPTION.sub("", match["rest"]).strip():
         raise reader.refused("sasl.jaas.config", _JAAS_FORM)

@@ -117,7 +117,7 @@ class Layout:
 
 
 class Source:
-    """Python text under construction, with the objects that it names."""
+    """Generated Python source, with the objects that it refers to by name."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

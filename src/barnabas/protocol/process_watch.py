@@ -90,7 +90,9 @@ class ProcessWatch:
         self._link = self._host.links.dial(*self._address, self)
 
     def _abandon(self) -> None:
-        """Gives up a dial: the peer cannot be reached, which says nothing about its process."""
+        """Gives up an attempt to connect: the peer cannot be reached, which does not show whether its process is
+        running.
+        """
         if self._link is not None:
             self._link.close()
             self._link = None

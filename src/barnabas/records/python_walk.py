@@ -102,8 +102,8 @@ def _read_fast(data: bytes, place: int, end: int) -> tuple[int, int, int, int, i
     """Reads the record at `place` with few checks. Returns its length, the deltas of its timestamp and offset, the size
     of its key, and its end.
 
-    In a malformed record, the fields do not end where its length says, or the bytes run out; `_record` then finds the
-    fault.
+    In a malformed record, the fields do not end at the end that the length gives, or the bytes run out; `_record` then
+    finds the fault.
     """
     length = data[place]
     body = place + 2

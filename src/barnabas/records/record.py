@@ -64,7 +64,9 @@ class Record:
 
 
 def wrap_64(value: int) -> int:
-    """Wraps like a signed 64-bit integer: the deltas of distant timestamps overflow, and overflow back."""
+    """Wraps a number like a signed 64-bit integer: the deltas of distant timestamps overflow when written, and overflow
+    back when read.
+    """
     return ((value + _SIGN_64) & _MASK_64) - _SIGN_64
 
 
