@@ -1,7 +1,7 @@
 """The state that all parts of a quorum node share: ports, identity, log, role, and how they learn a new epoch.
 
-A part decides, and adds the resulting actions to `draft`; it neither writes to the disk nor sends. Its timers are
-events: the actions in `draft` are carried out when a callback returns (`raft.node`).
+A part processes an event and adds the resulting actions to `draft`; it neither writes to the disk nor sends. Its timers
+are events: the actions in `draft` are carried out when a callback returns (`raft.node`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Core:
         self._log_dir = identity.log_dir
         self.listener = identity.listener
         self.delivery = delivery
-        #: Whether the start is complete. A node that is the only voter is then the leader, or its start has failed.
+        #: Whether startup is complete. A node that is the only voter is then the leader, or startup has failed.
         self.has_begun = False
         self.is_stopped = False
         #: The addresses to ask for the leader, in addition to those of the voters.
@@ -211,7 +211,7 @@ class Core:
     # Epochs and leaders learned from others.
 
     def learn(self, epoch: int, leader_id: int, endpoints: Endpoints, *, from_leader: bool = False) -> None:
-        """Takes over an epoch, and its leader if known, from a message. `from_leader`: sent by the leader."""
+        """Adopts an epoch, and its leader if known, from a message. `from_leader`: the leader sent the message."""
         quorum = self.quorum
         known = leader_id not in (NONE, self.own.node_id)
         if epoch > quorum.epoch:
@@ -237,7 +237,7 @@ class Core:
         return () if voter is None else voter.endpoints
 
     def learn_from(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
-        """Takes over epoch and leader from a response, and returns whether the rest of the response is to be processed.
+        """Adopts epoch and leader from a response, and returns whether the rest of the response is to be processed.
 
         The rest is skipped if the response belongs to an old epoch, or if this node has just learned of a newer epoch
         from it.
@@ -271,7 +271,9 @@ class Core:
             self.host.faults.fatal(message)
 
     def report_duplicate_ids(self, node_ids: Sequence[int]) -> None:
-        """Reports voters whose node id two processes use; once for each id. Each process's fetches count for both."""
+        """Reports voters whose node id two processes use; once for each id. The fetches of both processes count for the
+        same voter.
+        """
         for node_id in node_ids:
             if node_id not in self._duplicate_ids:
                 self._duplicate_ids.add(node_id)
@@ -285,7 +287,9 @@ class Core:
         return cluster_id is not None and cluster_id != self.cluster_id
 
     def leader_only(self, epoch: int) -> ErrorCode:
-        """Returns why a request for the leader of `epoch` cannot be served here; NONE if it can."""
+        """Returns the error code with which a request for the leader of `epoch` is refused here; NONE if it can be
+        served.
+        """
         if epoch < self.quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.quorum.epoch:
@@ -306,7 +310,7 @@ class Core:
         return self._peers.is_refused(address)
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
-        """Advances the high watermark now, and delivers what it commits at the end of the event."""
+        """Advances the high watermark now, and delivers the records below it at the end of the event."""
         self.delivery.note_high_watermark(high_watermark)
         self.draft.commit(high_watermark, is_all=is_all)
 

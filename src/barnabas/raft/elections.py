@@ -34,7 +34,7 @@ from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey
 _BACKOFF_BASE_MS = 50
 #: The delay between two voters that find the leader gone: longer than most elections with two rounds and two writes.
 _TURN_MS = 40
-#: The delay before the second attempt to replace a leader that is gone; each failed attempt doubles it.
+#: The delay before the second attempt to replace a leader that is gone; each failed attempt doubles the delay.
 _AGAIN_BASE_MS = 20
 
 
@@ -170,7 +170,7 @@ class Elections:
         self._alarm.set(self._core.election_timeout_ms())
 
     def _end_pre_vote(self, role: Prospective) -> None:
-        """Ends a pre-vote that failed, as others follow a leader or cannot be reached: restores the role before."""
+        """Ends a failed pre-vote, as others follow a leader or cannot be reached: restores the previous role."""
         quorum = self._core.quorum
         if role.leader_id >= 0 and role.leader_endpoints:
             quorum.become_follower(role.epoch, role.leader_id, role.leader_endpoints)

@@ -1,4 +1,4 @@
-"""The proofs that a metadata log has lost records, and the decision about what can be cut off.
+"""The proofs that a metadata log has lost records, and the decision whether a damaged end can be cut off.
 
 The log is read from end to end at each start. Its intact part ends at the first batch that is incomplete, has a wrong
 checksum, or cannot follow the batch before it (`Chain`: base offset and leader epoch are outside the checksum, but
@@ -130,7 +130,9 @@ def _is_intact(data: memoryview, start: int, end_offset: int | None) -> bool:
 
 
 class CutJudge:
-    """Decides on each cut while a log is opened. `on_cut` raises FatalFault for what must not be cut."""
+    """Decides whether each cut is allowed while a log is opened. `on_cut` raises FatalFault for records that must not
+    be cut off.
+    """
 
     def __init__(
         self, disk: Disk, log_dir: str, chain: Chain, limit: int, warn: Callable[[str], None], *, is_voter: bool
@@ -173,7 +175,7 @@ def advice(log_dir: str) -> str:
 
 
 def limit_of(checkpoint: LogCheckpoint | None, *, is_state_own: bool) -> int:
-    """Returns the offset before which nothing can be missing. `is_state_own`: this node wrote `quorum-state` last."""
+    """Returns the offset before which no record may be missing. `is_state_own`: this node wrote `quorum-state` last."""
     if checkpoint is None:
         return 0
     return checkpoint.end if is_state_own else checkpoint.committed

@@ -75,7 +75,9 @@ class FetchAnswers:
     # Fetch.
 
     def fetch(self, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
-        """Records what the replica has. `reply` gets the response at the end of this event, or later."""
+        """Records how far the replica has the log. `reply` is called with the response, at the end of this event or
+        later.
+        """
         core = self._core
         requested = only_partition(request)
         if core.is_other_cluster(request.cluster_id):
@@ -100,7 +102,7 @@ class FetchAnswers:
         core.draft.fetch()
 
     def _note(self, waiting: _Waiting, *, is_unwritable: bool) -> None:
-        """Records what a replica has, if this node is its leader and has the same records."""
+        """Records how far the replica has the log, if this node is its leader and the replica has the same records."""
         core, requested, replica = self._core, waiting.requested, waiting.replica
         if core.leader_only(requested.current_leader_epoch):
             return

@@ -218,9 +218,8 @@ class Following:
     def _take_leader(
         self, role: Follower | Unattached, response: FetchResponse | FetchSnapshotResponse
     ) -> tuple[Any, bool] | None:
-        """Takes over epoch and leader from a response, and returns its partition and whether to process it further.
-
-        Returns None if nothing remains to be done.
+        """Adopts epoch and leader from a response, and returns its partition and whether to process it further. Returns
+        None if nothing remains to be done.
         """
         core = self._core
         answer = only_partition(response)
@@ -268,7 +267,7 @@ class Following:
             self.go_on()
 
     def go_on(self, refused: BaseException | None = None) -> None:
-        """Continues after a response was appended, or the log refused some of it: fetches again."""
+        """Fetches again after the records of a response were appended, or after the log refused some of them."""
         core = self._core
         fetched, self._fetched = self._fetched, None
         if fetched is None or core.quorum.role is not fetched.role or core.is_stopped:

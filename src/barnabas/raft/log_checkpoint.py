@@ -1,4 +1,4 @@
-"""The file `metadata-log-checkpoint`: what a node remembers of its metadata log outside the log itself.
+"""The file `metadata-log-checkpoint`: facts about the metadata log that a node stores outside the log itself.
 
     line 1       the log's owner: node id, cluster id, directory id
     lines 2, 3   committed and on-disk end offsets; written in turn, the higher sequence number counts

@@ -1,4 +1,4 @@
-"""The metadata log as a node finds it at its start: latest snapshot, the batches after it, and the voters."""
+"""The metadata log as a node finds it at startup: latest snapshot, the batches after it, and the voters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def load(log: MetadataLog, snapshot_id: SnapshotId | None, snapshot: Snapshot | 
 
 
 def _first_history(config: BrokerConfig, snapshot: Snapshot | None) -> VoterHistory:
-    """Returns the voters before the first record: configured, from the formatted directory, or none."""
+    """Returns the voters that count before the first record: those of the configuration, those of the formatted
+    directory, or none.
+    """
     voters = static_voters(config)
     if snapshot is not None and snapshot.voters is not None:
         return VoterHistory(snapshot.voters, snapshot.kraft_version)

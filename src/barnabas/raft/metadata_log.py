@@ -112,7 +112,7 @@ class MetadataLog:
         return self._log.segments.bases[0]
 
     def start_at(self, offset: int) -> None:
-        """Starts the log at `offset`, if it has records beyond: a snapshot covers those before."""
+        """Moves the log start to `offset`, if there are records beyond it: a snapshot covers those before."""
         if self.start_offset < offset <= self.end_offset:
             self._log.delete_records_before(offset)
             self.flushed_offset = max(self.flushed_offset, offset)
@@ -166,7 +166,9 @@ class MetadataLog:
         return memoryview(data)[:end]
 
     def truncate(self, end_offset: int) -> None:
-        """Truncates what another leader has replaced; the batch that contains `end_offset` is removed whole."""
+        """Truncates the records that another leader has replaced; the batch that contains `end_offset` is removed
+        whole.
+        """
         if end_offset < self.keeper.checkpoint.end:
             start = self._start_of_batch(end_offset)
             self.keeper.shorten(start, self._log.epochs.epoch_for_offset(start - 1) or 0)
@@ -199,7 +201,7 @@ class MetadataLog:
         self.flushed_offset = end_offset
 
     def flush_in_background(self, done: Callable[[BaseException | None], None]) -> None:
-        """Syncs what is appended now, off the event loop; then calls `done` on it."""
+        """Syncs all records appended so far, off the event loop; then calls `done` on it."""
         end_offset, epoch, truncations = self.end_offset, self.latest_epoch, self._truncations
         work, succeeded = self._log.sync_job(end_offset)
 

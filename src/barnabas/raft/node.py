@@ -3,8 +3,8 @@
     propose -> append (page cache) -> to the others, and flush (fsync) -> a majority has it -> high watermark
                                                                     -> listeners -> done
 
-A request, a response, a timer, a proposal or the end of a flush is an event. The parts decide what follows from it, as
-a value (`raft.ready`), and `raft.execution` carries that out in the order of its fields.
+A request, a response, a timer, a proposal or the end of a flush is an event. The parts return the resulting actions as
+a value (`raft.ready`), and `raft.execution` carries these out in the order of its fields.
 
 Invariants
 - Records count for a voter only once flushed; nothing is delivered beyond the high watermark.
@@ -108,7 +108,7 @@ class RaftNode:
 
     def add_listener(self, listener: CommitListener) -> None:
         """Adds a listener; only before `start`."""
-        assert not self._core.is_open, "listeners come before the start"
+        assert not self._core.is_open, "listeners are added before `start`"
         self._delivery.listeners.append(listener)
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
@@ -307,7 +307,7 @@ class RaftNode:
         return first_offset
 
     def step_down(self) -> None:
-        """Resigns, because the controller has no space to begin; the only voter stays leader."""
+        """Resigns, because the controller has no space for its first records; the only voter stays leader."""
         self._leading.step_down()
 
     def _on_health(self) -> None:

@@ -1,7 +1,8 @@
-"""Opens what a node left on disk, compares it with what it remembers, and refuses to start if something is missing.
+"""Opens the files that a node left on disk, compares the log with the node's own notes about it, and refuses startup if
+anything is missing.
 
     checkpoint, quorum-state  what this node remembers outside its log      (`raft.log_checkpoint`, `raft.quorum_state`)
-    is there a log            if not, but topics, a checkpoint or a quorum-state, the start is refused
+    is there a log if not, but topics, a checkpoint or a quorum-state, startup is refused
     newest valid snapshot     a damaged one is renamed if an older one and the log have the same content
     log, from end to end      a torn tail is cut off, other damage is refused                    (`raft.evidence`)
     end of the log            not before the offset that the checkpoint records as on disk

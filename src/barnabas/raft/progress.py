@@ -150,7 +150,7 @@ class Progress:
         return True
 
     def note_fetch(self, key: VoterKey) -> bool:
-        """Notes a fetch for the check of the quorum. Returns True when a majority has fetched since the last True."""
+        """Records a fetch for the check of the quorum. Returns True when a majority has fetched since the last True."""
         state = self._voters.get(key.node_id)
         if state is not None and _is(state.key, key):
             self._fetched.add(key.node_id)

@@ -3,7 +3,7 @@
 What was committed before the node started is published as one image, when the node has caught up: no part should react
 to past states. From then on each batch is published by itself.
 
-It also decides when a snapshot is due: `metadata.log.max.record.bytes.between.snapshots` bytes of records or
+It also determines when a snapshot is due: `metadata.log.max.record.bytes.between.snapshots` bytes of records or
 `metadata.log.max.snapshot.interval.ms` after the last one, whichever comes first, and only if something has changed.
 """
 

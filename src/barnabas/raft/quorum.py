@@ -126,7 +126,7 @@ TRANSITIONS: Final[Mapping[type[Role], frozenset[type[Role]]]] = {
     Leader: frozenset({Resigned}),
     Resigned: frozenset(),
 }
-#: The roles that every other one is left for when a message has a higher epoch.
+#: The roles that a node in any role can change to when a message has a higher epoch.
 OF_HIGHER_EPOCH: Final[frozenset[type[Role]]] = frozenset({Unattached, Follower})
 
 
@@ -252,7 +252,9 @@ class QuorumState:
     # Roles.
 
     def become_unattached(self, epoch: int) -> None:
-        """Changes to UNATTACHED, in a new epoch without a known leader, or in this one after failed pre-votes."""
+        """Changes to UNATTACHED: in a new epoch without a known leader, or in the current one after a failed
+        pre-vote.
+        """
         role = self.role
         if epoch == role.epoch:
             assert isinstance(role, Prospective), "only a failed pre-vote stays in its epoch"
@@ -327,14 +329,14 @@ class QuorumState:
         return self._unsaved_epoch is None
 
     def promise_again(self) -> None:
-        """Repeats the promise that a full disk prevented, because records of its epoch are appended only once it is
+        """Repeats the promise that a full disk prevented: records of an epoch can be appended only after its promise is
         saved.
         """
         if self._unsaved_epoch is not None:
             self._draft.promise(self._unsaved_epoch, is_binding=True)
 
     def on_saved(self) -> None:
-        """Takes the role or vote whose promise is now on disk."""
+        """Changes to the role, or records the vote, whose promise is now on disk."""
         self._unsaved_epoch = None
         taken, self._next = self._next, None
         if isinstance(taken, VoterKey):
@@ -344,7 +346,9 @@ class QuorumState:
             self._take(taken)
 
     def on_not_saved(self) -> None:
-        """Stays in the same role, because the disk is full; the promise of an epoch that is followed remains due."""
+        """Stays in the same role, because the promise could not be saved on a full disk. The promise of an epoch that
+        is followed remains due.
+        """
         self._next = None
 
     def _promise_then(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:

@@ -1,4 +1,5 @@
-"""The `quorum-state` file: what a voter must not forget, so that it neither votes twice nor follows an old epoch.
+"""The `quorum-state` file: the state that a voter must not forget, so that it neither votes twice nor follows an old
+epoch.
 
     data_version 0   static voters        data_version 1   voters in the log (kraft.version 1)
     clusterId ""                          -

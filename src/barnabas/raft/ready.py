@@ -145,7 +145,7 @@ class ReadyDraft:
         self._restriction_lifted = self._fetched = self._wakes = self._flush = False
 
     def take(self) -> Ready:
-        """Returns everything since the last call; `NOTHING` itself if there is nothing to do."""
+        """Returns all actions that were added since the last call; `NOTHING` itself if there are none."""
         if self._is_empty:
             return NOTHING
         ready = Ready(

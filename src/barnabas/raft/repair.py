@@ -55,7 +55,7 @@ class _Found:
 
 
 class MetadataRepair:
-    """The repair of the metadata log in one log directory; `steps` describes what `apply` does."""
+    """The repair of the metadata log in one log directory. `steps` describes the changes that `apply` makes."""
 
     def __init__(self, disk: Disk, log_dir: str) -> None:
         self._disk = disk

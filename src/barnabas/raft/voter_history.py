@@ -43,7 +43,7 @@ class VoterHistory:
         return self._versions[-1][1]
 
     def at(self, end_offset: int) -> tuple[VoterSet, int]:
-        """Returns (voters, kraft.version) by the log before `end_offset`."""
+        """Returns (voters, kraft.version) according to the log before `end_offset`."""
         voters = next(voters for offset, voters in reversed(self._voters) if offset < end_offset)
         version = next(version for offset, version in reversed(self._versions) if offset < end_offset)
         return voters, version
@@ -71,7 +71,9 @@ class VoterHistory:
             self._versions.pop()
 
     def start_at_snapshot(self, end_offset: int, voters: VoterSet | None, kraft_version: int) -> None:
-        """Replaces all entries by those of the snapshot that the log begins with; a static quorum's has none."""
+        """Replaces all entries by those of the snapshot that the log begins with; a snapshot of a static quorum has
+        none.
+        """
         check_kraft_version(kraft_version)
         if voters is not None:
             self._voters = [(end_offset - 1, voters)]
