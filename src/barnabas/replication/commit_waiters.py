@@ -1,8 +1,7 @@
-"""Callbacks that wait for a partition's HW, lowest offset first.
-
-Most are added in the order of their appends; a repeated idempotent batch is late and waits for an offset that others
-wait for already. A cancelled waiter drops its callback immediately; its entry stays until it is reached, or until half
-of all entries are cancelled.
+"""Callbacks that wait for a partition's HW, lowest offset first. Most are added in the order of their appends; the
+callback of a repeated idempotent batch is added later, and waits for an offset that others wait for already. A
+cancelled waiter drops its callback immediately; its entry stays until it is reached, or until half of all entries are
+cancelled.
 """
 
 from __future__ import annotations

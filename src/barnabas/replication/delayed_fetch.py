@@ -47,7 +47,7 @@ class DelayedFetch(DelayedOperation):
         answer()
 
     def on_cancel(self) -> None:
-        """Releases everything it holds, since the queue of deadlines keeps the object itself for a while."""
+        """Deregisters from all partitions, since the queue of deadlines keeps the object itself for a while."""
         for partition in self._partitions:
             partition.unwatch(self)
         self._partitions = ()

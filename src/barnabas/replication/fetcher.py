@@ -327,8 +327,8 @@ class Fetcher:
             self._pause(followed)
 
     def _take(self, rows: list[tuple[bytes, _Answer]], *, keeps_session: bool) -> None:
-        """Appends the records of a fetch response in portions of `_EVENT_BYTES_MAX`, the rest in later events; then
-        fetches again.
+        """Appends the records of a fetch response in portions of `_EVENT_BYTES_MAX`, all but the first in later events;
+        then fetches again.
         """
         if self._closed:
             return

@@ -78,7 +78,9 @@ class FetcherPool:
         self._quota = quota
 
     def follow(self, partition: Partition, leader_id: int, image: MetadataImage) -> None:
-        """Fetches from this leader from now on, in the partition's epoch; not at all while its address is unknown."""
+        """Fetches the partition from this leader from now on, in the partition's epoch; stops if the leader's address
+        is unknown.
+        """
         key = (partition.topic_id, partition.topic_partition.partition)
         broker = image.brokers.get(leader_id)
         endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)

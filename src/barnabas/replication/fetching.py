@@ -88,7 +88,7 @@ class ColdItem:
 
 
 def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: int, min_one_batch: bool) -> int:
-    """Reserves the item's place in the results and its share of the limit; returns that share."""
+    """Reserves the item's place in the results and its share of the limit. Returns that share in bytes."""
     budget = min(item.max_bytes, remaining)
     outcome.cold.append(ColdItem(len(outcome.results), item, read, budget, min_one_batch))
     outcome.results.append(FetchResult())
@@ -133,7 +133,9 @@ class ColdFetch:
         return not cold
 
     def _take(self, cold: ColdItem) -> bool:
-        """Puts one partition into the results; True if the log changed meanwhile, so that it must be loaded again."""
+        """Puts one partition into the results. Returns True if the log has changed meanwhile, so that it must be loaded
+        again.
+        """
         item, outcome = cold.item, self._outcome
         if item.offset != cold.offset:
             return False  # The session was used again, and this fetch is answered with an error.

@@ -14,7 +14,7 @@ from typing import Final
 from barnabas.common.host import Clock, Timers
 from barnabas.replication.purgatory import Watcher
 
-#: How long a follower can need to learn of a new leader that has already begun.
+#: The longest time that a follower needs to learn of a new leader that already leads.
 _EXPECTED_MS: Final = 1_000
 _SHORT_WAIT_MS: Final = 20
 
@@ -29,7 +29,7 @@ class FollowerWaits:
         self._to_wake: dict[int, None] = {}
 
     def expect(self, followers: Iterable[int]) -> None:
-        """Notes that these followers are about to follow a partition that this broker leads from now on."""
+        """Records that these followers are about to follow a partition that this broker leads from now on."""
         until_ms = self._clock.now_ms() + _EXPECTED_MS
         if not self._to_wake:
             self._timers.call_soon(self._wake)

@@ -25,7 +25,9 @@ _END: Final = object()
 
 
 class ImageSlices:
-    """The queue of changes. `apply` does one step per `yield`. `on_image` is a `metadata.store.Subscriber`."""
+    """The queue of changes. `apply` is a generator that performs one step before each `yield`. `on_image` is a
+    `metadata.store.Subscriber`.
+    """
 
     def __init__(
         self, timers: Timers, clock: Clock, apply: Callable[[MetadataDelta, MetadataImage], Iterator[None]]

@@ -63,7 +63,7 @@ class IsrChanges:
         #: The proposals in flight, with the ISR at the time they were sent.
         self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership, tuple[int, ...]]] = {}
         self._scheduled = False
-        #: ISRs that the controller shrank or expanded on request, and refused requests, since the start.
+        #: ISRs that the controller shrank or expanded on request, and refused requests, since startup.
         self.shrinks = 0
         self.expands = 0
         self.failures = 0

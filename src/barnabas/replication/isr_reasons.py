@@ -22,7 +22,7 @@ from barnabas.replication.leadership import Leadership
 REASON_TAG: Final = 8_192
 _LEADER: Final = struct.Struct(">q")
 _MEMBER: Final = struct.Struct(">iqq")
-#: No partition has more replicas than this, so a longer field is not ours.
+#: No partition has more replicas than this, so a longer field was not written by Barnabas.
 _BYTES_MAX: Final = _LEADER.size + 1_000 * _MEMBER.size
 
 

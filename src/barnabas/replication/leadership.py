@@ -40,7 +40,7 @@ class SessionFetch:
 
 
 class FollowerState:
-    """The state of one follower, as its fetches in this epoch show it."""
+    """The state of one follower, as its fetches in this epoch report it."""
 
     __slots__ = (
         "broker_epoch",
@@ -146,8 +146,8 @@ class Leadership:
         self._take_replicas(image, now_ms)
 
     def _take_replicas(self, image: PartitionImage, now_ms: int) -> None:
-        """Takes over the replicas of an image: known followers keep their state; a new one in the ISR counts as caught
-        up now.
+        """Adopts the replicas of an image: known followers keep their state; a new one in the ISR counts as caught up
+        now.
         """
         before = self.followers
         self.followers = {}
@@ -161,7 +161,7 @@ class Leadership:
         self._update_is_alone()
 
     def commit_answer(self, isr: Sequence[int], partition_epoch: int) -> bool:
-        """Applies an accepted proposal; False if a newer partition epoch is known already."""
+        """Applies an accepted proposal. Returns False if a newer partition epoch is known already."""
         if partition_epoch <= self.partition_epoch:
             return False
         self._commit(tuple(isr), partition_epoch)
@@ -195,7 +195,9 @@ class Leadership:
     def on_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int
     ) -> bool:
-        """Records a fetch; False if the replica is not a follower of this partition, or is outdated (KIP-903)."""
+        """Records a fetch. Returns False if the replica is not a follower of this partition, or is outdated
+        (KIP-903).
+        """
         follower = self.followers.get(replica_id)
         if follower is None or UNKNOWN != broker_epoch < follower.broker_epoch:
             return False
@@ -233,7 +235,7 @@ class Leadership:
         return lowest
 
     def enlarged(self, replica_id: int, high_watermark: int, may_join: MayJoin) -> tuple[int, ...] | None:
-        """Returns the ISR with this replica; None if it cannot join now, or something is proposed already."""
+        """Returns the ISR with this replica; None if the replica cannot join now, or a proposal is in flight."""
         if self.proposed is not None or replica_id in self.isr:
             return None
         follower = self.followers.get(replica_id)
@@ -242,7 +244,7 @@ class Leadership:
         return (*self.isr, replica_id) if may_join(replica_id, follower.broker_epoch, follower.directory) else None
 
     def reduced(self, leader_leo: int, now_ms: int, lag_ms_max: int) -> tuple[int, ...] | None:
-        """Returns the ISR without lagging members; None if there are none, or something is proposed already."""
+        """Returns the ISR without lagging members; None if there are none, or a proposal is in flight."""
         if self.proposed is not None:
             return None
         kept = tuple(

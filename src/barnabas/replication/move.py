@@ -1,6 +1,6 @@
 """The move of one replica to another log directory: its copy (the future log), and how the copy grows.
 
-`moves` decides when each step happens. Only `read` runs in a thread; nothing else here waits.
+`moves` schedules each step. Only `read` runs in a thread; nothing else here waits.
 """
 
 from __future__ import annotations

@@ -112,7 +112,9 @@ class ReplicaMoves:
     # -- requests
 
     def alter(self, topic_partition: TopicPartition, directory: str) -> ErrorCode:
-        """Moves the replica to this log directory, or notes it for a later creation. Returns Kafka's error codes."""
+        """Moves the replica to this log directory, or records the directory for a replica that is created later.
+        Returns Kafka's error codes.
+        """
         try:
             self._alter(topic_partition, directory)
         except RequestFailed as failure:
@@ -172,7 +174,9 @@ class ReplicaMoves:
         self.throttle.rate_bytes = dynamic_rate(image, self._node_id, RATE_KEY)
 
     def promote(self, topic_partition: TopicPartition, topic_id: bytes, directory: str | None) -> None:
-        """Uses a copy as the log if it is all that exists, before a replica of this directory is opened."""
+        """Makes a copy the current log if the current log does not exist, before a replica of this directory is
+        opened.
+        """
         try:
             self._logs.futures.promote(topic_partition, topic_id, assigned=directory)
         except StorageFault as fault:

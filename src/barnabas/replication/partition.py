@@ -260,7 +260,9 @@ class Partition:
     # -- the leader's view of its followers
 
     def on_follower_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> bool:
-        """Records that a follower has everything before `offset`. False if it is not a follower of this partition."""
+        """Records that a follower has everything before `offset`. Returns False if it is not a follower of this
+        partition.
+        """
         leadership, environment = self.leadership, self._environment
         if leadership is None:
             return False
@@ -321,7 +323,7 @@ class Partition:
             log.delete_records_before(start)
 
     def truncate_to(self, offset: int) -> None:
-        """Truncates what the leader does not have. Raises StorageFault."""
+        """Removes the records that the leader does not have. Raises StorageFault."""
         assert self.leadership is None, "a leader truncates nothing"
         log = self.log
         if offset < log.log_end_offset:

@@ -2,8 +2,8 @@
 
 All deadlines of a broker share one host timer: a heap of (deadline, sequence, operation), with the timer set for its
 first entry. An operation that completes early stays in the heap, so that completion is cheap; the heap is swept when it
-is twice as large as after the last sweep. What wakes an operation before its deadline is the operation's concern: it
-registers itself with the partitions that it watches (`Partition.watch`).
+is twice as large as after the last sweep. An operation that can complete before its deadline registers itself with the
+partitions that it watches (`Partition.watch`).
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ class ReplicaManager:
         raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def leader_hint(self, topic: str, index: int) -> tuple[int, int] | None:
-        """Returns (leader id, leader epoch) from the image."""
+        """Returns (leader id, leader epoch) as the image has them; None if the image does not contain the partition."""
         partition = self._image.partition(topic, index)
         return None if partition is None else (partition.leader, partition.leader_epoch)
 
@@ -368,7 +368,9 @@ class ReplicaManager:
         return partition
 
     def _may_have_log(self, topic_partition: TopicPartition, image: PartitionImage) -> bool:
-        """Returns whether the log is in an online directory, or a new one cannot hide an older one (KIP-858)."""
+        """Returns whether a log can be opened or created here: its directory is online, or a new log cannot hide an
+        older one (KIP-858).
+        """
         log = self.logs.get(topic_partition)
         if log is not None:
             return not self._roots.is_offline(log.directory)

@@ -41,7 +41,9 @@ class RackAwareSelector:
 
 
 def selector_of(name: str | None) -> RackAwareSelector | None:
-    """Returns the selector of this class name; None if only leaders serve. Raises ConfigError for an unknown name."""
+    """Returns the selector with this class name; None if consumers read from leaders only. Raises ConfigError for an
+    unknown name.
+    """
     if name is None or name in ("", LEADER):
         return None
     if name == RACK_AWARE:

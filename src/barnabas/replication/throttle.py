@@ -1,6 +1,6 @@
 """A limit on copied bytes: a rate over sliding windows, as in Kafka's replication quotas (KIP-73, KIP-113).
 
-Nothing is delayed here: `quotas.py` and the moves between directories ask how long to wait.
+The throttle delays nothing itself: `quotas.py` and the moves between directories query how long to wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Replicas of this broker without an open log: it could not be created, or is in a failed directory.
 
 Requests for them are answered with KAFKA_STORAGE_ERROR. If space was lacking, opening is tried again every second; so
-is a new partition whose directory failed, since another directory may take it. An existing log in a missing directory
-is waited for: a new, empty log in its place would look as if there had never been any records.
+is the creation of a partition whose directory failed, since it can succeed in another directory. An existing log in a
+missing directory is waited for: a new, empty log in its place would look as if there had never been any records.
 """
 
 from __future__ import annotations

@@ -90,7 +90,9 @@ def pattern_of(path: str) -> ResourcePattern | None:
 
 
 def encode_acls(entries: Iterable[AclEntry]) -> bytes:
-    """Returns the content. Kafka writes the entries of a resource in the order of a set; here their order is kept."""
+    """Returns the content. Kafka writes the entries of a resource in the order of a set; this encoder keeps the order
+    of `entries`.
+    """
     listed = [
         {
             "principal": entry.principal,

@@ -1,6 +1,6 @@
 """Requests and notifications as znodes: preferred election, reassignment, changed ISRs, failed log directories.
 
-Kafka keeps the partitions of these znodes in sets, so their order has no meaning; here it is kept.
+Kafka keeps the partitions of these znodes in sets, so their order has no meaning; the codecs here preserve it.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def client_entity(entity_path: str) -> ClientEntity:
 
 
 def _name_in(entity_path: str, name: str) -> str | None:
-    """Returns a name of the path, None for the default entity."""
+    """Returns the name in the path, or None for the default entity."""
     if name == paths.DEFAULT_ENTITY:
         return None
     found = paths.desanitize(name)
@@ -81,8 +81,8 @@ def client_records(entity_path: str, data: Buffer | None) -> Iterator[Message]:
 
 
 def client_changes(security: SecurityImage, entity: ClientEntity, records: Iterable[Message]) -> list[Message]:
-    """Returns the records that change what an image has of an entity into `records`, which are all of that entity;
-    none if nothing changes.
+    """Returns the records that change an entity in an image to the state given by `records`, which are all records of
+    that entity; none if nothing changes.
     """
     changes: list[Message] = []
     before = security.quotas.get(entity.quotas, _NO_QUOTAS)
@@ -109,7 +109,7 @@ def client_changes(security: SecurityImage, entity: ClientEntity, records: Itera
 
 
 def client_entities(security: SecurityImage) -> set[ClientEntity]:
-    """Returns the entities that an image has something of."""
+    """Returns the entities of which an image has quotas or credentials."""
     found = {ClientEntity(quotas, _user_of(quotas)) for quotas in security.quotas}
     return found | {ClientEntity(((USER, user),), user) for _, user in security.scram}
 

@@ -1,4 +1,6 @@
-"""/controller and what the cluster has once: its id, the controller's epoch, producer ids, features, migration."""
+"""/controller and the znodes that exist once in a cluster: its id, the controller's epoch, producer ids, features,
+migration.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from barnabas.znodes.jvm_order import immutable_order, mutable_order
 from barnabas.znodes.znode_json import JsonObject, ZnodeError, json_bytes, read_object, reordered, text_of
 
 CONTROLLER_VERSION: Final = 2
-#: A text here and not a number, as Kafka writes it.
+#: Kafka writes the version as text here, not as a number.
 CLUSTER_ID_VERSION: Final = "1"
 PRODUCER_ID_BLOCK_VERSION: Final = 1
 MIGRATION_VERSION: Final = 0
@@ -74,7 +76,9 @@ def decode_cluster_id(path: str, data: Buffer | None) -> str:
 
 
 class ProducerIdBlock(NamedTuple):
-    """The content of /latest_producer_id_block: the last block given, to which broker; both ends are included."""
+    """The content of /latest_producer_id_block: the block that was allocated last, and the broker that got it. The
+    first and the last id belong to the block.
+    """
 
     broker_id: int
     first_id: int
@@ -104,7 +108,7 @@ def decode_producer_id_block(path: str, data: Buffer | None) -> ProducerIdBlock 
 
 
 class Features(NamedTuple):
-    """The content of /feature: the finalized features with their levels. `enabled` is false below release 2.7."""
+    """The content of /feature: the finalized features with their levels. `enabled` is false before release 2.7."""
 
     version: int
     enabled: bool
@@ -125,7 +129,7 @@ def encode_features(features: Features) -> bytes:
 
 
 def decode_features(path: str, data: Buffer | None) -> Features:
-    """Returns the features from version 1 or 2; of version 1 the highest finalized levels, as Kafka does."""
+    """Returns the features from version 1 or 2; from version 1 it uses the highest finalized levels, as Kafka does."""
     content = read_object(path, data)
     version = content.version(*FEATURE_VERSIONS)
     status = content.int32("status")
@@ -144,7 +148,9 @@ def _level(feature: JsonObject, version: int) -> int:
 
 
 class MigrationState(NamedTuple):
-    """The content of /migration (KIP-866): how far a KRaft controller has written its metadata to ZooKeeper."""
+    """The content of /migration (KIP-866): the position up to which a KRaft controller has written its metadata to
+    ZooKeeper.
+    """
 
     kraft_controller_id: int = -1
     kraft_controller_epoch: int = -1

@@ -43,7 +43,9 @@ def java_hash(text: str) -> int:
 
 
 def spread(text: str) -> int:
-    """Returns the hash as tables mix it, so that its upper half takes part in the choice of the bucket."""
+    """Returns the hash as Java's hash tables mix it: the upper half is combined with the lower one, so that all bits
+    influence the bucket.
+    """
     value = java_hash(text)
     return value ^ value >> 16
 
@@ -70,7 +72,9 @@ def mutable_size(count: int, *, built_with: int = 0) -> int:
 
 
 def mutable_rank(spread_hash: int, size: int) -> int:
-    """Returns a number by which keys of a `mutable.HashMap` are in its order, from the `spread` of the key."""
+    """Returns a number by which the keys of a `mutable.HashMap` can be sorted into its order, from the `spread` of the
+    key.
+    """
     return (spread_hash & size - 1) << 32 | (spread_hash ^ _SIGN)
 
 

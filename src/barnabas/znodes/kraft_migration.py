@@ -37,9 +37,9 @@ class KRaftMigration(NamedTuple):
     image: MetadataImage
     #: The records of `image` with their versions, for `bootstrap.checkpoint`.
     records: list[tuple[Message, int]]
-    #: The findings to mend before: the migration would lose them.
+    #: The findings that must be corrected first, because the migration would lose them.
     problems: list[ZnodeError]
-    #: Topics that wait for their deletion: they are not taken over.
+    #: Topics that wait for their deletion: they are not migrated.
     deleted_topics: list[str]
 
 
@@ -85,8 +85,8 @@ def _counted() -> Iterator[int]:
 
 
 def _without_leader(record: PartitionRecord) -> None:
-    """Takes the leader away, as the controller does when the last broker of an ISR is fenced: the first member of the
-    ISR that comes back is elected.
+    """Removes the leader, as the controller does when the last broker of an ISR is fenced: the first member of the ISR
+    that comes back is elected.
     """
     record.leader = NO_LEADER
     record.leader_epoch += 1

@@ -42,7 +42,7 @@ class _Collected:
         self.problems: list[ZnodeError] = []
 
     def take(self, records: Iterable[Message]) -> None:
-        """Adds all records of one entity, or none and its problem."""
+        """Adds all records of one entity; if one of them is invalid, adds none, and records the problem."""
         try:
             self.records += list(records)
         except ZnodeError as error:

@@ -20,11 +20,11 @@ class Access(NamedTuple):
 
 
 OPEN: Final = (Access(ALL, "world", "anyone"),)
-#: Everything for whoever created the znode; `auth` stands for the identities of the creator's session.
+#: All permissions, for the client that created the znode; `auth` stands for the identities of the creator's session.
 CREATOR_ONLY: Final = (Access(ALL, "auth", ""),)
 CREATOR_WRITES: Final = (*CREATOR_ONLY, Access(READ, "world", "anyone"))
 
-#: The znodes with secrets; every path that begins so is meant, as in Kafka.
+#: The znodes with secrets; every path with one of these prefixes is one of them, as in Kafka.
 _SENSITIVE: Final = (f"{paths.CONFIG}/users", f"{paths.CONFIG}/brokers", paths.TOKENS)
 
 #: The roots that `zookeeper-security-migration` visits (`ZkData.SecureRootPaths`).

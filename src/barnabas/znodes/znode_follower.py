@@ -37,8 +37,8 @@ class SeenZnode(NamedTuple):
 
 
 class ZnodeFollower:
-    """The znodes at and below `root`. `on_change` gets each change; `on_settled` is called whenever no answer is
-    outstanding; from the first call on, the tree is complete.
+    """The znodes at and below `root`. `on_change` is called with each change, `on_settled` whenever no answer is
+    outstanding. The tree is complete from the first call of `on_settled` on.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ZnodeFollower:
         self._is_lost = False
 
     def start(self) -> None:
-        """Reads everything, for the first time or again."""
+        """Reads the znode and everything below it, for the first time or again."""
         self._is_lost = False
         named = [_child(path, name) for path, names in self._names.items() for name in sorted(names)]
         for path in dict.fromkeys((self._root, *self.seen, *named)):
