@@ -48,7 +48,7 @@ class BackgroundFile(Protocol):
         """Returns the content that the file should have."""
 
     def take_draft(self, version: int, temporary: str) -> None:
-        """Renames a synced draft with the content of that version into place. Raises OSError."""
+        """Renames a synced draft into place; `version` is the version of the content that it has. Raises OSError."""
 
 
 class Pace(NamedTuple):
@@ -84,7 +84,7 @@ class BackgroundWriter:
         self._pace = pace
         self._on_failed = on_failed
         self._waiting: dict[BackgroundFile, None] = {}
-        #: Unsaved files that are not owed: after a start, the epochs of most logs.
+        #: Unsaved files that need not be written soon: after a restart, the epochs of most logs.
         self._idle: dict[BackgroundFile, None] = {}
         self._timer: Timer | None = None
         self._changed_ms = 0

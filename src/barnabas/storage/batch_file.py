@@ -10,7 +10,7 @@ from barnabas.common.host import Buffer, Disk, File
 from barnabas.records.batch import BatchHeader, read_header
 from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES, corrupt
 
-#: A lack of descriptors does not lower the limit below this.
+#: The limit is never lowered below this when the system has no free descriptors.
 _DESCRIPTORS_MIN = 16
 _SCAN_BYTES = 64 * 1024
 #: Headers of batches of at least this size are read one by one, without the data between them.

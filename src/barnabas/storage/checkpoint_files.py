@@ -143,7 +143,7 @@ class CheckpointFiles:
 
 
 def has_entry(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
-    """Returns whether a checkpoint in the directory has an entry for this partition, or is about to."""
+    """Returns whether a checkpoint in the directory has an entry for this partition, or is about to get one."""
     return any(topic_partition in offsets for offsets in directory.written.values()) or any(
         topic_partition in draft.offsets for draft in directory.drafts.values()
     )

@@ -59,7 +59,7 @@ def _close(logs: Sequence[Log]) -> list[StorageFault]:
 
 
 def _close_unchanged(log: Log) -> list[StorageFault]:
-    """Closes an unchanged log, of which only the epochs can have changed."""
+    """Closes an unchanged log: at most its epochs have changed since it was opened."""
     epochs, end_offset = log.epochs, log.log_end_offset
     try:
         epochs.persist(None if epochs.has_saved_beyond(end_offset) else end_offset)

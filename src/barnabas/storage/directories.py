@@ -229,7 +229,7 @@ class LogDirectories:
                 raise
 
     def has_checkpoint_entry(self, topic_partition: TopicPartition) -> bool:
-        """Returns whether a checkpoint has an entry for this partition, or is about to."""
+        """Returns whether a checkpoint has an entry for this partition, or is about to get one."""
         return any(has_entry(directory, topic_partition) for directory in self.online())
 
     def close(

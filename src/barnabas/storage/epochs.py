@@ -153,8 +153,8 @@ class LeaderEpochCache:
         self._on_file = tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Records that `epoch` begins at `start_offset`. Returns whether this is new; the start of the current epoch is
-        not raised."""
+        """Records that `epoch` begins at `start_offset`. Returns whether the epoch is new. The start offset of the
+        current epoch is never raised."""
         assert epoch >= 0, f"leader epoch {epoch}"
         assert start_offset >= 0, f"leader epoch {epoch} at offset {start_offset}"
         latest = self._entries[-1] if self._entries else None
@@ -229,14 +229,14 @@ class LeaderEpochCache:
         self.persist()
 
     def prepend(self, older: Sequence[EpochEntry]) -> None:
-        """Adds the epochs of records before the first known start; the last of them can extend into the known
-        entries."""
+        """Adds the epochs of records before the first known start offset; the last of these epochs can be the first
+        known one, whose start offset is then lowered."""
         if older:
             self._entries = [*older, *(entry for entry in self._entries if entry.epoch > older[-1].epoch)]
             self._on_change()
 
     def clear(self) -> None:
-        """Removes all epochs of a log that is empty and starts anew."""
+        """Removes all epochs, for a log that is emptied and starts again at another offset."""
         if self._entries:
             self._entries = []
             self._on_change()

@@ -220,7 +220,9 @@ class FutureLogs:
                 self._resume_cleaning(future.topic_partition)
 
     def current_truncated(self, current: Log) -> None:
-        """Truncates the future log after its current one. Raises StorageFault for the future log's directory."""
+        """Truncates the future log to the end of its current log, which was truncated. Raises StorageFault for the
+        future log's directory.
+        """
         future = self._futures.get(current.topic_partition)
         if future is not None:
             future.truncate_to(current.log_end_offset)

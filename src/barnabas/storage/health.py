@@ -149,7 +149,7 @@ class WriteHealth:
         self._host.blocking.run(work, ended)
 
     def failed(self, path: str) -> None:
-        """Stops monitoring a directory that is offline, which the broker reports separately."""
+        """Stops monitoring a directory that is offline, because the broker reports that state separately."""
         if self._directories.pop(path, None) is not None:
             self._changed()
 
@@ -213,7 +213,7 @@ class WriteHealth:
             self._arm()
 
     def _probe(self, directory: _Directory) -> None:
-        """Starts a probe unless one is running: on a hanging disk it does not end."""
+        """Starts a probe unless one is running: on a disk that hangs, a probe never ends."""
         if directory.is_probed:
             return
         directory.is_probed = True

@@ -7,8 +7,9 @@ Entries ascend strictly by offset. An offset entry names the last offset of the 
 states that no record up to its offset has a larger timestamp.
 
 An index is read into memory when needed, and freed by `release`. New entries are written in blocks, at the latest by
-`write_out`: after a crash missing ones are rebuilt from the log, so nothing depends on them. No index keeps a
-descriptor open. A file that a Java broker left at its full preallocated size ends in zeros; these are not entries.
+`write_out`: after a crash missing ones are rebuilt from the log, so nothing depends on them. `Segment.note` determines
+which batches get an entry. No index keeps a descriptor open. A file that a Java broker left at its full preallocated
+size ends in zeros; these are not entries.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class _Index:
         return True
 
     def adopt(self, data: bytearray) -> None:
-        """Takes over the bytes of the index file, which another reader has read."""
+        """Adopts the bytes of the index file, which another reader has read."""
         del data[self._sound_count(data) * self._entry_bytes :]
         self._data = data
         self._written_bytes = len(data)

@@ -269,8 +269,8 @@ class Log(LogReader):
             self.flush()
 
     def _make(self) -> None:
-        """Writes the topic id and creates the files of the active segment, before the first record. Raises OSError,
-        with at most the topic id written.
+        """Writes the topic id and creates the files of the active segment, before the first record. Raises OSError; at
+        most the topic id is written then.
         """
         self.persist_identity()
         self.segments.active.create()
@@ -517,7 +517,7 @@ def _lower_recovery_point(log: Log, offset: int) -> None:
 
 
 def _truncate_holes(log: Log, disk: Disk, end_offset: int) -> None:
-    """Removes the lost offsets at or above the new LEO from the record of losses. Raises OSError."""
+    """Removes the lost offsets at or above the new LEO from the list of losses. Raises OSError."""
     if log.holes:
         log.holes = clip(log.holes, 0, end_offset)
         write_lost(disk, log.directory, KnownHoles((), log.holes))

@@ -18,7 +18,7 @@ class LogEvents(Generic[L]):
         self._disk = disk
 
     def on_segments_deleted(self, log: L, files: list[str]) -> None:
-        """Takes the files of deleted segments, which were renamed to `.deleted`."""
+        """Receives the files of deleted segments, which were renamed to `.deleted`."""
         for path in files:
             self._disk.remove(path)
 
@@ -52,7 +52,7 @@ class LogSignals(Generic[L]):
         self._start_moved = moved
 
     def take_over_from(self, former: LogSignals[L]) -> None:
-        """Takes over the callback from the log that this log replaces."""
+        """Adopts the callback of the log that this log replaces."""
         self._start_moved = former._start_moved
 
     def start_moved(self) -> None:

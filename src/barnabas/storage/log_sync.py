@@ -111,17 +111,19 @@ class LogSync:
         return lambda: _sync_files(disk, directory, paths), succeeded
 
     def rolled(self, former_base_offset: int) -> None:
-        """Notes a new active segment. The indexes of the former one were never synced, so the recovery point cannot be
-        above its beginning until they are."""
+        """Records that there is a new active segment. The indexes of the former one were never synced, so the recovery
+        point cannot be above its beginning until they are."""
         self._snapshot_position = 0
         self.recovery_point = min(self.recovery_point, former_base_offset)
 
     def truncating(self) -> None:
-        """Notes that records are about to be removed: syncs that began before do not advance the recovery point."""
+        """Records that log records are about to be removed: syncs that began before do not advance the recovery
+        point.
+        """
         self._truncations += 1
 
     def snapshots_deleted(self) -> None:
-        """Notes that the active segment has no producer snapshot any more."""
+        """Records that the active segment has no producer snapshot any more."""
         self._snapshot_position = 0
 
     def _take_snapshot(self, segment_bytes: int) -> None:

@@ -17,7 +17,7 @@ from barnabas.storage.transaction_index import AbortedTxn
 
 def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: Segment | None) -> None:
     """Applies a producer's batch to the state. The marker of an aborted transaction is added to the index of `segment`;
-    None if the index has it already."""
+    `segment` is None if the index has it already."""
     if not header.attributes & CONTROL_FLAG:
         producers.update(header)
         return
@@ -71,8 +71,8 @@ def replay_producers(
 def _restore_ended(
     producers: ProducerStateManager, segments: Segments, log_start_offset: int, high_watermark: int
 ) -> None:
-    """Restores which transactions ended below `map_end_offset` but at or above the HW. This needs an older snapshot and
-    the batches in between; usually there is no marker among them, and nothing to do."""
+    """Restores the transactions that ended below `map_end_offset` but at or above the HW. This needs an older snapshot
+    and the batches in between; usually there is no marker among them, and nothing to do."""
     end_offset = producers.map_end_offset
     beyond = _headers(segments, high_watermark, end_offset)
     if any(header.is_control and header.producer_id >= 0 for _, _, header in beyond):

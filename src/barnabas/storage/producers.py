@@ -242,8 +242,8 @@ class ProducerStateManager:
         """Loads the newest valid snapshot within the log. The caller replays the log from `map_end_offset` on. Deletes
         damaged snapshots and those outside the log. Returns whether the snapshot contains producers.
 
-        Snapshots do not contain which transactions ended above the high watermark: what is known about these is kept as
-        long as the log has the marker (Apache Kafka drops it).
+        Snapshots do not contain the transactions that ended above the high watermark. Those that are known are kept as
+        long as the log has their markers (Apache Kafka drops them).
         """
         for offset in self.snapshots:
             if offset > log_end_offset or offset <= log_start_offset:

@@ -1,4 +1,4 @@
-"""Progress of a long start: a log line now and then, to show that it continues."""
+"""Progress of a long startup: a log line every few seconds, to show that it continues."""
 
 from __future__ import annotations
 

@@ -275,8 +275,8 @@ class Segment(IndexedFile):
     # -- life
 
     def write_out(self, *, with_indexes: bool = True) -> list[str]:
-        """Writes index entries that are only in memory. Returns the files to be synced. For `with_indexes`, see
-        `flush`.
+        """Writes index entries that are only in memory. Returns the files to be synced. `flush` explains
+        `with_indexes`.
         """
         self.txn_index.write_out()
         suffixes: tuple[str, ...] = (LOG_SUFFIX, TXN_INDEX_SUFFIX)

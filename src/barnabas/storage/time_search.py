@@ -64,7 +64,7 @@ def _first_in(segment: Segment, timestamp: int, from_offset: int) -> Found | Non
 
 def _claimed_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:
     """Returns (timestamp, last offset, leader epoch) of the segment's first batch that reaches `from_offset` and whose
-    header claims this largest timestamp while none of its readable records has it; None if there is no such batch."""
+    header has this largest timestamp although none of its readable records has it; None if there is no such batch."""
     for at, header in segment.headers_from_time(timestamp, from_offset):
         if header.max_timestamp == timestamp and header.last_offset >= from_offset:
             records = _readable_records(segment.read(at, header.size_bytes), header)

@@ -123,8 +123,8 @@ class LogUpkeep:
         then: Callable[[], None] | None = None,
         waits: Callable[[Timer], None] | None = None,
     ) -> None:
-        """Runs a slice of the steps; after other events of the loop it continues with the next one. `waits` gets the
-        timer of the next slice, and `then` is called after the last one."""
+        """Runs a slice of the steps; after other events of the loop it continues with the next one. `waits` is called
+        with the timer of the next slice, and `then` is called after the last one."""
         until_ms = self._host.clock.now_ms() + _SLICE_MS
         for _ in islice(steps, _STEPS_AT_ONCE):
             if self._host.clock.now_ms() >= until_ms:

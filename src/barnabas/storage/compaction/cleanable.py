@@ -43,7 +43,7 @@ def first_dirty_offset(log: Log, cleaned_to: int | None) -> int:
 
 
 def cleanable(log: Log, cleaned_to: int | None, high_watermark: int, wall_ms: int) -> Cleanable:
-    """Returns what of this log can be cleaned. Raises OSError."""
+    """Returns the part of this log that can be cleaned, with the share of dirty bytes. Raises OSError."""
     segments = log.segments
     first_dirty = first_dirty_offset(log, cleaned_to)
     limit = min(log.last_stable_offset(high_watermark), segments.active.base_offset)

@@ -101,7 +101,9 @@ class CleanerState:
             self._write(root)
 
     def move(self, topic_partition: TopicPartition, source: str, target: str) -> None:
-        """Moves the entry of a log to the directory `target`: the copy there is as clean as the log."""
+        """Moves the checkpoint entry of a log to the directory `target`, because the log's copy there is compacted up
+        to the same offset.
+        """
         clean = self.get(source, topic_partition)
         self.remove(source, topic_partition)
         if clean is None:
@@ -264,7 +266,7 @@ class LogCleaner:
         self._paused.discard(log.topic_partition)
 
     def forget(self, log: Log) -> None:
-        """Removes all state of a deleted log; a new one of the same name starts without any."""
+        """Removes all state of a deleted log, so that a new log of the same name starts without any."""
         self.abort(log)
         self._paused.discard(log.topic_partition)
         self.uncleanable.discard(log.topic_partition)
@@ -370,7 +372,9 @@ class LogCleaner:
         self.unreadable.note(log.topic_partition, rules.unreadable)
 
     def _index(self, job: Pass, offsets: OffsetMap) -> Steps:
-        """Returns the work that indexes the keys between the first dirty and the first uncleanable offset."""
+        """Returns the background work that indexes the keys between the first dirty and the first uncleanable
+        offset.
+        """
         log, plan = job.log, job.plan
         dirty = [s for s in log.segments.from_offset(plan.first_dirty) if s.base_offset < plan.first_uncleanable]
         ends = [*(segment.base_offset for segment in dirty[1:]), plan.first_uncleanable]
@@ -383,7 +387,7 @@ class LogCleaner:
         return index_keys(self._host.disk, sources, plan.first_dirty, transactions, offsets, self._buffer_bytes())
 
     def _check(self, job: Pass, group: Sequence[Segment]) -> None:
-        """Raises PassAborted if the log is no longer what the pass works on."""
+        """Raises PassAborted if the log has changed so that the pass cannot continue."""
         log = job.log
         if job.is_aborted or self._is_stopped or job.root in self._offline:
             raise PassAborted

@@ -65,7 +65,7 @@ class OffsetMap:
         return self.parts[hash(key) % PARTS].get(key, -1)
 
     def reach(self, offset: int) -> None:
-        """Records that the map covers all offsets up to this one."""
+        """Records that the map contains the keys of all records up to this offset."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def release(self) -> Iterator[int]:

@@ -173,7 +173,7 @@ class KeptBatch(NamedTuple):
 def filter_batch(
     buffer: bytes, position: int, header: BatchHeader, rule: Retention, verdict: Verdict
 ) -> KeptBatch | None:
-    """Returns what remains of the batch at `position`; None if nothing does."""
+    """Returns the part of the batch at `position` that compaction keeps; None if it keeps nothing."""
     if header.magic < MAGIC_V2:
         return _convert(buffer, position, header, rule)
     if verdict.discard:
@@ -276,7 +276,7 @@ def _pack(header: BatchHeader, body: Buffer) -> KeptBatch:
 
 
 def _convert(buffer: bytes, position: int, header: BatchHeader, rule: Retention) -> KeptBatch | None:
-    """Returns what remains of a magic 0 or 1 entry and, if it is compressed, of the entries in it."""
+    """Returns the part that compaction keeps of a magic 0 or 1 entry and, if it is compressed, of the entries in it."""
     newest = rule.offsets.get
     kept = [
         record

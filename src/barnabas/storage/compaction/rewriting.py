@@ -258,7 +258,7 @@ class Copy:
         *,
         is_intact: bool,
     ) -> KeptBatch | None:
-        """Returns what compaction keeps of a batch; all of an unreadable one."""
+        """Returns the part of a batch that compaction keeps; the whole batch if it is unreadable."""
         data = memoryview(buffer)[place : place + header.size_bytes]
         if not is_intact:
             self._rules.unreadable.add(source, header, "its checksum is wrong")

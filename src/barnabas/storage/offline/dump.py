@@ -5,7 +5,7 @@ can read the other.
     .index .timeindex     entries, each looked up in the log                `dump_indexes`
     .txnindex .snapshot   aborted transactions, producers                   `dump_indexes`
 
-The dump goes to `out`, complaints to `err`; complaints about contradictions between files come last, as in Kafka. Where
+The dump goes to `out`, complaints to `err`. Complaints about contradictions between files come last, as in Kafka. Where
 Kafka's tool ends with an exception, `DumpFailed` names it, and the remaining files are not read.
 """
 

@@ -167,7 +167,7 @@ class DumpedBatches:
 
 @contextmanager
 def invalid_record() -> Iterator[None]:
-    """Turns an error of our own reader about a broken record into the end of the dump."""
+    """Returns the exception that ends the dump, for an error of our own reader about a broken record."""
     try:
         yield
     except (DecodeError, RecordsRejected) as error:

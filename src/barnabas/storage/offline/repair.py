@@ -221,7 +221,7 @@ class Repair:
         for scan, position, _, epoch in plan.stamps:
             yield f"{scan.path}: leader epoch of the batch at byte {position} set to {epoch}"
 
-    # Doing
+    # Execution
 
     def apply(self, kept_name: str) -> str | None:
         """Repairs the partition. Returns the folder with what was kept; None if nothing had to be done."""

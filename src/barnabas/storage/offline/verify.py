@@ -94,7 +94,7 @@ class PartitionReport:
 
 
 class PartitionVerification:
-    """The verification of one partition: its scans, and what else the report and a repair need."""
+    """The verification of one partition: its scans, and the values that the report and a repair need."""
 
     __slots__ = (
         "_disk",

@@ -1,4 +1,5 @@
-"""The logs of a broker that lost records, as found when they were opened: reports them and applies what is decided.
+"""The logs of a broker that lost records, as found when they were opened: reports them, and repairs them when the state
+of the other replicas is known.
 
 The first ones are logged with one ERROR line each, all others together in one line: a failing disk can damage
 thousands.
@@ -67,7 +68,7 @@ class DamagedLogs:
     def evidence(
         self, directory: LogDirectory, topic_partition: TopicPartition, path: str, cleaned: CleanerState
     ) -> Evidence:
-        """Returns what the last run recorded about a log. Raises OSError."""
+        """Returns the state of a log that the last run recorded. Raises OSError."""
         known = KnownHoles()
         if self._disk.exists(f"{path}/{LOST_OFFSETS_FILE}"):
             try:
@@ -125,7 +126,7 @@ class DamagedLogs:
             self._unreported += 1
 
     def report_rest(self) -> None:
-        """Reports how many logs beyond the first ones are damaged, at the end of the start."""
+        """Reports how many logs beyond the first ones are damaged, at the end of startup."""
         if self._unreported:
             self._host.faults.report(
                 f"{self._unreported} more partitions are damaged: `barnabas log verify` lists them for a log directory"

@@ -63,7 +63,9 @@ def truncate_at_loss(disk: Disk, log: Log) -> None:
 
 
 def fill_holes(disk: Disk, log: Log) -> None:
-    """Changes the files so that the log, opened again, is whole except for its losses. Raises OSError."""
+    """Repairs the files so that the log has no gaps when it is opened again: each range of lost offsets is filled with
+    an empty batch. Raises OSError.
+    """
     damage = log.losses.damage
     assert damage is not None, "only a damaged log has holes"
     log.segments.release()

@@ -1,4 +1,5 @@
-"""Opening of a log: what is trusted, scanned and cut. Each row of the table prevents a loss of data that has happened.
+"""Opening of a log: which parts are trusted, scanned and cut off. Each row of the table prevents a kind of data loss
+that has occurred.
 
     what is found                                what is done
     @A  `.deleted`, `.cleaned`                   removed: their records are in other files, or were deleted
@@ -267,7 +268,7 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
 
 
 class _Recovery:
-    """A log while it is opened: its parts, and what was found wrong."""
+    """A log while it is opened: its parts, and the faults that were found."""
 
     __slots__ = (
         "_disk",

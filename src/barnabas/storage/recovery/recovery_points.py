@@ -23,7 +23,7 @@ _CHECK_INTERVAL_MS: Final = 5_000
 _LEFT_BYTES: Final = 1 << 19
 _NEVER_MS: Final = 1 << 40
 
-#: Syncs a log and calls back when it is done, successful or not.
+#: Syncs a log and calls back at the end, whether or not the sync succeeded.
 Sync = Callable[[Log, Callable[[], None]], None]
 
 
@@ -50,7 +50,7 @@ class RecoveryPoints:
         self._is_stopped = True
         #: The bytes of a directory that can stay above the recovery points after a pass.
         self.left_bytes = _LEFT_BYTES
-        #: The syncs requested since the start.
+        #: The syncs requested since startup.
         self.count = 0
 
     def start(self) -> None:

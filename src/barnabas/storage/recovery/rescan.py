@@ -42,7 +42,9 @@ class ScanStart(NamedTuple):
 
 
 def synced_part(segment: Segment, recovery_point: int) -> ScanStart:
-    """Returns the end of the part of a segment that is certainly on disk; its beginning if that is unknown."""
+    """Returns the end of the part of a segment that is known to be on disk; the beginning of the segment if nothing is
+    known.
+    """
     beginning = ScanStart(0, segment.base_offset)
     if recovery_point <= segment.base_offset:
         return beginning
@@ -93,8 +95,8 @@ def scan(
     begun: bool = False,
     follows: Follows | None = None,
 ) -> list[EpochRun]:
-    """Records all intact batches of a segment from `start` up to the first that does not follow. Returns their leader
-    epochs, which ascend. `begun`: the caller has just recorded the batches before `start`.
+    """Records all intact batches of a segment from `start` up to the first that does not follow the one before it.
+    Returns their leader epochs, which ascend. `begun`: the caller has just recorded the batches before `start`.
     """
     if not begun:
         segment.begin_rebuild(start.position, start.offset)

@@ -72,7 +72,7 @@ def find_end(segment: Segment) -> SegmentEnd:
 
 
 def _walk(segment: Segment, position: int) -> tuple[int, int]:
-    """Walks over the batch headers of a segment from `position`; returns (position, offset) after the last complete
+    """Reads the batch headers of a segment from `position` on. Returns (position, offset) after the last complete
     batch.
     """
     end_offset = segment.base_offset
@@ -103,8 +103,8 @@ class Indexed(NamedTuple):
 
 
 def index_by_headers(segment: Segment, limits: RollLimits, until_offset: int) -> Indexed:
-    """Rebuilds the indexes of what was synced before `until_offset`. Checksums are not verified: a corrupt batch stays
-    in place, and whatever reads it reports it."""
+    """Rebuilds the indexes of the part that was synced, before `until_offset`. Checksums are not verified: a corrupt
+    batch stays in place, and whatever reads it reports it."""
     segment.open_clean()
     size_bytes = segment.size_bytes
     rows, is_broken = _headers_before(segment, until_offset)
