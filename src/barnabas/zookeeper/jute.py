@@ -120,7 +120,7 @@ class FieldReader:
         return data.decode(errors="replace") if data else ""
 
     def read_list(self, item_bytes_min: int, read: Callable[[], T]) -> tuple[T, ...] | None:
-        """Returns the items of a list, each of which has at least this many bytes; None for null."""
+        """Returns the items of a list, each of which takes at least the given number of bytes; None for null."""
         count = self.read_int()
         if count == -1:
             return None

@@ -33,7 +33,9 @@ class TxnDigest(NamedTuple):
 
 
 class CreateTxn(NamedTuple):
-    """`parent_cversion` is the parent's count of creations after this one; -1 (ZooKeeper 3.3): one more than before."""
+    """The creation of a node. `parent_cversion` is the parent's count of creations after this one; -1 (ZooKeeper 3.3)
+    means one more than before.
+    """
 
     path: str
     data: bytes | None
@@ -62,7 +64,7 @@ class DeleteTxn(NamedTuple):
 
 
 class SetDataTxn(NamedTuple):
-    """`version` is the version that the node has afterwards."""
+    """A change of a node's data. `version` is the version that the node has afterwards."""
 
     path: str
     data: bytes | None
@@ -75,7 +77,7 @@ class CheckVersionTxn(NamedTuple):
 
 
 class SetAclTxn(NamedTuple):
-    """`version` is the ACL version that the node has afterwards."""
+    """A change of a node's ACL. `version` is the ACL version that the node has afterwards."""
 
     path: str
     acl: tuple[Acl, ...] | None
@@ -87,7 +89,9 @@ class CreateSessionTxn(NamedTuple):
 
 
 class CloseSessionTxn(NamedTuple):
-    """`paths` are the ephemeral nodes to delete; None in logs of ZooKeeper before 3.6: all that the session owns."""
+    """The end of a session. `paths` are the ephemeral nodes to delete; None, in logs of ZooKeeper before 3.6, means all
+    nodes that the session owns.
+    """
 
     paths: tuple[str, ...] | None
 

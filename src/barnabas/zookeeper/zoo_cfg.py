@@ -40,7 +40,7 @@ class ZooConfig:
     files: FileSettings
     #: `snapshot.trust.empty`
     trust_empty: bool
-    #: The warnings: a line for each key that has no effect and could surprise.
+    #: The warnings: a line for each key whose lack of effect could surprise an operator.
     warnings: tuple[str, ...]
 
     def with_folders(self, data_dir: str, log_dir: str) -> ZooConfig:
@@ -158,7 +158,7 @@ _HEEDED: Final[dict[str, _Key]] = {
     "snapshot.trust.empty": _Key("config", "trust_empty", _bool),
 }
 
-#: Keys of ensembles, and of the inside of Apache's server: usual in files, and harmless.
+#: Keys of ensembles, and of internals of Apache's server: common in files, and harmless.
 _IRRELEVANT: Final = frozenset(
     {
         "initLimit",
@@ -211,7 +211,7 @@ _IRRELEVANT_PREFIXES: Final = (
     "weight.",
     "group.",
 )
-#: The keys that end the start, because the server cannot do what they ask for, with the reasons.
+#: The keys with which the server refuses to start, because it cannot do what they require, with the reasons.
 _REFUSED: Final[dict[str, str]] = {
     "secureClientPort": "TLS is not served",
     "secureClientPortAddress": "TLS is not served",
@@ -259,7 +259,7 @@ def load_zoo_cfg(text: str, overrides: Mapping[str, str], data_dir: str = "") ->
 
 
 def _check_unheeded(key: str, value: str, warnings: list[str]) -> None:
-    """Refuses or warns of a key that has no effect. Raises ConfigError."""
+    """Refuses a key that the server cannot obey, and warns of one that has no effect. Raises ConfigError."""
     if key in _IRRELEVANT or key.startswith((*_IRRELEVANT_PREFIXES, "server.")):
         return
     reason = _REFUSED.get(key)

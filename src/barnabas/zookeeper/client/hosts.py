@@ -37,17 +37,21 @@ class Chroot(NamedTuple):
         return self.path if path == "/" else self.path + path
 
     def of_client(self, path: str) -> str:
-        """Returns the client's path; one that is not below the chroot stays as it is."""
+        """Returns the client's form of a path on the server; a path that is not below the chroot is returned
+        unchanged.
+        """
         if not self.path or not (path + "/").startswith(self.path + "/"):
             return path
         return path[len(self.path) :] or "/"
 
     def request(self, record: Record) -> Record:
-        """Returns a request, all of whose kinds begin with the path, as the server gets it."""
+        """Returns a request with the server's form of its path. The path is the first field of all requests that have
+        one.
+        """
         return type(record)(self.on_server(record[0]), *record[1:])
 
     def response(self, record: Record) -> Record:
-        """Returns a response with the client's paths."""
+        """Returns a response with the client's form of its paths."""
         if isinstance(record, PathResponse):
             return PathResponse(self.of_client(record.path))
         if isinstance(record, MultiResponse):
@@ -64,7 +68,7 @@ class ConnectString(NamedTuple):
 
 
 def parse_connect_string(text: str) -> ConnectString:
-    """Raises ConfigError."""
+    """Parses a connect string. Raises ConfigError."""
     servers, slash, below = text.partition("/")
     chroot = slash + below if below else ""
     if chroot and (problem := problem_of(chroot)) is not None:

@@ -4,8 +4,8 @@
              |                          |
              '-------- lose_all --------'      the error is CONNECTION_LOSS: the outcome is unknown
 
-A request above `jute.maxbuffer` is refused here, in its turn: a server would end the connection, and with it all other
-requests.
+A request above `jute.maxbuffer` is refused here when its turn comes: a server would end the connection, and with it all
+other requests.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from barnabas.zookeeper.wire.frames import request_frame
 from barnabas.zookeeper.wire.operations import Record, read_response
 from barnabas.zookeeper.wire.records import ReplyHeader
 
-#: Gets the error code, and the response, which is () with an error.
+#: Called with the error code, and with the response, which is () if there is an error.
 Done = Callable[[int, Record], None]
 
 _XID_MAX: Final = 0x7FFF_FFFF
 _LENGTH_BYTES: Final = 4
-#: Errors that say something about the session or the connection: the request is lost with it.
+#: Errors of the session or the connection, with which the request is lost.
 _OF_THE_CONNECTION: Final = frozenset(
     {
         ErrorCode.CONNECTION_LOSS,
@@ -50,7 +50,7 @@ class _Request(NamedTuple):
 
 
 class Requests:
-    """The requests that are not answered. `frame_bytes_max` is `jute.maxbuffer`."""
+    """The requests that are not answered yet. `frame_bytes_max` is `jute.maxbuffer`."""
 
     def __init__(self, window: int, frame_bytes_max: int) -> None:
         assert window > 0
@@ -86,8 +86,8 @@ class Requests:
         return frames
 
     def answered(self, header: ReplyHeader, reader: FieldReader) -> None:
-        """Takes the answer to the oldest request. Raises DecodeError if it is the answer to another one, or malformed,
-        or says that the session or the connection has ended: the connection cannot continue then.
+        """Processes the answer to the oldest request. Raises DecodeError if it is the answer to another one, or
+        malformed, or says that the session or the connection has ended: the connection cannot continue then.
         """
         if not self._in_flight or self._in_flight[0].xid != header.xid:
             due = self._in_flight[0].xid if self._in_flight else "none"
@@ -101,7 +101,7 @@ class Requests:
         self._settle_refused()
 
     def lose_all(self) -> None:
-        """Answers all requests as lost. Requests that the answers lead to wait."""
+        """Answers all requests as lost. Requests made in reaction to that wait for the next connection."""
         lost = (*self._in_flight, *self._queue)
         self._in_flight.clear()
         self._queue.clear()

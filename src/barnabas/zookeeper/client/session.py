@@ -37,9 +37,9 @@ _PING_LEAD_MS: Final = 1_000
 #: Delays between dials, once every server was tried: random, below a bound that doubles.
 _BACKOFF_MS: Final = 100
 _BACKOFF_MS_MAX: Final = 1_000
-#: A connection that lasted so long was a good one: the next server is dialled without a delay.
+#: A connection that lasted at least this long counts as good: the next server is dialled without a delay.
 _STEADY_MS: Final = 1_000
-#: The largest answer: children of a znode can be more than a request of `jute.maxbuffer` bytes could name.
+#: The largest answer. It is above `jute.maxbuffer`: the names of all children of a znode can be longer.
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _BUFFER_BYTES: Final = 64 * 1024
 
@@ -97,7 +97,7 @@ class SessionUser(Protocol):
         """Reports a connection of the session, which is a new one or continues."""
 
     def on_frame(self, header: r.ReplyHeader, reader: FieldReader) -> None:
-        """Takes an answer or an event. Raises DecodeError if the connection cannot continue."""
+        """Processes an answer or an event. Raises DecodeError if the connection cannot continue."""
 
     def on_disconnected(self) -> None:
         """Reports the end of a connection of the session."""
@@ -111,7 +111,7 @@ class SessionUser(Protocol):
 
 
 class Session:
-    """A client's sessions, one after another; `open` begins each of them."""
+    """A client's sessions, one after another. `open` begins each of them."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Session:
         self.cut("no answer in time")
 
     def received(self, frame: bytes) -> None:
-        """Takes a frame. Raises DecodeError."""
+        """Processes a frame. Raises DecodeError."""
         if self.state is SessionState.CONNECTING:
             self._on_connect_response(r.decode(r.ConnectResponse, frame))
             return
@@ -270,7 +270,7 @@ class Session:
     # -- ends
 
     def cut(self, problem: str) -> None:
-        """Ends the connection, or the dial; the next one follows, possibly to another server."""
+        """Ends the connection, or the attempt to connect; the next attempt follows, possibly to another server."""
         end = self._drop_end()
         was_connected = self.is_connected
         if self.state is SessionState.CLOSING:
@@ -335,7 +335,7 @@ class Session:
 
 
 class _End:
-    """A connection, or its dial; a session ignores those that it has dropped."""
+    """A connection, or an attempt to connect. The session ignores connections that it has replaced."""
 
     __slots__ = ("_area", "_frames", "_session", "heard_ms", "link", "server")
 

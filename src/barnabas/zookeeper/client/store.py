@@ -55,7 +55,9 @@ class MultiReply(NamedTuple):
 
 
 class ReadReply(NamedTuple):
-    """The answer to a read: the znode, None if there is none, if it must not be read, or if the answer was lost."""
+    """The answer to a read: the znode. It is None if there is no such znode, if the client may not read it, or if the
+    answer was lost.
+    """
 
     znode: ZnodeContent | None
     stat: Stat | None = None
@@ -108,8 +110,8 @@ LOST_CREATE: Final = CreateReply("", LOST)
 
 
 class ZnodeStore(Protocol):
-    """A client, over its sessions. Requests take effect and are answered in the order of the calls; no reply arrives
-    before its call has returned.
+    """A client, over all its sessions. Requests take effect and are answered in the order of the calls; no reply
+    arrives before its call has returned.
     """
 
     @property
@@ -123,7 +125,9 @@ class ZnodeStore(Protocol):
         """Reads one znode. A watch on a znode that does not exist is not armed: `exists` does that."""
 
     def exists(self, path: str, reply: Callable[[ExistsReply], None], *, watch: bool = False) -> None:
-        """Requests the Stat. A watch is armed in both cases: it fires when the znode is created, changed or deleted."""
+        """Requests the Stat of a path. The watch is armed whether or not the znode exists: it fires when the znode is
+        created, changed or deleted.
+        """
 
     def children(self, path: str, reply: Callable[[ChildrenReply], None], *, watch: bool = False) -> None:
         """Reads the names of the children. A watch fires when a child is created or deleted, or the znode itself is

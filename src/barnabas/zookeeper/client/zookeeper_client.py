@@ -1,8 +1,8 @@
 """A client of ZooKeeper: the port `store.ZnodeStore` on a session, its requests and its watches.
 
 `open` begins a session, also after `StoreListener.session_expired`: everything of the old session ends first. A reply
-arms its watch before its user gets it. After a reconnect the watches are set again before the next request leaves, so a
-later read is answered with its own watch, or after the event.
+arms its watch before the caller receives the reply. After a reconnect the watches are set again before the next request
+leaves, so a later read is answered with its own watch, or after the event.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _EXISTS_OR_NOT: Final = (ErrorCode.OK, ErrorCode.NO_NODE)
 
 
 class ClientSettings(NamedTuple):
-    """The servers, and the parameters of a session. The defaults of the times and of the window are Kafka's."""
+    """The servers of a client, and the parameters of its sessions. The default times and the default window are
+    Kafka's.
+    """
 
     servers: ConnectString
     session_timeout_ms: int = 18_000
@@ -40,7 +42,7 @@ class ClientSettings(NamedTuple):
 
 
 class ZooKeeperClient:
-    """One client."""
+    """A client of ZooKeeper, with one session at a time."""
 
     def __init__(self, host: ClientHost, settings: ClientSettings, listener: store.StoreListener) -> None:
         self._host = host

@@ -152,7 +152,7 @@ class FileStore:
         self._snapshot.start()
 
     def write_snapshot_now(self) -> None:
-        """Writes a snapshot of the state before it returns; for startup. Raises OSError."""
+        """Writes a snapshot of the state and returns when it is complete; for startup. Raises OSError."""
         SnapshotWriter(self._host, self._folders.snapshots, self._database, self._ended).write_all()
 
     def _ended(self, error: BaseException | None) -> None:
@@ -163,8 +163,8 @@ class FileStore:
             )
 
     def _next_limit(self) -> int:
-        """Returns after how many transactions the next snapshot follows; by chance, so that servers do not take theirs
-        at the same time.
+        """Returns the number of transactions before the next snapshot; random, so that servers do not write theirs at
+        the same time.
         """
         half = max(self._settings.snapshot_after_txns // 2, 1)
         return half + self._host.random.below(half)

@@ -33,7 +33,7 @@ def framed(entry: bytes) -> bytes:
 
 
 def log_header_problem(file: File) -> str | None:
-    """Returns why the file does not begin as a log does; None if it does."""
+    """Returns why the file does not begin with the header of a log; None if it does."""
     data = file.read_at(0, LOG_HEADER_BYTES)
     if len(data) < LOG_HEADER_BYTES:
         return f"only {len(data)} of the {LOG_HEADER_BYTES} bytes of its header are there"
@@ -98,7 +98,7 @@ class LogFrames:
         return None, entry
 
     def _bytes(self, offset: int, count: int) -> bytes:
-        """Returns the bytes there, fewer only at the end of the file."""
+        """Returns the bytes at the current position; fewer than requested only at the end of the file."""
         begin = offset - self._start
         if begin + count > len(self._read):
             self._read = self._file.read_at(offset, max(count, _READ_BYTES))

@@ -72,7 +72,7 @@ class SnapshotWriter:
         self._complete()
 
     def drop(self) -> None:
-        """Stops without a snapshot; one that is only being synced is completed."""
+        """Stops, and discards the snapshot; one that only has to be synced is completed."""
         self._is_dropped = True
         if not self._is_completing:
             self._abandon()

@@ -35,9 +35,9 @@ _DIGEST: Final = struct.Struct(">iq")
 _TWO_INTS: Final = struct.Struct(">ii")
 _BOOL_INT: Final = struct.Struct(">?i")
 _INT_LONG: Final = struct.Struct(">iq")
-#: The least bytes of a part of a multi: its type and an empty buffer.
+#: The smallest size of a part of a multi: its type and an empty buffer.
 _PART_BYTES_MIN: Final = 8
-#: The count of creations that ZooKeeper 3.3 did not store.
+#: Stands for the count of creations, which ZooKeeper 3.3 did not store.
 _NO_CVERSION: Final = -1
 
 

@@ -96,8 +96,8 @@ class LogWriter:
         self._unsynced = True
 
     def sync_work(self) -> Callable[[], None]:
-        """Returns the sync of all that is written, which touches only files and can run in a thread. `synced` follows
-        after it, and no other sync before.
+        """Returns the work that syncs everything written so far. It touches only files and can run in a thread.
+        `synced` must be called after it, and before the next sync.
         """
         disk, folder, is_new = self._disk, self._folder, self._name_is_new
         assert not self._in_sync, "one sync at a time"

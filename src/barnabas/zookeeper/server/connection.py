@@ -31,7 +31,7 @@ from barnabas.zookeeper.wire.records import AuthPacket, ConnectRequest, Id, deco
 _LENGTH: Final = struct.Struct(">i")
 _HEADER: Final = struct.Struct(">ii")
 _WORD_BYTES: Final = 4
-#: The clock is looked at after so many frames of a turn.
+#: The number of frames of a turn after which the clock is read.
 _FRAMES_PER_LOOK: Final = 32
 
 
@@ -67,7 +67,7 @@ class Serving(Protocol):
     def area(self) -> memoryview: ...
 
     def wants_output(self, connection: Connection) -> None:
-        """Notes a connection that has something to send at the end of the turn."""
+        """Records a connection that has something to send at the end of the turn."""
 
     def end_turn(self) -> None: ...
 
@@ -99,7 +99,7 @@ class Connection:
         self.address = address
         self.phase = Phase.NEW
         self.session: Session | None = None
-        #: Who the client is, for ACLs.
+        #: The identities of the client, for ACLs.
         self.identities: Sequence[Id] = (Id("ip", address.host),)
         self.stats = ConnectionStats()
         self.established_ms = server.clock.wall_ms()

@@ -38,7 +38,9 @@ class Upkeep:
             self._timer = None
 
     def candidates(self) -> list[str]:
-        """Returns the paths to delete now: containers that had a child and have none, and old childless TTL nodes."""
+        """Returns the paths to delete now: containers that had a child and have none any more, and TTL nodes without
+        children whose time is over.
+        """
         now_ms, unused_ms = self._clock.wall_ms(), self._settings.container_never_used_ms
         found = []
         for path in self._tree.containers:

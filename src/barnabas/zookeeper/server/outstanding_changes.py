@@ -1,4 +1,6 @@
-"""The changes that are decided and not yet applied, on which the next decision is based (`outstandingChanges`)."""
+"""The changes of accepted transactions that are not applied yet; the next request is checked against them
+(`outstandingChanges`).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class OutstandingChanges:
         return None if node is None else (node, len(node.children) if node.children else 0)
 
     def require(self, path: str) -> tuple[Node, int]:
-        """Returns like `get`. Raises RequestError (NO_NODE)."""
+        """Returns a node and the number of its children, as `get` does. Raises RequestError (NO_NODE)."""
         found = self.get(path)
         if found is None:
             raise RequestError(ErrorCode.NO_NODE)

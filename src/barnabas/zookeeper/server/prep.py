@@ -1,6 +1,5 @@
-"""Decides writes: from a request to its transaction, or to the error that is stored (`PrepRequestProcessor`).
-
-Each write, refused or not, takes the next zxid. The decision is based on the tree and all earlier decisions.
+"""Turns each write request into a transaction, or into an error that is stored as one (`PrepRequestProcessor`). Each
+write, refused or not, gets the next zxid. It is checked against the tree and the transactions that are not applied yet.
 """
 
 from __future__ import annotations
@@ -83,7 +82,9 @@ Write = CreateRequest | CreateTtlRequest | DeleteRequest | SetDataRequest | SetA
 
 
 class Prep:
-    """Decides writes, and keeps the zxid of the last one."""
+    """Turns each write request into a transaction or an error, with the next zxid; `last_zxid` is that of the
+    newest.
+    """
 
     def __init__(
         self, tree: DataTree, changes: OutstandingChanges, settings: ServerSettings, clock: Clock, zxid: int
@@ -97,7 +98,7 @@ class Prep:
     # -- one transaction each
 
     def write(self, op: int, request: Write, client: Client) -> TxnEntry:
-        """Decides a single write."""
+        """Returns the entry of a single write."""
         header = self._header(op, client)
         try:
             txn: Txn = self._decide(op, request, header, client)
@@ -106,7 +107,7 @@ class Prep:
         return self._entry(header, txn)
 
     def refused(self, op: int, client: Client, code: ErrorCode) -> TxnEntry:
-        """Returns the entry of a write that is refused without a decision."""
+        """Returns the entry of a write that is refused without a check."""
         return self._refused(self._header(op, client), code)
 
     def reconfig(self, client: Client) -> TxnEntry:
@@ -117,8 +118,9 @@ class Prep:
         )
 
     def multi(self, requests: Sequence[tuple[int, Write]], client: Client) -> TxnEntry:
-        """Decides all of the writes or none. In a refused one all parts are errors: the one that failed has its code,
-        all after it RUNTIME_INCONSISTENCY; those before it keep their transactions, which are not applied.
+        """Returns the entry of a multi, whose writes take effect all together or not at all. In a refused multi, the
+        part that failed has its error code, those after it have RUNTIME_INCONSISTENCY, and those before it keep their
+        transactions, which are not applied.
         """
         header = self._header(OpCode.MULTI, client)
         mark = self._changes.mark()
@@ -140,7 +142,7 @@ class Prep:
         return self._entry(self._header(OpCode.CREATE_SESSION, Client(session_id, 0)), CreateSessionTxn(timeout_ms))
 
     def close_session(self, session_id: int, cxid: int) -> TxnEntry:
-        """Decides the end of a session, and the deletion of its ephemeral nodes."""
+        """Returns the entry for the end of a session and the deletion of its ephemeral nodes."""
         header = self._header(OpCode.CLOSE_SESSION, Client(session_id, cxid))
         paths = tuple(self._changes.ephemerals(session_id))
         for path in paths:
@@ -148,7 +150,7 @@ class Prep:
         return self._entry(header, CloseSessionTxn(paths))
 
     def delete_container(self, path: str) -> TxnEntry:
-        """Decides the deletion of a container or TTL node; refused if it has children by now."""
+        """Returns the entry for the deletion of a container or TTL node; an error if it has children by now."""
         header = self._header(OpCode.DELETE_CONTAINER, Client(0, 0))
         found = self._changes.get(path)
         if path in SPECIAL_PATHS or found is None:
@@ -164,7 +166,7 @@ class Prep:
     # -- single writes
 
     def _decide(self, op: int, request: Write, header: TxnHeader, client: Client) -> SingleTxn:
-        """Decides one write and adds its changes. Raises RequestError."""
+        """Returns the transaction of one write, and adds its changes. Raises RequestError."""
         match request:
             case SetDataRequest():
                 return self._set_data(request, header, client)
@@ -236,7 +238,9 @@ class Prep:
         return txn
 
     def _mode(self, op: int, flags: int, ttl_ms: int) -> CreateMode:
-        """Returns what the flags mean. Raises RequestError if they do not fit the operation or its time to live."""
+        """Returns the meaning of the flags of a creation. Raises RequestError if they do not fit the operation or its
+        time to live.
+        """
         if not 0 <= flags < len(CREATE_MODES):
             raise RequestError(ErrorCode.BAD_ARGUMENTS)
         mode = CREATE_MODES[flags]
@@ -329,7 +333,7 @@ def _validate(path: str) -> None:
 
 
 def _next_version(current: int, expected: int) -> int:
-    """Returns the next version. Raises RequestError unless the client expects the current one, or any."""
+    """Returns the next version of a node. Raises RequestError unless the client expects the current version, or any."""
     if expected not in (ANY_VERSION, current):
         raise RequestError(ErrorCode.BAD_VERSION)
     return int32(current + 1)

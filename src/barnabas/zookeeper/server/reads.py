@@ -1,7 +1,7 @@
 """Reads: each method takes the frame of a request and returns the body of its answer (`FinalRequestProcessor`).
 
-They read the applied state only, and set the watches that they ask for. They raise RequestError with the code of the
-answer, or DecodeError for an invalid body (MARSHALLING_ERROR).
+They read only the applied state, and set the watches that the requests ask for. They raise RequestError with the code
+of the answer, or DecodeError for an invalid body (MARSHALLING_ERROR).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from barnabas.zookeeper.wire.records import (
     decode,
 )
 
-#: Where the body of a request begins, behind its header.
+#: The offset of a request's body, after its header.
 _BODY: Final = 8
 _LENGTH: Final = struct.Struct(">i")
 
 
 class Client(Listener, Protocol):
-    """The connection of a read."""
+    """The connection that a read comes from."""
 
     @property
     def identities(self) -> Sequence[Id]: ...
@@ -204,7 +204,9 @@ def _reader(frame: bytes) -> FieldReader:
 
 
 def _watched_path(frame: bytes) -> tuple[str, bool]:
-    """Returns the fields of getData, exists and getChildren: the path, and whether to watch. Raises DecodeError."""
+    """Returns the fields of a getData, exists or getChildren request: the path, and whether to set a watch. Raises
+    DecodeError.
+    """
     if len(frame) > _BODY + _LENGTH.size:
         begin = _BODY + _LENGTH.size
         (size,) = _LENGTH.unpack_from(frame, _BODY)

@@ -21,7 +21,7 @@ from barnabas.zookeeper.server.sessions import Session
 from barnabas.zookeeper.tree.database import Database, TxnResult
 from barnabas.zookeeper.txns import TxnEntry
 
-#: The requests that a turn finishes at least, and the time after which it ends.
+#: The number of requests that a turn finishes at least, and the time after which the turn ends.
 _TURN_REQUESTS: Final = 64
 TURN_MS: Final = 8
 #: The appended entries for which a sync begins within a turn.
@@ -93,7 +93,7 @@ class Pipeline:
             queued.session.unanswered += 1
 
     def _sync_within_turn(self) -> None:
-        """Begins a sync. Nothing is finished before this turn is over, also if the log needs no time."""
+        """Begins a sync. No request is finished before this turn is over, even if the log takes no time."""
         was_finishing, self._finishing = self._finishing, True
         self._sync()
         if not was_finishing:

@@ -14,7 +14,9 @@ _TIMEOUT_TICKS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Times are in milliseconds, sizes in bytes; -1 leaves a value to its rule."""
+    """The settings of a server. Times are in milliseconds, sizes in bytes; -1 means the value that follows from the
+    other settings.
+    """
 
     client_port: int = 2181
     #: `dataDir` and `dataLogDir`, absolute, as `conf` shows them (with `version-2`).
@@ -33,7 +35,7 @@ class ServerSettings:
     listen_backlog: int = -1
     #: `jute.maxbuffer`: a longer frame ends its connection.
     frame_bytes_max: int = 0xFFFFF
-    #: `zookeeper.globalOutstandingLimit`: with more requests in process, a connection that has some is not read.
+    #: `zookeeper.globalOutstandingLimit`: with more requests in progress, connections that have some are not read.
     outstanding_max: int = 1000
     #: `4lw.commands.whitelist`; "*" is all of them. `srvr` is always served.
     four_letter_words: frozenset[str] = frozenset({"srvr"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Latency:
-    """The least, the average and the greatest of durations in milliseconds."""
+    """The minimum, average and maximum of durations in milliseconds."""
 
     __slots__ = ("_max_ms", "_min_ms", "count", "total_ms")
 
@@ -35,12 +35,12 @@ class Latency:
 
     @property
     def average_ms(self) -> float:
-        """Returns the average, to four decimals as Apache's counter has it."""
+        """Returns the average, rounded to four decimals as by Apache's counter."""
         return round(self.total_ms / self.count, 4) if self.count else 0.0
 
 
 class ServerStats:
-    """Counted since the start, or since `srst`."""
+    """The counts of the server since startup, or since `srst`."""
 
     __slots__ = ("latency", "packets_received", "packets_sent", "response_last", "response_max", "response_min")
 
@@ -66,7 +66,7 @@ class ServerStats:
 
 
 class ConnectionStats:
-    """Counted since the connection was accepted, or since `crst`."""
+    """The counts of a connection since it was accepted, or since `crst`."""
 
     __slots__ = (
         "last_cxid",

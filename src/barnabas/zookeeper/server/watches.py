@@ -1,5 +1,5 @@
-"""Watches: which connection is notified of which change of a path, once or always (`WatchManager`, and `DataTree`'s two
-tables of them).
+"""Watches: the connections that are notified of changes of a path, once or each time (`WatchManager`, and `DataTree`'s
+two tables of them).
 
     data      of getData and exists: created, deleted, changed
     children  of getChildren: the node deleted, its children changed
@@ -79,7 +79,7 @@ class WatchTable:
         self.by_listener.pop(listener, None)
 
     def contains(self, path: str, listener: Listener) -> bool:
-        """Returns whether a check finds a watch; 3.8 accepts that of any connection."""
+        """Returns whether any connection watches the path: like 3.8, this accepts the watch of another connection."""
         return path in self.by_path
 
     def triggered(self, path: str, event: EventType) -> dict[Listener, None]:
@@ -104,7 +104,7 @@ class WatchTable:
 
 
 class Watches:
-    """Both tables, as the tree's watcher."""
+    """Both tables of watches, which the data tree notifies of its changes."""
 
     def __init__(self, tree: DataTree, skip_acl: bool) -> None:
         self._tree = tree

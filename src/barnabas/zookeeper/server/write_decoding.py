@@ -15,7 +15,9 @@ _BODY: Final = 8
 
 
 class NullAcl(DecodeError):
-    """A creation of a multi without a list of ACLs. Apache's server fails at it before the multi has a zxid."""
+    """The error for a creation in a multi without a list of ACLs. Apache's server fails at it before the multi has a
+    zxid.
+    """
 
 
 def write(op: int, frame: bytes) -> Write:

@@ -72,7 +72,7 @@ def fixed_up(
 
 
 def is_valid(scheme: str, name: str) -> bool:
-    """Returns whether an identity can occur in an ACL."""
+    """Returns whether an identity can be used in an ACL."""
     if scheme == "digest":
         parts = name.split(":")
         while parts and not parts[-1]:
@@ -89,7 +89,7 @@ def digest_identity(auth: bytes, algorithm: str) -> Id:
 
 
 def hidden(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """Returns the ACL as it is shown to those who cannot change it: without the digests of passwords."""
+    """Returns the ACL without the digests of passwords, as clients see it that may not change it."""
     return tuple(
         Acl(each.perms, Id("digest", re.sub(":.*", ":x", each.id.id))) if each.id.scheme == "digest" else each
         for each in acl

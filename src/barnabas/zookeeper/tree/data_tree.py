@@ -1,4 +1,4 @@
-"""The data tree: all nodes by path, and what the transactions do to them; equal transactions give equal trees.
+"""The data tree: all nodes by path, and the effects of transactions on them. Equal transactions result in equal trees.
 
 Each method also accepts a transaction whose effect the tree contains already, because a snapshot that was written while
 the tree changed is followed by such ones: a node that exists is not created again, a missing one is not deleted. The
@@ -100,7 +100,9 @@ class DataTree:
 
     @property
     def node_count(self) -> int:
-        """Returns the number of nodes as ZooKeeper counts them: the root has two names."""
+        """Returns the number of nodes as ZooKeeper counts them, with the root counted twice because it has two
+        names.
+        """
         return len(self.nodes) + 1
 
     @property
@@ -108,12 +110,12 @@ class DataTree:
         return sum(map(len, self.ephemerals.values()))
 
     def count_below(self, path: str) -> int:
-        """Returns the number of nodes below a path; the root is below its name ""."""
+        """Returns the number of nodes below a path. The root also counts as a node below its name ""."""
         if path in ("", ROOT):
             return len(self.nodes) - len(path)
         return sum(1 for _ in self.walk(path)) - 1 if path in self.nodes else 0
 
-    # -- what transactions do
+    # -- effects of transactions
 
     def create(
         self,
@@ -271,7 +273,7 @@ class DataTree:
             self._count_again(path)
 
     def _count_again(self, path: str) -> None:
-        """Writes the counts of a subtree into its node, without a change of the node's Stat."""
+        """Writes the counts of a subtree into its quota node, without changing the node's Stat."""
         node = self.nodes.get(stats_path(path))
         if node is not None:
             nodes = size = 0

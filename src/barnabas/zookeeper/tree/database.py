@@ -1,4 +1,5 @@
-"""The state that transactions make: the tree, the open sessions with their timeouts, and the last zxid (`ZKDatabase`).
+"""The state that results from the transactions: the tree, the open sessions with their timeouts, and the last zxid
+(`ZKDatabase`).
 
 The log stores transactions, `apply` executes them, after the sync or in recovery; nothing else changes the state.
 """
@@ -29,7 +30,7 @@ from barnabas.zookeeper.txns import (
 from barnabas.zookeeper.wire.codes import ErrorCode, OpCode
 from barnabas.zookeeper.wire.records import Stat
 
-#: `hash` shows the digest at every such zxid, and at most so many of them.
+#: The word `hash` shows the digest at every multiple of this zxid, and at most this many digests.
 _DIGEST_INTERVAL: Final = 128
 _DIGESTS_MAX: Final = 1024
 

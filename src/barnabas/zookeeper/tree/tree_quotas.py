@@ -58,7 +58,7 @@ class StatsTrack:
         return self._of("byteHardLimit")
 
     def with_figures(self, count: int, size: int) -> StatsTrack:
-        """Returns the same figures with another count and number of bytes."""
+        """Returns a copy with this count and this number of bytes."""
         changed = StatsTrack()
         changed._figures = {**self._figures, "count": count, "bytes": size}
         return changed
@@ -87,7 +87,7 @@ class QuotaPaths:
         self._paths.discard(_normal(path))
 
     def longest_prefix(self, path: str) -> str | None:
-        """Returns the innermost path with a quota that contains this one, or None."""
+        """Returns the longest path with a quota that is this path or contains it; None if there is none."""
         if not self._paths:
             return None
         while path and path != "/":

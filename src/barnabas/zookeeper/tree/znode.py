@@ -54,7 +54,7 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime_ms = self.mtime_ms = time_ms
         self.version = self.cversion = self.aversion = 0
-        #: The names of the children, in the order of their creation; None stands for none.
+        #: The names of the children, in the order of their creation; None if there are none.
         self.children: dict[str, None] | None = None
         #: The node's part of the tree's digest; None if it has changed.
         self.digest: int | None = None

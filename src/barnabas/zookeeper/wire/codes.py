@@ -43,7 +43,7 @@ class OpCode(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """The names are those of `KeeperException.Code` without its case; 0 is success."""
+    """The error codes, named after `KeeperException.Code`; 0 is success."""
 
     OK = 0
     SYSTEM_ERROR = -1

@@ -117,13 +117,13 @@ class DeleteRequest(NamedTuple):
 
 
 class PathRequest(NamedTuple):
-    """getACL, sync, getAllChildrenNumber, getEphemerals, deleteContainer."""
+    """The request of getACL, sync, getAllChildrenNumber, getEphemerals and deleteContainer."""
 
     path: str
 
 
 class WatchedRequest(NamedTuple):
-    """exists, getData, getChildren, getChildren2."""
+    """The request of exists, getData, getChildren and getChildren2."""
 
     path: str
     watch: bool
@@ -163,7 +163,7 @@ class SetWatches2Request(NamedTuple):
 
 
 class WatchesRequest(NamedTuple):
-    """checkWatches, removeWatches; `type` is a `WatcherType`."""
+    """The request of checkWatches and removeWatches; `type` is a `WatcherType`."""
 
     path: str
     type: int
@@ -186,13 +186,13 @@ class SaslRequest(NamedTuple):
 
 
 class StatResponse(NamedTuple):
-    """exists, setData, setACL."""
+    """The response of exists, setData and setACL."""
 
     stat: Stat
 
 
 class PathResponse(NamedTuple):
-    """create, sync."""
+    """The response of create and sync."""
 
     path: str
 
@@ -213,7 +213,7 @@ class AclResponse(NamedTuple):
 
 
 class NamesResponse(NamedTuple):
-    """getChildren, getEphemerals."""
+    """The response of getChildren and getEphemerals."""
 
     names: tuple[str, ...] | None
 
@@ -224,13 +224,13 @@ class Children2Response(NamedTuple):
 
 
 class CountResponse(NamedTuple):
-    """getAllChildrenNumber."""
+    """The response of getAllChildrenNumber."""
 
     total: int
 
 
 class ErrorResponse(NamedTuple):
-    """An operation of a multi that failed."""
+    """The result of an operation of a multi that failed."""
 
     error: int
 
@@ -256,7 +256,7 @@ class Kind(NamedTuple):
 
 
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
-#: The least bytes of an ACL entry: permissions and two empty strings.
+#: The smallest size of an ACL entry: permissions and two empty strings.
 _ACL_BYTES_MIN: Final = 12
 _STRING_BYTES_MIN: Final = 4
 _CLIENT_BYTES_MIN: Final = 8
