@@ -1,7 +1,8 @@
-"""The metadata that is decided, as checkers see it: of the node with the newest image, or as the znodes say.
+"""The newest metadata that a controller has decided, for checkers: the newest image of any node, or, in ZooKeeper mode,
+the image that the server's znodes describe.
 
-In ZooKeeper mode each broker counts the offsets of its image itself. What counts there is the tree of the server: one
-image, whose offset is the last zxid.
+In ZooKeeper mode each broker counts the offsets of its image itself. There the image is computed from the tree of the
+server, and its offset is the last zxid.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Directories keep their names, so that listing one costs as much as it contains. An open file remains usable when its
 path is renamed or removed, as on a real disk. `free_bytes` can be set to let the disk fill up: an append without enough
-space writes nothing.
+space writes nothing. `faulty_disk.py` has the disk with power failures and injected errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The facts of the notes about the controllers' decisions, for programs that read a time line."""
+"""The decisions of controllers as data of time line entries, for programs that read a time line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DECIDED: Final = "cluster"
 
 
 class PartitionDecided(NamedTuple):
-    """The fact of a note that a partition has another leader, ISR, ELR or replicas."""
+    """Data of a time line entry: a partition has another leader, ISR, ELR or other replicas."""
 
     partition: str
     leader: int
@@ -19,19 +19,19 @@ class PartitionDecided(NamedTuple):
 
 
 class ControllerElected(NamedTuple):
-    """The fact of a note that another controller is active. `node` is "" if there is none."""
+    """Data of a time line entry: another controller is active. `node` is "" if there is none."""
 
     node: str
 
 
 class BrokerFenced(NamedTuple):
-    """The fact of a note that a broker is fenced, or serves again."""
+    """Data of a time line entry: a broker is fenced, or serves again."""
 
     broker_id: int
     fenced: bool
 
 
 class TopicDeleted(NamedTuple):
-    """The fact of a note that a topic is deleted."""
+    """Data of a time line entry: a topic is deleted."""
 
     topic: str

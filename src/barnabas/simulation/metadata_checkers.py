@@ -18,7 +18,9 @@ _PARTS = tuple(field.name for field in fields(MetadataImage))
 
 
 class SameImages:
-    """The checker of images; not for ZooKeeper mode, where each broker counts its own offsets."""
+    """The checker of the rule that images at the same offset are equal. It is not for ZooKeeper mode, where each broker
+    counts its own offsets.
+    """
 
     def __init__(self) -> None:
         #: Offset -> the node that reached it first, and its image.

@@ -49,7 +49,7 @@ class Call:
         self.result: Any = None
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
-        """Returns an argument that callers can pass by place or by name."""
+        """Returns an argument that callers can pass by position or by keyword."""
         return self.arguments[place] if place < len(self.arguments) else self.named.get(name, default)
 
 

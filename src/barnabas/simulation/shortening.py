@@ -109,7 +109,7 @@ def _fewer_controllers(settings: Settings) -> Iterator[Settings]:
 
 
 def _highest(role: str, schedule: Sequence[Fault]) -> int:
-    """Returns the highest number of a machine of this role that a fault strikes."""
+    """Returns the highest number among the machines of this role that a fault of the run strikes."""
     at = [fault.trigger.node for fault in schedule if fault.trigger is not None]
     struck = [name for fault in schedule for name in (fault.node, fault.peer)]
     names = [name for name in (*struck, *at) if name.rstrip("0123456789") == role]

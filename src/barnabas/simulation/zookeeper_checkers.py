@@ -125,7 +125,9 @@ class ServerTree:
 
 
 class OneWriter:
-    """The checker of the fence of controllers."""
+    """The checker of the rule that only the session that claimed a controller epoch writes states, with that epoch
+    (OneWriter).
+    """
 
     def __init__(self) -> None:
         self.problem: str | None = None

@@ -32,7 +32,7 @@ class AnswerLoss:
 
 
 def end_session(cluster: Cluster, broker: str) -> None:
-    """Ends the session of a broker that lives."""
+    """Ends the ZooKeeper session of a live broker."""
     zookeeper = cluster.zookeeper
     assert zookeeper is not None, "a fault of ZooKeeper mode"
     session_id = zookeeper.session_of(broker)
