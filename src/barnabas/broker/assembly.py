@@ -36,7 +36,7 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_manager import ReplicaManager, ReplicaPorts
 from barnabas.storage.log_manager import LogManager
 
-#: The timeout of a request to the controller that sets none of its own.
+#: The timeout of a request to the controller that sets no timeout.
 _REQUEST_TIMEOUT_MS = 30_000
 #: A stopping voter waits up to the maximum for brokers that stop at the same time, and checks at this interval.
 _LINGER_MS_MIN = 30

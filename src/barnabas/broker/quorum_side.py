@@ -41,7 +41,7 @@ from barnabas.raft.formatting import Formatted
 from barnabas.raft.node import RaftNode
 
 _NO_CONTROLLER: Final = -1
-#: The timeout of a request to the controller that sets none of its own.
+#: The timeout of a request to the controller that sets no timeout.
 _REQUEST_TIMEOUT_MS: Final = 30_000
 #: A stopping voter waits up to the maximum for brokers that stop at the same time, and checks at this interval.
 _LINGER_MS_MIN: Final = 30
@@ -170,7 +170,7 @@ class QuorumSide:
                 self._registration_filter.check(self._metadata.image)
                 self._client_gate.check(self._metadata.image)
 
-        # Runs as an event of its own: the response can arrive within the publication of an image.
+        # Runs in a separate event: the response can arrive within the publication of an image.
         self._host.timers.call_soon(check)
 
     def _on_leader(self) -> None:

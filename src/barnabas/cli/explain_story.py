@@ -166,7 +166,7 @@ _INFERRED_BY_BROKER: Final = " (inferred by a broker: this controller keeps no j
 
 
 class Statement(NamedTuple):
-    """A sentence about a partition: what holds, since when, and why."""
+    """A sentence about a partition: a state, the time since when it holds, and its cause."""
 
     what: str
     #: The time since when this holds; None if the journal does not say.
@@ -221,7 +221,7 @@ def on_preferred(explanation: Explanation) -> list[str]:
 
 
 def on_leaderless(explanation: Explanation) -> list[str]:
-    """Returns what brings a partition without a leader back."""
+    """Returns the action that gives a partition without a leader one again."""
     present = explanation.present
     if present.leader != NO_NODE:
         return []
@@ -241,7 +241,9 @@ def why_member(explanation: Explanation, replica: int) -> Statement:
 
 
 def _because(event: Event) -> str:
-    """Formats the cause; one that a broker inferred from what a controller of Apache Kafka sent is only probable."""
+    """Formats the cause; a cause that a broker inferred from the requests of a controller of Apache Kafka is only
+    probable.
+    """
     is_probable = event.get("inferred") and "metadata_offset" not in event
     return f"probably because {event['text']} (inferred)." if is_probable else f"because {event['text']}."
 

@@ -44,7 +44,7 @@ class Leaderless:
 
 
 def way_out(isr: Sequence[int], elr: Sequence[int], last_known: Sequence[int] = ()) -> str:
-    """Returns what the operator can do for a partition without a leader."""
+    """Returns the action with which the operator can restore a partition without a leader."""
     complete, name = (isr, "in sync") if isr else (elr, "in the ELR")
     if complete:
         return f"start {_any_of(complete)}, {name}: nothing is lost"

@@ -86,7 +86,7 @@ def _metadata_version(release: str | None) -> int:
 def _read(
     host: Host, connect: str | None, data_dir: Path | None, data_log_dir: Path | None, chroot: str
 ) -> tuple[ZnodeTree, str]:
-    """Returns the tree, and what it was read from."""
+    """Returns the tree, and the name of its source."""
     if connect is not None:
         return _tree_of_server(connect, data_dir, chroot), f"ZooKeeper at {connect}"
     return _tree_of_files(host, data_dir, data_log_dir, chroot), f"{data_dir} below {chroot or '/'}"

@@ -63,7 +63,7 @@ Bootstrap = Annotated[
         help=f"Addresses of brokers; default: those of the context in use, else {DEFAULT_BOOTSTRAP}",
         show_default=False,
         callback=_addresses,
-        # The source of its value decides whether the settings of a context are used.
+        # The source of its value determines whether the settings of a context are used.
         is_eager=True,
     ),
 ]

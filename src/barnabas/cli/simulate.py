@@ -186,7 +186,7 @@ def _simulate_small_worlds(ctx: typer.Context, worlds: ModuleType, kinds: Sequen
 
 
 def _loaded_runs() -> ModuleType:
-    """Returns the module that does the work. Raises Failure if what it needs is not installed."""
+    """Returns the module that does the work. Raises Failure if a package that it needs is not installed."""
     try:
         return importlib.import_module("barnabas.cli.simulate_runs")
     except ModuleNotFoundError as error:
@@ -196,7 +196,7 @@ def _loaded_runs() -> ModuleType:
 
 
 def _refuse_other_options(ctx: typer.Context) -> None:
-    """Raises Failure for an option that has no meaning with --app: the scenario decides these things."""
+    """Raises Failure for an option that has no meaning with --app: the scenario determines these settings."""
     given = [name for name in ctx.params if is_given(ctx, name) and name not in _OF_APPLICATIONS]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)

@@ -54,8 +54,8 @@ def status(
 ) -> None:
     """Show the processes of a cluster, its active controller and the lag of its brokers
 
-    In ZooKeeper mode it shows the sessions of the brokers instead of lags. Partitions without a leader are listed with
-    what brings them back. The exit code is 1 unless all processes run.
+    In ZooKeeper mode it shows the sessions of the brokers instead of lags. Partitions without a leader are listed, each
+    with the action that restores it. The exit code is 1 unless all processes run.
     """
     recorded = EmbeddedCluster(directory).recorded
     if not recorded.nodes:

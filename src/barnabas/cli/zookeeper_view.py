@@ -37,7 +37,7 @@ class ZookeeperView:
 
 
 def view_of(connect: str) -> ZookeeperView:
-    """Returns what ZooKeeper at this address shows; only the problem if it does not answer."""
+    """Returns the state that ZooKeeper at this address shows, or only the problem if it does not answer."""
     controller = epoch = -1
     brokers: dict[int, Registered] = {}
     invalid: list[str] = []

@@ -33,8 +33,8 @@ from barnabas.records.record import Record
 #: The bounds of one slice: two or three milliseconds of work.
 LOAD_SLICE_BYTES: Final = 64 * 1024
 LOAD_SLICE_RECORDS: Final = 256
-#: The delay before a loaded shard checks again whether the HW has passed what it loaded; doubled each time, up to the
-#: maximum.
+#: The delay before a loaded shard checks again whether the HW has passed the end of the loaded records; doubled each
+#: time, up to the maximum.
 _HW_POLL_MS: Final = 5
 _HW_POLL_MAX_MS: Final = 160
 
@@ -162,7 +162,7 @@ class LogLoader:
         self._stopped = True
         self._sink.on_load_failed(error)
 
-    # -- skipping what cannot be read
+    # -- skipping unreadable data
 
     def _skip(self, what: str, error: Exception, count: int = 1) -> None:
         self._loads.skipped += count

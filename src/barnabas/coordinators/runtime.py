@@ -213,8 +213,8 @@ class ShardLog:
         self.append_batch(self.batch_of(records), answered, settled)
 
     def batch_of(self, records: Sequence[KeyValue]) -> bytearray:
-        """Returns the batch that `append` writes. A caller that records what is in flight builds the batch first, so
-        that a batch which cannot be encoded does not count as in flight."""
+        """Returns the batch that `append` writes. A caller that counts writes in flight builds the batch first, so that
+        a batch which cannot be encoded does not count as in flight."""
         assert records, "an empty batch has no effect"
         wall_ms = self._host.clock.wall_ms()
         return encode_batch(

@@ -46,7 +46,7 @@ class EmbeddedCluster:
         self.directory = directory.absolute()
         self._processes = Processes()
 
-    # -- what is recorded
+    # -- the state file
 
     @property
     def state_path(self) -> Path:

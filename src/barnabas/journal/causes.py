@@ -124,7 +124,7 @@ def cause_of_partition(
 ) -> EventCause:
     """Returns the cause of one partition's part in a change.
 
-    Adds what the leader reported about the replicas that joined or left the ISR, and which records an unclean election
+    Adds the leader's report about the replicas that joined or left the ISR, and the records that an unclean election
     loses.
     """
     joined = [replica for replica in after.isr if replica not in before.isr]

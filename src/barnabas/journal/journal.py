@@ -134,7 +134,7 @@ class Journal:
     def on_catch_up_change(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Queues a change that is published only with others (`MetadataStore.on_catch_up_change`).
 
-        This happens while this node is behind, as at each start, and this node can be the one that has to write these
+        This happens while this node is behind, as at each startup, and this node can be the one that has to write these
         changes.
         """
         if self._is_enabled and self._follows_images:
@@ -162,7 +162,7 @@ class Journal:
                 self._later(_LINGER_MS)
 
     def _creation_of(self, delta: MetadataDelta, cause: Cause | None) -> Cause | None:
-        """Returns the cause of the creation for the first states of a topic, which are a decision of their own."""
+        """Returns the cause of the creation for the first states of a topic, which are decided separately."""
         if cause is None or cause.event not in (ControllerEvent.CREATE_TOPICS, ControllerEvent.CREATE_PARTITIONS):
             return cause
         known = [self._created.pop(topic_id) for topic_id in delta.changed_topics if topic_id in self._created]

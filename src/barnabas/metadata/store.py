@@ -109,7 +109,7 @@ class MetadataStore:
         self._publishing = False
 
     def subscribe(self, callback: Subscriber, catch_up: Subscriber | None = None) -> None:
-        """Calls `callback(delta, image)` for each publication from now on; `image` has what was published before.
+        """Calls `callback(delta, image)` for each publication from now on; `image` is the image published before.
 
         `catch_up(delta, image)` is called for each change that is published only together with others, because this
         node is behind.

@@ -50,7 +50,7 @@ def change_lines(changes: Iterable[Change]) -> list[ChangeLine]:
 
 
 def _key(change: Change) -> tuple[str, str | None] | None:
-    """Returns the key by which changes share a line; None for a change that has a line of its own."""
+    """Returns the key by which changes share a line; None for a change that has a separate line."""
     if change.topic is None or change.before is None or change.after is None:
         return None
     return change.topic, None if change.cause is None else skeleton(change.cause)

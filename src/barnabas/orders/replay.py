@@ -63,7 +63,9 @@ class ReplayOptions:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """Returns what the ledger stores: the same identity gives the same records in the same order."""
+        """Returns the identity that the ledger stores: replays with the same identity create the same records in the
+        same order.
+        """
         return {"weeks": self.weeks, "orders": self.orders, "years": self.years, **asdict(self.faults)}
 
 
@@ -123,7 +125,7 @@ def replay(
     stop: Callable[[], bool] = lambda: False,
     hold: Callable[[Progress], bool] = lambda _: False,
 ) -> Progress:
-    """Sends what the ledger does not have yet. Blocks; can run in any thread.
+    """Sends the records that the ledger does not have yet. Blocks; can run in any thread.
 
     `stop` is called often. Once it returns true, the records in flight are awaited for at most five seconds, and a
     later run can continue from the ledger. `finished` of the result says whether everything was sent. `hold` is called
@@ -181,7 +183,9 @@ class _Run:
             self._on_progress(self.progress)
 
     def begin(self) -> None:
-        """Checks that the ledger belongs to this replay, or begins it; reads what the previous run left in the log."""
+        """Checks that the ledger belongs to this replay, or begins it; finds the records that the previous run left in
+        the log.
+        """
         contents = self._ledger.contents
         if contents.begin is None:
             starts = self._ends_now()

@@ -47,7 +47,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """Returns the first suitable Java.
 
     Raises:
-        PipelineError: there is none; the message contains what is wrong with each that was found.
+        PipelineError: there is none; the message names the problem of each Java that was found.
     """
     refused = []
     for found_by, home in _candidates(environment):

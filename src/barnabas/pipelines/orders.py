@@ -138,7 +138,7 @@ class OrdersPipeline:
         return chosen
 
 
-#: A lock is held as long as the process of its query exists, which is what it protects against.
+#: A lock is held as long as the process of its query exists, and protects against a second query.
 _HELD: dict[Any, Lock] = {}
 
 
@@ -280,7 +280,7 @@ def _advance(progress: dict[int, Progress], partition: int, offset: int, time_ms
 
 
 def _query_id(checkpoint: Path) -> str:
-    """Returns the id that Spark gave the query and keeps in its checkpoint."""
+    """Returns the id that Spark assigned to the query and stores in its checkpoint."""
     query_id: str = json.loads((checkpoint / "metadata").read_text())["id"]
     return query_id
 

@@ -218,7 +218,8 @@ class Channel:
             if was_closed:
                 link.close()
             else:
-                # The callers can repeat their requests on the next link: what this one has not sent must not follow.
+                # The callers can repeat their requests on the next link: requests that this link has not sent must not
+                # be sent later.
                 link.abort()
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
         for pending in waiting:

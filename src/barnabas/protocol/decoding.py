@@ -44,8 +44,8 @@ class _DecoderWriter:
         label = self._label
 
         def fault(what: str | Exception, position: int) -> DecodeError:
-            """Returns the DecodeError for a failed read. `what`: a field that passes the end, or the exception of a
-            read.
+            """Returns the DecodeError for a failed read. `what` is the name of a field that passes the end, or the
+            exception of a read.
             """
             if isinstance(what, UnicodeDecodeError):
                 return DecodeError(f"{label}: a string is not UTF-8: {what.reason}", position)

@@ -46,7 +46,7 @@ class ReceiveArea:
         #: The number of received bytes of incomplete or unserved frames, of all connections.
         self.held_bytes = 0
         #: The most bytes that a connection reads in one call. It is below the area's size when memory is short, because
-        #: what is read has to be kept.
+        #: the bytes that are read have to be kept.
         self.read_bytes_max = size
 
     def take(self, size: int) -> Buffer:
@@ -86,7 +86,8 @@ class FrameReader:
         self._area = area
         self._frame_bytes_max = frame_bytes_max
         self._own: Buffer | None = None
-        #: Whether the last `get_buffer` returned the shared area behind a copy of what the own buffer holds.
+        #: Whether the last `get_buffer` returned the shared area after a copy of the content of the connection's own
+        #: buffer.
         self._is_copied = False
         #: Bytes written to the connection's own buffer.
         self.held_bytes = 0

@@ -301,7 +301,7 @@ class Core:
     def send(
         self, address: Address, message: Message, reply: Reply, *, timeout_ms: int | None = None, durable_end: int = 0
     ) -> None:
-        """Sends a request to another node at the end of the event; `reply` is called as an event of its own."""
+        """Sends a request to another node at the end of the event. `reply` is called in a separate event."""
         timeout_ms = self.times.request_timeout_ms if timeout_ms is None else timeout_ms
         self.draft.send(Request(address, message, reply, timeout_ms, durable_end))
 

@@ -1,6 +1,6 @@
 """The proofs that a metadata log has lost records, and the decision whether a damaged end can be cut off.
 
-The log is read from end to end at each start. Its intact part ends at the first batch that is incomplete, has a wrong
+The log is read from end to end at each startup. Its intact part ends at the first batch that is incomplete, has a wrong
 checksum, or cannot follow the batch before it (`Chain`: base offset and leader epoch are outside the checksum, but
 offsets have no gaps, and each epoch begins with a LeaderChange). The rest is a torn tail, which was never acknowledged,
 unless one of these proves otherwise:

@@ -1,4 +1,5 @@
-"""The fsync of the metadata log: one at a time, in the background; what is appended meanwhile shares the next one.
+"""The fsync of the metadata log: one at a time, in the background; the next one covers the records that are appended
+meanwhile.
 
 A node that is the only voter waits for it, so that `propose` has committed when it returns.
 """

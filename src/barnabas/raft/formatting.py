@@ -196,7 +196,7 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
 
 
 def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
-    """Returns advice on what to write into a damaged `meta.properties`, as far as it is known."""
+    """Returns advice on the lines to write into a damaged `meta.properties`, as far as they are known."""
     known = LogCheckpointFile(host.disk, config.metadata_log_dir).identity
     cluster = "that of the other nodes" if known is None else known.cluster_id
     lines = f"version=1, node.id={config.node_id}, cluster.id={cluster}"

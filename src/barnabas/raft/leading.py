@@ -130,7 +130,7 @@ class Leading:
         self.append_control(messages)
 
     def append_control(self, messages: list[Message]) -> int:
-        """Appends control records in a batch of their own. Returns the offset of the last one."""
+        """Appends control records in a separate batch. Returns the offset of the last one."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
@@ -173,7 +173,7 @@ class Leading:
             yield Append(data, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(data), body.records))
 
     def publish(self) -> None:
-        """Sends what was appended to the delayed fetches, and flushes it to this node's disk."""
+        """Sends the appended records to the delayed fetches, and flushes them to this node's disk."""
         self._core.draft.wake()
         self._core.draft.flush()
 

@@ -142,7 +142,7 @@ class LogCheckpointFile:
             self._is_synced = True
 
     def sync_in_background(self) -> None:
-        """Syncs the file from another thread, through a file descriptor of its own."""
+        """Syncs the file from another thread, through a separate file descriptor."""
         file = self._disk.open(self.path, read_only=True)
         try:
             file.sync()

@@ -70,7 +70,7 @@ class MetadataLog:
         self._retention_ms = config.int_of("metadata.max.retention.ms")
         self.directory = metadata_log_directory(config.metadata_log_dir)
         self.keeper = keeper
-        # Always read as after a crash, from end to end: it contains what this voter has acknowledged.
+        # Always read as after a crash, from end to end: it contains the records that this voter has acknowledged.
         self._log: Log = open_log(
             LogServices(
                 host.disk,

@@ -52,7 +52,7 @@ class DirectoryPlan(NamedTuple):
 def plan_directories(
     host: Host, directories: Sequence[str], cluster_id: str, node_id: int | None = None
 ) -> list[DirectoryPlan]:
-    """Returns what is to be done for each directory of one node; nothing is changed.
+    """Returns the plan for each directory of one node, and changes nothing.
 
     `node_id` is needed for directories that are all empty, such as those of a new controller. Raises ConfigError for a
     directory of another cluster or another node, and for one with a damaged `meta.properties`.
@@ -111,7 +111,7 @@ def _listed(found: dict[str, MetaProperties | None]) -> str:
 def migrate_directories(
     host: Host, plans: Sequence[DirectoryPlan], cluster_id: str, records: Sequence[tuple[Message, int]]
 ) -> None:
-    """Carries the plans out. `records` are what the new cluster begins with, the same on all of its nodes."""
+    """Carries the plans out. `records` are the first records of the new cluster, the same on all of its nodes."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
     content = encode_snapshot(
         records, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None

@@ -222,7 +222,7 @@ class RaftNode:
             self._delivery.appended(batch)
 
     def stop(self) -> None:
-        """Stops cleanly: resigns, and closes the log so that the next start finds it complete."""
+        """Stops cleanly: resigns, and closes the log so that the next startup finds it complete."""
         if not self._core.is_open or self._core.is_stopped:
             return
         if self.is_leader:
@@ -237,7 +237,7 @@ class RaftNode:
         try:
             self.log.close()
         except (StorageFault, OSError) as fault:
-            # The next start reads the log from end to end anyway.
+            # The next startup reads the log from end to end anyway.
             self._host.faults.report(f"the metadata log was not closed cleanly: {fault}", fault)
 
     # Roles.
@@ -338,7 +338,7 @@ class RaftNode:
             self._settle()
 
     def _settle(self) -> None:
-        """Carries out actions until none is left, including those of events that begin meanwhile."""
+        """Carries out actions until none is left, including the actions of events that begin meanwhile."""
         if self._settling:
             return
         self._settling = True

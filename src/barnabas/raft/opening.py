@@ -96,7 +96,7 @@ class _Opening:
         self._disk = host.disk
         self._log_dir = config.metadata_log_dir
         self._directory = metadata_log_directory(self._log_dir)
-        #: Whether other nodes can rely on what this node has acknowledged.
+        #: Whether other nodes can rely on this node's earlier acknowledgements.
         self._is_voter = config.is_controller
         self._disk.make_dirs(self._directory)
         self._files = SnapshotFiles(self._disk, self._directory)

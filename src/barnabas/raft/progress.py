@@ -109,7 +109,7 @@ class Progress:
     # Updates.
 
     def on_own_flush(self, end_offset: int, now_ms: int) -> bool:
-        """Records the end of what is on this node's disk. Returns whether the high watermark moved."""
+        """Records the flushed end of this node's log. Returns whether the high watermark moved."""
         state = self._voters.get(self.own.node_id)
         if state is None:
             return False
@@ -139,7 +139,7 @@ class Progress:
         return self.advance()
 
     def advance(self) -> bool:
-        """Advances the high watermark to what a majority has; returns whether it moved."""
+        """Advances the high watermark to the offset that a majority has. Returns whether it moved."""
         ends = sorted((state.end_offset for state in self._voters.values()), reverse=True)
         if not ends:
             return False

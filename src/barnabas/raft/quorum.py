@@ -175,7 +175,7 @@ class QuorumState:
             voted = VoterKey(stored.voted_id, stored.voted_directory_id)
         self.role: Role
         if stored is not None and stored.leader_id == own.node_id:
-            # This node led the epoch before its restart, and no longer knows what it had appended.
+            # This node led the epoch before its restart, and no longer knows which records it had appended.
             self.role = Resigned(epoch)
         elif stored is not None and stored.leader_id != NONE:
             self.role = Unattached(epoch, voted, stored.leader_id)

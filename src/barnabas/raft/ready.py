@@ -72,7 +72,7 @@ class Ahead(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request to another node; `reply` is an event of its own."""
+    """A request to another node. `reply` is called in a separate event."""
 
     address: Address
     message: Message

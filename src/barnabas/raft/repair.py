@@ -168,7 +168,7 @@ class MetadataRepair:
             text = f"everything before offset {checkpoint.end} was on this disk, the metadata log ends at {end}"
             self.faults.append(FileFault(self._checkpoint_file.path, FileFaultKind.CHECKPOINT, text, None, end))
             self.repaired.add(self._checkpoint_file.path)
-        # A node that has written `quorum-state` also has a checkpoint: if it is gone, what it recorded is unknown.
+        # A node that has written `quorum-state` also has a checkpoint: if it is gone, its content is unknown.
         is_lost = checkpoint is None and found.state is not None and (found.state.is_own or not found.end)
         if not (is_behind or is_short or found.is_cut or is_lost or self._state is not None):
             return

@@ -29,7 +29,7 @@ _DESCRIBE_VERSION_WITH_DIRECTORIES = 2
 
 
 class QuorumServer:
-    """Serves each request as an event of its own.
+    """Serves each request in a separate event.
 
     The response is sent when `serve` returns, unless it is delayed.
     """

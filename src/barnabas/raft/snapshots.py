@@ -42,7 +42,7 @@ _BATCH_BYTES: Final = 1 << 20
 
 
 class SnapshotId(NamedTuple):
-    """The name of a snapshot; ids are ordered by what they cover."""
+    """The name of a snapshot. Ids are ordered by the offsets and epochs where the snapshots end."""
 
     end_offset: int
     epoch: int

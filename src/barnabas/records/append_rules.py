@@ -41,7 +41,7 @@ class ValidationDeferred(Exception):
 
 
 class LoopBudget:
-    """The rest of the event loop's time for opening batches; shared by all logs of a broker."""
+    """The remaining time of the event loop for opening batches; shared by all logs of a broker."""
 
     __slots__ = ("_left_ns", "_since_ms")
 
@@ -50,14 +50,16 @@ class LoopBudget:
         self._since_ms = 0
 
     def left_ns(self, wall_ms: int) -> int:
-        """Returns the rest of the budget at this time."""
+        """Returns the remaining budget at this time, in nanoseconds."""
         if not 0 <= wall_ms - self._since_ms < _WINDOW_MS:
             self._since_ms = wall_ms
             self._left_ns = _BUDGET_NS
         return self._left_ns
 
     def take(self, cost_ns: int, wall_ms: int) -> bool:
-        """Takes this cost from the budget; returns False and takes nothing if it exceeds the rest."""
+        """Takes this cost from the budget. Returns False, and takes nothing, if the cost exceeds the remaining
+        budget.
+        """
         if cost_ns > self.left_ns(wall_ms):
             return False
         self._left_ns -= cost_ns

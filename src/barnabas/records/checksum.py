@@ -1,7 +1,7 @@
 """CRC-32C, the checksum of record batches and of several files: the C function of the package `crc32c`.
 
 The package itself imports its command line too, and with it argparse, email and zipfile, which every broker would load
-at its start (25 ms of CPU, 4 MB). So only its extension module is loaded.
+at startup (25 ms of CPU, 4 MB). So only its extension module is loaded.
 """
 
 from __future__ import annotations

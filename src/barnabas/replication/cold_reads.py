@@ -49,7 +49,7 @@ class ColdReads:
         self._running_max = running_max
         self._queue: deque[Waiting] = deque()
         self.running = 0
-        #: The number of entries run since the start.
+        #: The number of entries run since startup.
         self.count = 0
 
     def __len__(self) -> int:
@@ -57,7 +57,9 @@ class ColdReads:
         return self.running + len(self._queue)
 
     def load(self, wanted: Loadable, done: Callable[[BaseException | None], None]) -> Waiting:
-        """Runs `wanted.load` in a thread, then calls `done` in an event of its own, with an unexpected error if any."""
+        """Runs `wanted.load` in a thread, then calls `done` in a separate event, with the unexpected error if there was
+        one.
+        """
         waiting = Waiting(wanted, done)
         self._queue.append(waiting)
         self._run()

@@ -30,7 +30,7 @@ class ReplicaEnvironment:
         report_event: EventReporter,
     ) -> None:
         """`send` sends a request to the active controller. `broker_epoch` returns this broker's epoch, -1 before it is
-        registered. `report_event` records what replicas of this broker lost or possibly lost."""
+        registered. `report_event` records the data that replicas of this broker lost or possibly lost."""
         self._clock = host.clock
         self._timers = host.timers
         self._config = config

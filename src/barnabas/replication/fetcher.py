@@ -137,7 +137,7 @@ class Fetcher:
         self._takes_writes = takes_writes
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
-    # -- what is followed
+    # -- the followed partitions
 
     def add(self, partition: Partition) -> None:
         """Begins to follow the partition, or continues in a new epoch."""

@@ -5,7 +5,7 @@ than its `min_bytes` waits (`delayed_fetch`), counts what its partitions gain, a
 
 Data that is not in memory keeps its share of the limits and is loaded in the background, one partition of a fetch after
 the other (`ColdFetch`); the results of the other partitions stay as they are. A loaded partition passes the same checks
-as one that is requested now, because leadership, epoch and the log's offsets can have changed in the meantime.
+as one that is requested now, because leadership, epoch and the log's offsets may have changed in the meantime.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FetchRound:
         #: The partitions to be loaded before the response is complete.
         self.cold: list[ColdItem] = []
         self.size_bytes = 0
-        #: The response must not wait for data: it has an error or a divergence, or more data follows what was read.
+        #: The response must not wait for data: it has an error or a divergence, or more data follows.
         self.is_urgent = False
         #: Whether waiting makes sense for some partition. A missing partition is not a reason to wait, nor to respond
         #: immediately: clients that keep asking for it do so at the pace of the other partitions.
@@ -96,7 +96,7 @@ def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: 
 
 
 class ColdFetch:
-    """Loads the cold partitions of a round one after the other. `on_loaded` is called in an event of its own, whenever
+    """Loads the cold partitions of a round one after the other. `on_loaded` is called in a separate event, whenever
     `take` has something to do, or with an unexpected error."""
 
     __slots__ = ("_on_loaded", "_outcome", "_plan", "_replicas", "_waiting")
@@ -164,8 +164,8 @@ def _read_one(
     min_one_batch: bool,
     loaded: ColdRead | None = None,
 ) -> FetchResult | ColdRead:
-    """Returns the result of one partition, or what must be loaded for it. `loaded` is an earlier read of this partition
-    that has completed.
+    """Returns the result of one partition, or the data that must be loaded for it. `loaded` is an earlier read of this
+    partition that has completed.
     """
     result = FetchResult()
     if item.topic is None:

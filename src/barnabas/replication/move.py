@@ -99,8 +99,8 @@ class Move:
             file.close()
 
     def follow_log_start(self) -> None:
-        """Removes from the copy, and from what is still to be copied, everything that the current log no longer has.
-        Raises StorageFault.
+        """Removes records that the current log no longer has, from the copy and from the part that is still to be
+        copied. Raises StorageFault.
         """
         current, future = self.partition.log, self.future
         if future.log_end_offset > current.log_end_offset:
@@ -162,7 +162,7 @@ class Move:
         return size
 
     def fits_at_once(self, place: MovePosition) -> bool:
-        """Returns whether the rest is small enough to be copied in one event."""
+        """Returns whether the remaining part is small enough to be copied in one event."""
         segments = self.partition.log.segments
         if place.segment is not segments.active:
             return False

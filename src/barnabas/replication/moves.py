@@ -220,7 +220,7 @@ class ReplicaMoves:
                 self._soon(self._moves[topic_partition])
 
     def _end(self, topic_partition: TopicPartition, *, is_deleted: bool = False) -> None:
-        """Stops copying, and revokes what was reported to the controller."""
+        """Stops copying, and revokes the report to the controller."""
         move = self._moves.pop(topic_partition, None)
         if move is None:
             return
@@ -326,7 +326,7 @@ class ReplicaMoves:
         self._assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, known)
 
     def _exchange(self, move: Move) -> None:
-        """Copies the rest and exchanges the logs, in one event."""
+        """Copies the remaining part and exchanges the logs, in one event."""
         partition, current, future = move.partition, move.partition.log, move.future
         topic_partition = partition.topic_partition
         while (place := move.next_place()) is not None:

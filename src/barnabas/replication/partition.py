@@ -74,7 +74,7 @@ class Role(Enum):
 
 
 class Isolation(Enum):
-    """The limit of what a reader can see."""
+    """The isolation level of a reader, which limits the records that it can see."""
 
     LOG_END = "log end"  # up to the LEO, for followers
     READ_UNCOMMITTED = "read_uncommitted"  # up to the HW

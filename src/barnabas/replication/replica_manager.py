@@ -90,7 +90,7 @@ class ReplicaPorts(NamedTuple):
     send: SendRequest
     #: Returns the broker epoch, as the controller assigned it; -1 before.
     broker_epoch: Callable[[], int]
-    #: Records what replicas of this broker lost or possibly lost.
+    #: Records the data that replicas of this broker lost or possibly lost.
     report_event: EventReporter
     #: Reports the directories of replicas to the controller.
     assignments: Assignments

@@ -23,7 +23,8 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _LARGE_BYTES = 64 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _BUFFERS_MAX = 8
-#: References that exist even when nobody holds the buffer: the list, the local variable, the argument of getrefcount.
+#: References that exist even when no caller holds the buffer: the list, the local variable, the argument of
+#: getrefcount.
 _UNUSED_REFERENCES = 3
 _NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 

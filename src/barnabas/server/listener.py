@@ -161,7 +161,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
-        connection, self._connection = self._connection, None  # A cycle would live until a full collection.
+        connection, self._connection = self._connection, None  # A reference cycle would exist until a full collection.
         if connection is not None:
             self._turns.run(connection.closed)
 

@@ -48,8 +48,8 @@ def prepare() -> None:
 
 
 def settle() -> None:
-    """Freezes all existing objects after startup, because they live long, and enables collection. A collection of these
-    objects would block the loop for some 70 ms and find almost no garbage.
+    """Freezes all existing objects after startup, because they stay until the process ends, and enables collection. A
+    collection of these objects would block the loop for some 70 ms and find almost no garbage.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

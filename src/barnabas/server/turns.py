@@ -39,7 +39,7 @@ NOTED_CPU_NS: Final = 20 * _MS
 FILE_VARIABLE: Final = "BARNABAS_LONG_TURNS"
 
 Callback = Callable[[], object]
-#: Wall time, CPU time, and what was served.
+#: Wall time, CPU time, and a description of the work served.
 OnLong = Callable[[int, int, str], None]
 
 
@@ -219,7 +219,9 @@ def _line_in(path: str | None) -> OnLong | None:
 
 
 def name_of(what: object) -> tuple[str, str]:
-    """Returns a name for what a turn served (the function of a callback, or the kind of request), and its details."""
+    """Returns a name for the work that a turn served (the function of a callback, or the kind of request), and its
+    details.
+    """
     if isinstance(what, Named):
         return what.turn_name()
     what = plain(what)

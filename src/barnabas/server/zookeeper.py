@@ -175,7 +175,7 @@ class ZooKeeperNode:
         return port
 
     def close(self) -> None:
-        """Ends connections, syncs the log and releases the folders. Sessions stay open for the next start."""
+        """Ends connections, syncs the log and releases the folders. Sessions stay open for the next startup."""
         if self._listening is not None:
             self._listening.close()
         if self._core is not None:
@@ -231,7 +231,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        connection, self._connection = self._connection, None  # A cycle would live until a full collection.
+        connection, self._connection = self._connection, None  # A reference cycle would exist until a full collection.
         if connection is not None:
             self._turns.run(connection.closed)
 

@@ -166,7 +166,7 @@ class Fetcher:
                 return partition
         raise ConnectionError(f"{connection.shown} sent a fetch response without the requested partition")
 
-    # -- what goes wrong
+    # -- failures
 
     def _retry(self, cause: str) -> None:
         """Prepares the next try, which determines the leader again. After the deadline, raises ClusterUnreachable."""

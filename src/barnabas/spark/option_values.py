@@ -17,7 +17,7 @@ def refused(key: str, value: object, allowed: str) -> ConfigError:
 
 
 class OptionReader:
-    """The options by their documented names; Spark can have changed their case. Each is removed when it is read, and
+    """The options by their documented names; Spark may have changed their case. Each is removed when it is read, and
     the remaining ones are unknown.
     """
 

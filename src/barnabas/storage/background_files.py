@@ -100,7 +100,7 @@ class BackgroundWriter:
         self._arm(self._pace.delay_ms)
 
     def stop(self) -> None:
-        """Stops writing; the logs write what is left when they are closed."""
+        """Stops writing in the background. The logs write their remaining files when they are closed."""
         self._stopped = True
         self._waiting.clear()
         self._idle.clear()

@@ -172,4 +172,4 @@ def _write(disk: Disk, path: str, offsets: Offsets) -> None:
 
 
 def _ignore(_: object, error: BaseException | None) -> None:
-    """Ignores the failed removal of a draft: the next start removes the leftover file."""
+    """Ignores the failed removal of a draft: the next startup removes the leftover file."""

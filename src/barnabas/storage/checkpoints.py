@@ -85,7 +85,9 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
 
 def remove_quietly(disk: Disk, path: str) -> None:
-    """Removes what a failed operation began to write, without errors: the caller gets the error of that operation."""
+    """Removes the file that a failed operation began to write, and raises no error: the caller gets the error of that
+    operation.
+    """
     try:
         if disk.exists(path):
             disk.remove(path)

@@ -26,7 +26,7 @@ READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
 class FrozenSegment(Segment):
-    """The files of a segment as they are now, read with a descriptor of its own. Unwritten index entries are not seen,
+    """The files of a segment as they are now, read with a separate descriptor. Unwritten index entries are not seen,
     which is harmless as they are hints."""
 
     __slots__ = ()

@@ -3,7 +3,7 @@
     .lock                  held while this process runs
     meta.properties        the directory's id, by which the controller knows it (KIP-858)
     barnabas-inventory     the segments of every log, as a clean shutdown left them
-    .kafka_cleanshutdown   written last at a shutdown, removed first at a start (G12)
+    .kafka_cleanshutdown   written last at a shutdown, removed first at startup (G12)
     *-checkpoint           one offset per partition whose log is in this directory
 
 A directory that failed is not used again before a restart; the others continue (KIP-112). A full one refuses only what
@@ -140,7 +140,9 @@ class LogDirectories:
         return any(directory.id == directory_id for directory in self.online())
 
     def refuses(self, log_directory: str) -> bool:
-        """Returns whether the directory of this log was full a moment ago."""
+        """Returns whether the directory of this log is known to be full, so that an append is refused without an
+        attempt.
+        """
         return self._clock.now_ms() < self.full.get(root_of(log_directory), 0)
 
     def append_succeeded(self, log_directory: str) -> None:
@@ -247,7 +249,7 @@ class LogDirectories:
                     write_atomically(self._disk, f"{path}/{INVENTORY_FILE}", inventory)
                     write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
                 except OSError as error:
-                    # Without the marker, the next start scans the ends of the logs.
+                    # Without the marker, the next startup scans the ends of the logs.
                     self._faults.report(f"log directory {path} is not marked as cleanly shut down: {error}", error)
             directory.lock.release()
         self._open.clear()

@@ -1,8 +1,8 @@
 """Delayed removal of deleted files: they are renamed immediately, and removed in the background after
 `file.delete.delay.ms`.
 
-Readers that began before the deletion can continue meanwhile. The next start finds files that were not removed by their
-names, and removes them.
+Readers that began before the deletion can continue meanwhile. The next startup finds files that were not removed by
+their names, and removes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DelayedRemoval:
             self._arm()
 
     def cancel(self) -> None:
-        """Stops; the next start finds and removes what is left."""
+        """Stops. The next startup finds and removes the remaining files."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -94,7 +94,7 @@ class FollowerRun:
         return self._view[position : position + header.size_bytes]
 
     def write(self) -> None:
-        """Writes the batches of the run. Raises StorageFault; what was written before is kept."""
+        """Writes the batches of the run. Raises StorageFault; the batches written before are kept."""
         batches, self._batches = self._batches, []
         size_bytes, self._size_bytes = self._size_bytes, 0
         if not batches:

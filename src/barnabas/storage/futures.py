@@ -5,10 +5,10 @@
 
 Invariants
 - The records of a future log are those of the current one: a truncation of the current log is applied to it
-  immediately, at a start before anything is appended.
+  immediately, at startup before anything is appended.
 - A partition never has its own name in two directories: at the exchange the old directory is durably renamed to
   `-delete` before the new one gets the name. Between the two there is only the future log, which is complete and gets
-  the name at the next start (`promote`).
+  the name at the next startup (`promote`).
 - When it replaces the current log, it is synced at least as far, and all checkpoints of its directory contain it.
 - The current log is not compacted during a move, as its copy would then be a mixture.
 """
@@ -40,7 +40,7 @@ _NEVER = (1 << 63) - 1
 
 
 def future_dir_name(topic_partition: TopicPartition, unique: bytes) -> str:
-    """Returns a name such as `orders-3.<32 hex digits>-future`. It is never cut, because the next start derives the
+    """Returns a name such as `orders-3.<32 hex digits>-future`. It is never cut, because the next startup derives the
     partition from it.
     """
     return f"{dir_name(topic_partition)}.{unique.hex()}{FUTURE_DIR_SUFFIX}"
@@ -174,7 +174,7 @@ class FutureLogs:
         )
         try:
             future = self._open_log(opening)
-            # Without the topic id and a synced name, the next start would not recognise the future log.
+            # Without the topic id and a synced name, the next startup would not recognise the future log.
             future.persist_identity()
             self._disk.sync_dir(root)
         except (OSError, CheckpointError) as error:
@@ -212,7 +212,7 @@ class FutureLogs:
         self._checkpoint()
 
     def directory_failed(self, root: str) -> None:
-        """Stops using the future logs in a failed directory; the next start can find them."""
+        """Stops using the future logs in a failed directory; the next startup can find them."""
         for future in self:
             if root_of(future.directory) == root:
                 del self._futures[future.topic_partition]

@@ -153,7 +153,7 @@ class Log(LogReader):
 
     @property
     def unsynced_bytes(self) -> int:
-        """The approximate number of bytes that a start after a kill would have to scan."""
+        """The approximate number of bytes that a startup after a kill would have to scan."""
         return self._sync.unsynced_bytes(self.log_end_offset)
 
     # -- appending
@@ -509,8 +509,8 @@ class Log(LogReader):
 
 
 def _lower_recovery_point(log: Log, offset: int) -> None:
-    """Lowers the recovery point before offsets at or above `offset` are removed: otherwise a start would miss them.
-    Raises OSError."""
+    """Lowers the recovery point before offsets at or above `offset` are removed: otherwise the next startup would miss
+    them. Raises OSError."""
     if offset < log.recovery_point:
         log.recovery_point = offset
         log.signals.keeper.on_truncating(log)

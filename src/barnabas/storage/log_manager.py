@@ -4,7 +4,7 @@
         orders-3/                  a log
         orders-3.<uuid>-delete/    to be removed after file.delete.delay.ms
         orders-3.<uuid>-future/    the copy of a move from another of log.dirs (storage.futures)
-        orders-3.<uuid>-stray/     no longer assigned to this broker, as a start found; kept for a day
+        orders-3.<uuid>-stray/     no longer assigned to this broker, as startup found; kept for a day
 
 Invariants
 - A directory that failed is not used again before a restart; the others continue (KIP-112).

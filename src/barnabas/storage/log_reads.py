@@ -99,8 +99,8 @@ class LogReader:
         return self._with_descriptors(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
 
     def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
-        """Returns what was loaded. None if the log has changed so that it must be read again; another ColdRead if there
-        is more to load. Raises as `read` does."""
+        """Returns the loaded data. Returns None if the log has changed so that it must be read again; another ColdRead
+        if there is more to load. Raises as `read` does."""
         segments, segment, wanted = self.segments, cold.segment, cold.wanted
         place = segments.place_of(segment.base_offset)
         if segments[place] is not segment or segment.version != cold.version:
@@ -259,7 +259,7 @@ class LogReader:
         return result
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:
-        """Returns (producer id, first offset) of the aborted transactions with records in what was read."""
+        """Returns (producer id, first offset) of the aborted transactions with records in the data that was read."""
         return self._with_descriptors(self._aborted, offset, read) or []
 
     def _aborted(self, offset: int, read: LogRead, *, cached: bool = False) -> list[tuple[int, int]] | None:

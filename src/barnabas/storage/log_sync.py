@@ -1,7 +1,7 @@
 """The recovery point of one log, and the syncs that advance it.
 
 Invariant: everything below the recovery point is on disk, including the leader epochs of its records. The indexes of
-the active segment need not be: a start after a kill checks them and rebuilds them if needed.
+the active segment need not be: a startup after a kill checks them and rebuilds them if needed.
 
 An append syncs immediately if `flush.messages` requires it. For `flush.ms`, `storage.upkeep` runs the sync in the
 background.
@@ -58,7 +58,7 @@ class LogSync:
         self._snapshot_position = 0
 
     def unsynced_bytes(self, log_end_offset: int) -> int:
-        """Returns the approximate number of bytes that a start after a kill would have to scan."""
+        """Returns the approximate number of bytes that a startup after a kill would have to scan."""
         active, (segment, size_bytes) = self._segments.active, self._synced_place
         if self.recovery_point >= log_end_offset:
             return 0

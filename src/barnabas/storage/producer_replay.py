@@ -42,7 +42,7 @@ def check_marker(producers: ProducerStateManager, header: BatchHeader, batch: Bu
 
 
 def take_snapshot(producers: ProducerStateManager) -> bool:
-    """Takes a snapshot. Returns whether it wrote one: without space for it, the next start replays a little more."""
+    """Takes a snapshot. Returns whether it wrote one: without space for it, the next startup replays a little more."""
     try:
         return producers.take_snapshot(sync=False) is not None
     except OSError as error:
@@ -61,7 +61,8 @@ def replay_producers(
     high_watermark: int | None = None,
 ) -> None:
     """Brings the state to the LEO: the newest snapshot at or below it, and the batches after that. Their transaction
-    indexes are already complete. With a HW, also restores what snapshots lack, see `_restore_ended`."""
+    indexes are already complete. With a HW, it also restores the transactions that snapshots lack (`_restore_ended`).
+    """
     has_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
     if has_producers and high_watermark is not None:
         _restore_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))

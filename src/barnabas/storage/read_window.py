@@ -17,7 +17,7 @@ class Window:
         self._file = file
         self._start = 0
         self._buffer = memoryview(b"")
-        #: The end of what is read.
+        #: The position where reading ends.
         self.end = file.size() if end is None else min(end, file.size())
 
     def at(self, position: int, size: int) -> memoryview:

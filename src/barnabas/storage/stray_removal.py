@@ -34,7 +34,7 @@ class StrayRemoval:
             self._timer = self._host.timers.call_later(_FIRST_CHECK_MS, self._check)
 
     def stop(self) -> None:
-        """Stops; the next start finds the directories by their names."""
+        """Stops; the next startup finds the directories by their names."""
         self._paths.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -168,8 +168,8 @@ class LogUpkeep:
                 files.finish(draft)
 
     def on_truncating(self, log: Log) -> None:
-        """Writes a recovery point that went back: otherwise a start would miss the truncated records, or treat new ones
-        as synced. Raises OSError."""
+        """Writes a recovery point that went back: otherwise the next startup would miss the truncated records, or treat
+        new ones as synced. Raises OSError."""
         directory = self._directories.at(root_of(log.directory))
         name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
         if not files.is_at_most(directory, name, log.topic_partition, log.recovery_point):
@@ -222,7 +222,7 @@ class LogUpkeep:
     def _expire_producers(self) -> Iterator[None]:
         wall_ms, expiration_ms = self._host.clock.wall_ms(), self._config.int_of("producer.id.expiration.ms")
         for log in tuple(self._logs.values()):
-            log.producers.expiration_ms = expiration_ms  # the configuration can have changed
+            log.producers.expiration_ms = expiration_ms  # the configuration may have changed
             log.producers.expire(wall_ms)
             yield
 

@@ -115,7 +115,7 @@ class Session:
         item.session = None
         self._end_idle(item)
 
-    # -- what happens at its partitions
+    # -- events of its partitions
 
     def on_progress(self, item: FetchItem, size_bytes: int) -> None:
         self.progress += 1
@@ -230,7 +230,8 @@ def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
 def update_item(item: FetchItem, requested: RequestedPartition) -> FetchItem:
     """Copies the fields of a request to a session's item, and returns the item."""
     if requested.current_leader_epoch != item.current_leader_epoch or requested.fetch_offset < item.offset:
-        # A follower in another epoch, or one that truncated, has discarded what was reported since: report it again.
+        # A follower in another epoch, or one that truncated, has discarded what was reported to it since then, so it is
+        # reported again.
         item.answered_high_watermark = item.answered_log_start_offset = -1
     item.offset = requested.fetch_offset
     item.max_bytes = requested.partition_max_bytes

@@ -70,7 +70,7 @@ def _delete(services: Services, topic: str, offset: int, row: _Row) -> _PendingD
 
 
 class _PendingDeletion:
-    """A partition whose followers have not deleted yet. `on_progress` is called when that can have changed."""
+    """A partition whose followers have not deleted yet. `on_progress` is called when that may have changed."""
 
     __slots__ = ("_owner", "_target", "delayed", "partition", "row")
 

@@ -97,7 +97,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
 def _read(
     services: Services, session: Session | None, items: Sequence[FetchItem], plan: FetchPlan
 ) -> Generator[int, None, FetchRound]:
-    """Reads all requested partitions; in a session, those that can have changed."""
+    """Reads all requested partitions; in a session, those that may have changed."""
     if session is not None:
         items = list(session.active)
     outcome = FetchRound(items, plan)
@@ -149,7 +149,7 @@ class _PendingFetch:
         """Reads all partitions. Returns the response, or None if it is sent later."""
         slices = self._services.steps.slices
         outcome = yield from _read(self._services, self._session, self._items, self._plan)
-        # A round read in one turn is consistent. A round read in several can have missed records that arrived in
+        # A round read in one turn is consistent. A round read in several may have missed records that arrived in
         # between, of which no notification comes.
         is_old = slices != self._services.steps.slices and self._has_moved(outcome)
         chunks = yield from self._continue(outcome, may_wait=may_wait and not is_old)
@@ -324,8 +324,8 @@ def _answer(
     plan: FetchPlan,
     outcome: FetchRound,
 ) -> Generator[int, None, Chunks]:
-    """Encodes all results, or what changed if the request continues a session. A new session begins with its first
-    response."""
+    """Encodes all results; if the request continues a session, only those that changed. A new session begins with its
+    first response."""
     version = request.api_version
     reported: Reported
     if session is not None:

@@ -91,7 +91,7 @@ class _Pending(NamedTuple):
 
 class _Lookups:
     """The rows of one response. Those by timestamp are searched in the background, one after the other; when a search
-    ends, its row is looked up again from the start, because leadership and log can have changed."""
+    ends, its row is looked up again from the start, because leadership and log may have changed."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """UpdateFeatures (57), versions 0-2: changes feature levels of the cluster, all or none (KIP-584, KIP-1022).
 
-In ZooKeeper mode, versions 0-1, there are no features: every update is answered with an error of its own.
+In ZooKeeper mode, versions 0-1, there are no features: each update in the request gets an error.
 """
 
 from __future__ import annotations

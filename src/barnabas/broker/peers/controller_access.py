@@ -139,7 +139,7 @@ class PendingRequest:
             try:
                 access.own.handle(self._request, self._on_answer)
             finally:
-                # The controller can have answered, refused (then there is a timer), deferred its response, or raised an
+                # The controller may have answered, refused (then there is a timer), deferred its response, or raised an
                 # error.
                 if self._reply is not None and self._timer is None:
                     self._timer = access._host.timers.call_later(max(left_ms, 0), lambda: self._answer(None))

@@ -5,7 +5,7 @@ broker's heartbeats closes, the controller dials the broker's own listener: if i
 the broker is fenced immediately. While the system cleans up after a dead process, its listener can still accept for a
 moment; so the probe sends a request, and dials again if the connection closes without a response. A broker that
 responds, or a dial that times out, decides nothing, and the session decides. A controller that becomes active probes
-all brokers: what ended its predecessor can have ended a broker too.
+all brokers: what ended its predecessor may have ended a broker too.
 
 A wrongly fenced broker loses one heartbeat interval: its next heartbeat unfences it.
 """

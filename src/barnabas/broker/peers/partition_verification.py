@@ -41,7 +41,7 @@ class Verification(NamedTuple):
 
 
 class TransactionVerifier:
-    """The verifier of one broker. `coordinator_partition` returns the partition of `__transaction_state` that keeps a
+    """The verifier of one broker. `coordinator_partition` returns the partition of `__transaction_state` that stores a
     transactional id."""
 
     __slots__ = ("_brokers", "_config", "_coordinator_partition", "_host")

@@ -81,7 +81,9 @@ def verify(
 
 
 def _opening(services: Services, append: PartitionAppend) -> _Opening | None:
-    """Returns what to verify for a batch; None if it can be passed to the log, which does all other checks."""
+    """Returns the partition to verify for a batch, or None if the batch can be passed to the log, which does all other
+    checks.
+    """
     if len(append.data) < HEADER_BYTES:
         return None
     header = BatchHeader._make(HEADER.unpack_from(append.data))

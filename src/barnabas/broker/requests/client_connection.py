@@ -285,8 +285,8 @@ class Connection:
             self._dispatcher.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Serves the frames that were kept, and resumes reading if there is capacity. Runs as an event of its own,
-        because a response can be completed within another connection's request."""
+        """Serves the frames that were kept, and resumes reading if there is capacity. Runs in a separate event, because
+        a response can be completed within another connection's request."""
         self._resuming = False
         if self.is_closed:
             return

@@ -78,11 +78,13 @@ class _Progress:
 
 
 class MemoryBudget:
-    """The memory budget of a process. Connections report what they hold; the budget decides which of them continue."""
+    """The memory budget of a process. Connections report the bytes that they hold; the budget determines which of them
+    can continue.
+    """
 
     def __init__(self, area: ReceiveArea, clock: Clock, timers: Timers, memory: Memory, limit_bytes: int) -> None:
-        """Creates a budget of `limit_bytes` (`queued.max.request.bytes`), or of what the host suggests if that is not
-        positive."""
+        """Creates a budget of `limit_bytes` (`queued.max.request.bytes`), or of the size that the host suggests if
+        `limit_bytes` is not positive."""
         #: The receive buffer of all connections.
         self.area = area
         self._clock = clock

@@ -151,8 +151,8 @@ class ConfigWatch:
         return overrides
 
     def _refresh_client(self, entity: str) -> Steps[ClientEntity | None]:
-        """Reads the configuration of a user, a client or an address. Returns what the path names; None if it names
-        nothing.
+        """Reads the configuration of a user, a client or an address. Returns the entity that the path names, or None if
+        it names none.
         """
         path = f"{paths.CONFIG}/{entity}"
         client: ClientEntity | None = None

@@ -68,7 +68,7 @@ Answering = Generator[int, None, T]
 
 
 class _Rows(NamedTuple, Generic[_Row]):
-    """Rows of one topic, whatever the version of the request."""
+    """Rows of one topic, in the same form for all versions of the request."""
 
     name: str
     topic_id: bytes

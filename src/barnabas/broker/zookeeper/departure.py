@@ -20,8 +20,8 @@ from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownReq
 class Departure:
     """A controlled shutdown; `done` is called once, also if the controller did not move everything.
 
-    The last broker of a cluster does not wait: nobody can take its leaderships. `is_alone` returns whether this broker
-    knows of no other live one; `check` is to be called when that may have changed.
+    The last broker of a cluster does not wait: no other broker can take its leaderships. `is_alone` returns whether
+    this broker knows of no other live one; `check` is to be called when that may have changed.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class ZooKeeperSession:
         self.store.open()
 
     def listen(self, listener: StoreListener) -> None:
-        """Passes on to `listener` what the client reports from now on."""
+        """Passes all later reports of the client on to `listener`."""
         self._listener = listener
 
     def _on_unanswered(self, timeout_ms: int) -> None:

@@ -31,7 +31,7 @@ Steps = Generator[Request, Any, T]
 
 
 class StoreSteps:
-    """The execution of one generator; `done` receives what it returns, unless `close` is called before."""
+    """The execution of one generator. `done` is called with its result, unless `close` is called before."""
 
     def __init__(self, steps: Steps[Any], done: Callable[[Any], None]) -> None:
         self._steps = steps
@@ -88,7 +88,7 @@ def create(store: ZnodeStore, path: str, data: bytes | None, flags: int = Create
 
 
 def make_path(store: ZnodeStore, path: str, data: bytes | None = None) -> Steps[int]:
-    """Creates a znode, and its parents where they are missing. Returns the error code of its own creation."""
+    """Creates a znode, and its parents where they are missing. Returns the error code of the znode's creation."""
     reply = yield from create(store, path, data)
     if reply.error == ErrorCode.NO_NODE and path.rpartition("/")[0]:
         yield from make_path(store, path.rpartition("/")[0])

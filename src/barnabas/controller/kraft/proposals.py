@@ -61,7 +61,7 @@ class Proposals:
         return self._image
 
     def listen(self, listener: ControllerListener) -> None:
-        """Registers a listener; must be called before the start."""
+        """Registers a listener; must be called before startup."""
         self._listeners.append(listener)
 
     def begin(self, image: MetadataImage) -> None:

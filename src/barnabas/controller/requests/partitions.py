@@ -99,7 +99,7 @@ def change_record(
 
 
 def directory_record(view: ControllerView, located: Located, broker_id: int, directory: bytes) -> Versioned | None:
-    """Returns the change that puts the broker's replica into this directory; None if it is there."""
+    """Returns the change that assigns the broker's replica to this directory; None if it is assigned already."""
     topic, partition_id, partition = located
     change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), view.is_active))
     change.target_directories[broker_id] = directory

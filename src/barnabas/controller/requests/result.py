@@ -80,13 +80,15 @@ class Result(Generic[T]):
     records: list[Versioned]
     response: T
     cause: Cause
-    #: Decides on what remains, on the image with these records, in a later turn of the event loop; None if this is
+    #: Makes the remaining decision, on the image with these records, in a later turn of the event loop; None if this is
     #: all. The response is sent when the last of the records are committed.
     rest: Callable[[ControllerView], Result[T]] | None = None
 
 
 class Portion(NamedTuple):
-    """Some of the records of a change of many partitions; what remains is decided again on the image with these."""
+    """Some of the records of a change of many partitions. The remaining partitions are decided later, on the image with
+    these records.
+    """
 
     records: list[Versioned]
     is_last: bool = True

@@ -55,15 +55,15 @@ class ActivityEvents(NamedTuple):
     on_loaded: Callable[[], None]
     #: Another controller has claimed.
     on_fenced: Callable[[], None]
-    #: A decision is about to be written: its cause, the image before it, and its records. Returns the cause with what
-    #: its elections possibly lose.
+    #: A decision is about to be written: its cause, the image before it, and its records. Returns the cause with the
+    #: records that its elections possibly lose.
     on_decision: Callable[[Cause, MetadataImage, Sequence[Versioned]], Cause]
     #: A change has been written to ZooKeeper (`record_store.StoreEvents`).
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]
 
 
 class ActiveController:
-    """The parts of one controller epoch."""
+    """The parts of the active controller in one controller epoch."""
 
     def __init__(
         self,

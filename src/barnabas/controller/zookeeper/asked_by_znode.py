@@ -97,7 +97,8 @@ class ReassignmentZnode:
         self._read: object | None = None
         #: The content that was written here last, and, while that is not acknowledged, the one before.
         self._own_contents: list[bytes] = []
-        #: Whether a change of the znode is not acknowledged yet. What is done meanwhile becomes one further change.
+        #: Whether a change of the znode is not acknowledged yet. Moves that complete meanwhile become one further
+        #: change.
         self._is_writing = False
 
     def start(self) -> None:

@@ -20,7 +20,7 @@ _TEXTS_MAX: Final = 8
 
 
 class AssignmentTexts:
-    """The texts of one controller epoch."""
+    """The cache of encoded topic assignments of one controller epoch."""
 
     def __init__(self) -> None:
         #: The text of a topic and the partitions that it is about, by topic id, in the order of their last use.

@@ -42,7 +42,7 @@ class _Queue:
 
 
 class BrokerQueues:
-    """The queues of one controller epoch."""
+    """The queues of requests to the brokers, for one controller epoch."""
 
     def __init__(self, timers: Timers, send: BrokerSender, on_response: OnResponse) -> None:
         self._timers = timers

@@ -34,8 +34,8 @@ from barnabas.zookeeper.client.store import ReadReply
 
 
 class BrokerWatch:
-    """The brokers of one controller epoch. `decide_first_states` gives partitions without a state their first one, if
-    they have a live replica.
+    """The registered brokers, as the controller of one epoch watches them. `decide_first_states` gives partitions
+    without a state their first one, if they have a live replica.
     """
 
     def __init__(self, core: Core, decide_first_states: Callable[[Iterable[Located]], None]) -> None:
@@ -57,7 +57,7 @@ class BrokerWatch:
 
     def serve(self) -> None:
         """Begins to watch the processes. A refused dial counts from the first one: whatever ended the last controller
-        can have ended a broker too.
+        may have ended a broker too.
         """
         for broker in self._core.image.brokers.values():
             self._processes.watch(broker, is_known=True)

@@ -141,7 +141,9 @@ class Claim:
 
 
 def judge(own_id: int, wanted: Won, controller: ZnodeContent | None, epoch: ZnodeContent | None) -> Claimed | None:
-    """Returns the outcome of a claim that was refused or lost, from what was read back; None to claim again."""
+    """Returns the outcome of a claim that was refused or whose answer was lost, according to the znodes that were read
+    back; None to claim again.
+    """
     if controller is None:
         return None
     try:

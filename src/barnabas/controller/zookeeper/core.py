@@ -69,8 +69,8 @@ class Problems:
 
 @dataclass(slots=True)
 class Core:
-    """The parts of one controller epoch. `is_serving` is false while the metadata is read: no decisions are made
-    then.
+    """The state that the parts of an active controller share in one controller epoch. `is_serving` is false while the
+    metadata is read: no decisions are made then.
     """
 
     host: Host

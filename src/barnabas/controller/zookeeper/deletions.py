@@ -74,7 +74,9 @@ def replicas_of(topic: TopicImage) -> list[_Replica]:
 
 
 class TopicDeletions:
-    """The deletions of one controller epoch. `topic_names` are those that have znodes."""
+    """The topic deletions of the active controller in one controller epoch. `topic_names` are those that have
+    znodes.
+    """
 
     def __init__(self, core: Core, topic_names: Callable[[], frozenset[str]]) -> None:
         self._core = core
@@ -268,7 +270,7 @@ class TopicDeletions:
             )
 
     def _reading_names(self, name: str, numbers: Sequence[str]) -> Job:
-        """Reads the znodes below each partition, which other clients can have left incomplete."""
+        """Reads the znodes below each partition, which other clients may have left incomplete."""
         below: dict[str, Sequence[str]] = {}
 
         def on_names(number: str, names: Sequence[str]) -> None:

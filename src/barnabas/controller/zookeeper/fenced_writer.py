@@ -51,7 +51,9 @@ class Unit(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A unit that was not written, and what was found instead; nothing was read for a unit whose predecessor failed."""
+    """A unit that was not written, and the content that was found instead; nothing was read for a unit whose
+    predecessor failed.
+    """
 
     unit: Unit
     found: Mapping[str, ZnodeContent | None]
@@ -222,7 +224,7 @@ class FencedWriter:
             self._settle(attempt, [Conflict(unit, found)])
 
     def _is_done(self, write: ZnodeWrite, found: ZnodeContent | None) -> bool:
-        """Returns whether the znode contains what this write, or a later one, intended: if both answers were lost, the
+        """Returns whether the znode has the content of this write, or of a later one: if both answers were lost, the
         later write is queued again, and cannot have happened without this one.
         """
         if write.is_done(found):

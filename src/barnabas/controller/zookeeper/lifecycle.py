@@ -54,7 +54,7 @@ class Action(Enum):
     OPEN_SESSION = "open a session"
     #: The broker's own znode: one of an earlier session of this broker is replaced.
     REGISTER_BROKER = "register the broker"
-    #: Sets the watch first, then reads: what happens in between is an event (G42).
+    #: Sets the watch first, then reads: a change in between is an event (G42).
     WATCH_CONTROLLER = "watch /controller"
     CLAIM = "claim /controller"
     LOAD = "set all watches, then read the metadata"

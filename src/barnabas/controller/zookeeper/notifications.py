@@ -20,7 +20,9 @@ from barnabas.zookeeper.client.store import ReadReply
 
 
 class Notifications:
-    """The notifications of one controller epoch. `read_again` reads the znodes of a topic whose ISR changed."""
+    """Processes the notifications for the active controller, in one controller epoch. `read_again` reads the znodes of
+    a topic whose ISR changed.
+    """
 
     def __init__(self, core: Core, read_again: Callable[[str], None]) -> None:
         self._core = core

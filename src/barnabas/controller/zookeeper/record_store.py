@@ -77,7 +77,7 @@ class _Pending:
 
 
 class RecordStore:
-    """The store of one controller epoch. Nothing happens after `close`."""
+    """Stores the metadata of the active controller in one controller epoch. Nothing happens after `close`."""
 
     def __init__(self, writer: FencedWriter, controller_epoch: int, clock: Clock, events: StoreEvents) -> None:
         self.image: MetadataImage = replace(EMPTY_IMAGE, offset=controller_epoch << _COUNT_BITS)
@@ -91,7 +91,7 @@ class RecordStore:
         self._events = events
         self._queue: deque[_Pending] = deque()
         self._keys: Counter[str] = Counter()
-        #: How often a decision was made about a topic: a read is void if it changes meanwhile.
+        #: How often a decision was made about a topic: a read is discarded if this number has changed meanwhile.
         self._decided: Counter[str] = Counter()
         #: Partitions whose state is by another controller.
         self._foreign: dict[_Place, int] = {}

@@ -116,7 +116,7 @@ class ZookeeperController:
         return self._office().core.view()
 
     def listen(self, listener: CommitListener) -> None:
-        """Registers a listener; must be called before the start."""
+        """Registers a listener; must be called before startup."""
         self._listeners.append(listener)
 
     # What the client reports.
@@ -280,7 +280,7 @@ class ZookeeperController:
         if not is_own:
             self.on_signal(ControllerSignal.CONTROLLER_IS_ANOTHER)
         elif self._life.state is ControllerState.STANDBY:
-            # The epoch was changed under this controller, which has resigned: nobody else can claim before this.
+            # The epoch was changed under this controller, which has resigned: no other broker can claim before this.
             self._store.multi([delete(paths.CONTROLLER).part()], _nothing)
 
     def _begin_claim(self) -> None:

@@ -25,7 +25,7 @@ _END: Final = object()
 
 
 class Slices:
-    """The jobs of one controller epoch."""
+    """Runs the jobs of one controller epoch in slices, in turns."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

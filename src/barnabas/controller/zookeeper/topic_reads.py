@@ -56,8 +56,8 @@ class TopicReading:
         self._partitions[index] = partition
 
     def change(self, topic_id: bytes, known: TopicImage | None) -> tuple[list[Message], ReadPartitions]:
-        """Returns the change from an image to what was read: the records of the topic itself, and the partitions that
-        differ. Raises ZnodeError for a topic that has fewer partitions than before.
+        """Returns the change from an image to the content that was read: the records of the topic itself, and the
+        partitions that differ. Raises ZnodeError for a topic that has fewer partitions than before.
         """
         records: list[Message] = []
         if known is not None and known.topic_id != topic_id:

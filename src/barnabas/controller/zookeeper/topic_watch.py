@@ -149,7 +149,9 @@ class TopicWatch:
         self._in_slices(self._taking_edit(name, reply.znode, this_edit))
 
     def _in_slices(self, job: Job) -> None:
-        """Begins to handle what was read, in slices; the controller is not loaded before the end."""
+        """Begins to process the content that was read, in slices. The controller is not loaded before the end of
+        this.
+        """
 
         def held() -> Job:
             yield from job

@@ -43,7 +43,7 @@ class _Look:
 
 
 class ZnodeReader:
-    """The reads of one controller epoch."""
+    """The reads of an active controller, for one controller epoch."""
 
     def __init__(self, store: ZnodeStore, on_idle: Callable[[], None]) -> None:
         self._store = store
@@ -85,7 +85,9 @@ class ZnodeReader:
         return path in self._data
 
     def hold(self) -> None:
-        """Delays `on_idle` until `release`: what was read is not handled yet, and can cause further reads."""
+        """Delays `on_idle` until `release`: the content that was read is not processed yet, and can cause further
+        reads.
+        """
         self._due += 1
 
     def release(self) -> None:

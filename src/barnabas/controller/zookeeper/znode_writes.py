@@ -45,7 +45,7 @@ class ZnodeWrite(NamedTuple):
         return Part(self.op, DeleteRequest(self.path, self.version))
 
     def is_done(self, found: ZnodeContent | None) -> bool:
-        """Returns whether the znode contains what this write intended, whichever client wrote it."""
+        """Returns whether the znode has the content of this write, whichever client wrote it."""
         if self.op is OpCode.DELETE:
             return found is None
         if found is None or (found.data or b"") != (self.data or b""):

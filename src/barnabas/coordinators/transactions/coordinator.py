@@ -106,7 +106,7 @@ class TransactionCoordinator:
 
     @property
     def unreadable_records(self) -> int:
-        """Returns the number of unreadable records that loads have skipped since the start."""
+        """Returns the number of unreadable records that loads have skipped since startup."""
         return self._loads.skipped
 
     # -- life

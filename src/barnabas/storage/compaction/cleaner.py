@@ -331,8 +331,9 @@ class LogCleaner:
         self._next_stage(job)
 
     def _stages(self, job: Pass) -> Generator[Steps, None, None]:
-        """Runs the pass from begin to end. Each yielded step runs in the background; the log can have changed after
-        it."""
+        """Runs the pass from begin to end. Each yielded step runs in the background; the log may have changed after
+        it.
+        """
         log, plan, disk = job.log, job.plan, self._host.disk
         offsets = OffsetMap(min(self._share("log.cleaner.dedupe.buffer.size", _MAP_BYTES_MIN), _MAP_BYTES_MAX))
         if log.recovery_point < plan.first_uncleanable:

@@ -37,7 +37,7 @@ from barnabas.records.header import (
 from barnabas.records.record import read_varint, wrap_64, write_record, write_varint
 from barnabas.storage.compaction.offset_map import PARTS, OffsetMap, map_key
 
-#: The position of a record in the (decompressed) records of its batch, and what compaction needs to know about it. A
+#: The position of a record in the (decompressed) records of its batch, and the properties that compaction needs. A
 #: plain tuple for speed, as one is made for every record.
 Outline = tuple[int, int, int, int, int, bytes | None, bool]
 _START: Final = 0

@@ -56,7 +56,7 @@ def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) 
 
 
 def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
-    """Writes all placeholders or none: a leftover would undo a later swap at the next start."""
+    """Writes all placeholders or none: a leftover would undo a later swap at the next startup."""
     written: list[str] = []
     try:
         for path in paths:

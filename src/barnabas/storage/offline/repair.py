@@ -84,7 +84,7 @@ class _Plan:
 
 def is_repairable(fault: FileFault) -> bool:
     """Returns whether a repair removes this fault. Identities, metadata snapshots and the records of the metadata log
-    need a person who knows what they should contain."""
+    can be repaired only by a person who knows their correct content."""
     name = fault.path.rpartition("/")[2]
     if name in OFFSET_CHECKPOINTS:
         return True
@@ -224,7 +224,7 @@ class Repair:
     # Execution
 
     def apply(self, kept_name: str) -> str | None:
-        """Repairs the partition. Returns the folder with what was kept; None if nothing had to be done."""
+        """Repairs the partition. Returns the folder with the removed files, or None if nothing had to be done."""
         if not self.steps:
             return None
         plan = self._plan
@@ -363,7 +363,7 @@ def apply_directory(
     disk: Disk, directory: str, planned: dict[str, dict[TopicPartition, int]], kept_name: str
 ) -> list[str]:
     """Writes the checkpoints, keeps a copy of the old ones in the same directory, and removes the clean-shutdown
-    marker, so that the next start recovers what was repaired. Returns the kept files."""
+    marker, so that the next startup runs recovery on the repaired logs. Returns the kept files."""
     kept = []
     for path, offsets in planned.items():
         disk.write(f"{path}.{kept_name}", disk.read(path), sync=True)

@@ -99,7 +99,7 @@ class DamagedLogs:
     # -- reporting
 
     def report(self, log: Log) -> None:
-        """Reports and records what opening the log found. Raises OSError."""
+        """Reports and records the losses that were found when the log was opened. Raises OSError."""
         damage = log.losses.damage
         if damage is not None:
             try:

@@ -5,7 +5,7 @@
                         again, and fetches of them fail with CORRUPT_MESSAGE
 
 `fill_holes` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the
-next start of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed
+next startup of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed
 are kept in `repair-at-start/` in the partition's directory. The losses are recorded first, so that a stop at any moment
 leaves a log that has them on record.
 """

@@ -3,9 +3,9 @@
     barnabas-inventory    a version, a number of lines, the broker epoch of the shutdown, the CRC-32C of the lines that
                           follow, and per log "topic partition base:bytes base:bytes ..."
 
-The file is written just before the clean-shutdown marker and removed with it at the start. It is valid only together
-with a marker of the same broker epoch: if Apache Kafka used the directory since, the marker differs. Without it, as
-after a kill, missing segments are found from the files alone, as far as these show it (`segment_ends`).
+The file is written just before the clean-shutdown marker and removed with it at startup. It is valid only together with
+a marker of the same broker epoch: if Apache Kafka used the directory since, the marker differs. Without it, as after a
+kill, missing segments are found from the files alone, as far as these show it (`segment_ends`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                              to do, 1 once this replica continues without them
 
 A range is recorded when it is found and stays until the log is truncated below it. A range of state 0 makes the replica
-leave ISR and ELR at the next start too. One of state 1 does not, but fetches in it fail with CORRUPT_MESSAGE. A log
+leave ISR and ELR at the next startup too. One of state 1 does not, but fetches in it fail with CORRUPT_MESSAGE. A log
 without losses has no such file. Apache Kafka ignores it.
 """
 

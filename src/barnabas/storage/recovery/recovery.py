@@ -80,7 +80,7 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Cut(NamedTuple):
-    """The end of the intact part of a log whose files are longer, and what is removed after it."""
+    """The end of the intact part of a damaged log, and the data after it that is removed."""
 
     path: str
     position: int
@@ -200,8 +200,8 @@ def is_unused(disk: Disk, directory: str) -> bool:
 
 
 def _without_leftovers(disk: Disk, directory: str) -> list[str]:
-    """Removes or completes what deletions and compactions left unfinished (@A, @S and @B of the module table). Returns
-    the names that remain.
+    """Completes or undoes unfinished deletions and compactions (@A, @S and @B of the module table). Returns the names
+    of the remaining files.
     """
     names = set(disk.list_dir(directory))
     cleaned = [offset_of(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]

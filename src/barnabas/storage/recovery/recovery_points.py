@@ -1,4 +1,4 @@
-"""Recovery points that follow the ends of logs while the broker runs, so that the start after a kill is short.
+"""Recovery points that follow the ends of logs while the broker runs, so that a startup after a kill is short.
 
 After a kill, everything above the recovery points has to be scanned. Every `log.flush.offset.checkpoint.interval.ms`,
 and sooner when more than `barnabas.log.unsynced.bytes.max` are unsynced in one directory, the logs with the most

@@ -156,8 +156,8 @@ def orphans(names: Collection[str]) -> list[int]:
 def find_holes(
     ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, synced_before: int
 ) -> Findings:
-    """Compares the segments with what should be there. `missing` are segments that existed. `expected_end`: the log had
-    every offset below it. `synced_before`: after an unclean shutdown, the end of what was synced."""
+    """Compares the segments with the offsets that should exist. `missing` are segments that existed. `expected_end`:
+    the log had every offset below it. `synced_before`: after an unclean shutdown, the end of what was synced."""
     bases = [end.segment.base_offset for end in ends]
     followers = sorted({*bases, *missing, expected_end})
 
@@ -191,7 +191,7 @@ def find_holes(
 
 def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], synced_before: int) -> list[int]:
     """Returns the base offsets of segments that existed and are missing. `names` are the files as the last run left
-    them; what begins at or above `synced_before` was not synced."""
+    them; segments that begin at or above `synced_before` were not synced."""
     if evidence.inventory is not None:
         return [base for base in evidence.inventory if base not in bases]
     found = set(orphans(names))

@@ -185,7 +185,7 @@ class ZooKeeperClient:
             detached(self._host.timers.call_soon, self._flush)
 
     def _flush(self) -> None:
-        """Sends what the window allows, once for all requests of a turn."""
+        """Sends the requests that the window allows, once for all requests of a turn."""
         self._will_flush = False
         if self._session.is_connected:
             frames = self._requests.next_frames()

@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
 class LogFrames:
     """Reads the entries of one log in order. When iteration ends, `end` is the offset after the last good entry, and
-    `damage` describes what follows it: None for the regular end of a log.
+    `damage` describes the bytes after it: None for the regular end of a log.
     """
 
     __slots__ = ("_file", "_read", "_start", "damage", "end")

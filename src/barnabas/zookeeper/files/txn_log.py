@@ -1,7 +1,7 @@
 """Writes the transaction log: one file at a time, longer than its content, and synced in groups.
 
-A file is created with the first entry after a start or a roll, and named after it. It grows by `preAllocSize` in zeros,
-so that most syncs write no metadata of the file system; a reader regards zeros as the end.
+A file is created with the first entry after a startup or a roll, and named after it. It grows by `preAllocSize` in
+zeros, so that most syncs write no metadata of the file system; a reader regards zeros as the end.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class _Queued:
 
 
 class Pipeline:
-    """The requests that wait for a sync. `on_turn_end` is called after a turn, to send what was answered."""
+    """The requests that wait for a sync. `on_turn_end` is called after a turn, to send the answers."""
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ class Requests:
             entry = self._prep.reconfig(self._client(connection, session, xid))
             self._submit(connection, session, xid, op, "NA", entry)
         elif op == OpCode.SASL:
-            # Without a login of its own, 3.8 answers every token with null.
+            # Without SASL configured, 3.8 answers every token with null.
             connection.send(answers.reply(xid, 0, 0, answers.NULL_BUFFER))
         else:
             connection.send(answers.reply(xid, -1, ErrorCode.UNIMPLEMENTED))

@@ -56,7 +56,7 @@ class SessionTracker:
     """The open sessions, in buckets by the tick in which they expire.
 
     New ids are greater than `session_id_max`: after a restart with a clock that was set back, the id of an ended
-    session would give its client the session of another one.
+    session would let its client continue another client's session.
     """
 
     def __init__(
