@@ -45,7 +45,7 @@ _LINGER_CHECK_MS = 5
 
 
 class Broker:
-    """The parts of one node, connected once."""
+    """A broker: the parts of one node, connected once."""
 
     @classmethod
     def create(

@@ -19,7 +19,7 @@ _LISTED_MS: Final = 3_000
 
 
 class RecentlyFenced:
-    """The recently fenced brokers; none before `follow`."""
+    """The recently fenced brokers. There are none before `follow` is called."""
 
     def __init__(self) -> None:
         self._clock: Clock | None = None

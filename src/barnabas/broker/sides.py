@@ -97,7 +97,7 @@ class MetadataSide(ClusterSide, Protocol):
         """Hands over the leaderships of this broker, then calls `done`; the broker no longer opens to clients."""
 
     def close(self) -> None:
-        """Leaves the cluster, after the logs are closed."""
+        """Leaves the cluster. It is called after the logs are closed."""
 
     def early_offers(self, listener: str) -> Mapping[int, Offer] | None:
         """Returns the APIs that a listener serves before the broker opens to clients; the side adds to them later.

@@ -116,7 +116,7 @@ def _run(
 
 
 def _await_first_records(replay: Replay, interruption: Interruption) -> int:
-    """Waits for the acknowledgements of the records to warm up with; returns their number."""
+    """Waits for the acknowledgements of the warm-up records, and returns their number."""
     deadline = time.monotonic() + _WARM_UP_TIMEOUT_S
     while (records := replay.warm_up_records) is None:
         interruption.check()

@@ -71,7 +71,7 @@ class Course:
         self._interruption = interruption
 
     def warm_up(self, records: int) -> None:
-        """Waits until the pipeline has written its first batch, of these records."""
+        """Waits until the pipeline has written its first batch, which consists of the warm-up records."""
         started = False
 
         def steps() -> int:
@@ -85,7 +85,7 @@ class Course:
         self._view.say(f"the pipeline is warm: {output.counted(self._applied(), 'record')} in the tables")
 
     def play(self, kill: Kill) -> BrokerKill | None:
-        """Plays all steps, until every acknowledged record is in the tables."""
+        """Performs all steps, until every acknowledged record is in the tables."""
         fault = None
         if kill is not Kill.NONE:
             self._until(self._is_time_to_kill, "a third of the orders", progress=self._acknowledged)

@@ -23,7 +23,7 @@ _BROKER_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A partition as the current metadata describes it."""
+    """The current state of a partition, from the metadata."""
 
     topic: str
     partition: int

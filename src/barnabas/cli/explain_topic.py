@@ -31,7 +31,7 @@ _REPLICA: Final = re.compile(r"Replica (\d+) is ")
 
 @dataclass(slots=True)
 class _Group:
-    """Equal sentences about several partitions."""
+    """A sentence that is the same for several partitions."""
 
     first_ms: int | None
     last_ms: int | None

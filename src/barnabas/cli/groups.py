@@ -420,7 +420,7 @@ def _confirm(question: str, yes: bool) -> None:
 def _show_outcome(
     rows: Sequence[tuple[object, ...]], columns: list[str], refused: Sequence[str | None], as_json: bool
 ) -> None:
-    """Shows the result for each item. Raises Failure unless all were deleted."""
+    """Prints the result for each item. Raises Failure unless all items were deleted."""
     shown = [(*row, why or "deleted") for row, why in zip(rows, refused, strict=True)]
     _show([*columns, "outcome"], shown, as_json)
     kept = sum(why is not None for why in refused)

@@ -62,7 +62,7 @@ class BrokerAddress(NamedTuple):
 
 
 class _Cluster:
-    """The requests to the cluster of the commands of `barnabas reassign`."""
+    """Sends the requests of `barnabas reassign` to the cluster."""
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.admin: AdminClient = admin_client(bootstrap, properties)

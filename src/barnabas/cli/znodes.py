@@ -77,7 +77,7 @@ def _of_context() -> str:
 
 
 class _Faults:
-    """Shows warnings of the client: a session that is lost, or a server that does not answer."""
+    """Prints the warnings of the client, such as a lost session or a server that does not answer."""
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
         raise Failure(message) from error

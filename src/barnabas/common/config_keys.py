@@ -21,7 +21,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """Types as DescribeConfigs numbers them."""
+    """The types of configuration values, with their numbers in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -36,7 +36,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, as DescribeConfigs numbers it."""
+    """The sources of configuration values, with their numbers in DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1

@@ -61,7 +61,7 @@ class Background:
 
 
 def set_background(owner: Owner | None) -> None:
-    """Gives all work without an owner this one; None removes it."""
+    """Makes this the owner of all work without one; None removes it."""
     if _turn.owner is _turn.background:
         _turn.owner = owner
     _turn.background = owner

@@ -40,7 +40,7 @@ meter: Meter | None = None
 
 
 def add(work: Work, count: int) -> None:
-    """Counts this amount of work on the current meter."""
+    """Adds this amount of work to the current meter."""
     if meter is not None:
         meter.add(work, count)
 

@@ -166,7 +166,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may try the same request again (Kafka's `RetriableException`)."""
+        """Whether a client can repeat the request (Kafka's `RetriableException`)."""
         return self in _RETRIABLE
 
 
@@ -283,12 +283,12 @@ _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether the system refused a write because there is no room."""
+    """Whether the system refused a write because the disk is full."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def lacks_descriptors(error: BaseException | None) -> bool:
-    """Whether the process, or the system, has no descriptor left."""
+    """Whether the process or the system has run out of file descriptors."""
     return isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS
 
 

@@ -75,14 +75,14 @@ class File(Protocol):
         """
 
     def will_need(self, offset: int, size: int) -> None:
-        """Hints that this will be read soon. Can wait for the disk; never fails."""
+        """Hints that these bytes will be read soon. The call can wait for the disk, and never fails."""
 
     def write_at(self, offset: int, data: Buffer) -> None: ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Syncs the file. A full disk is EIO here, never ENOSPC: earlier writes may be lost."""
+        """Syncs the file. A full disk raises EIO here, never ENOSPC, because earlier writes may be lost."""
 
     def close(self) -> None: ...
 
@@ -172,7 +172,7 @@ class LinkEnd(Protocol):
     """The owner of an outgoing connection, with the same events as an accepted connection."""
 
     def connected(self) -> None:
-        """Reports that the link can be written to from now on, and not before."""
+        """Reports that the link can be written to from now on."""
 
     def get_buffer(self) -> memoryview:
         """Returns the buffer for the next bytes, never empty."""

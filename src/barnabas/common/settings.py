@@ -37,7 +37,7 @@ def is_zookeeper_mode(properties: Mapping[str, str]) -> bool:
 
 
 class Settings:
-    """Typed access to broker keys, layer above layer."""
+    """Typed access to broker keys through the layers of the configuration."""
 
     __slots__ = (
         "_cluster_default",
@@ -209,5 +209,5 @@ class Settings:
         return key
 
     def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
-        """Calls back with the names of the keys whose value in force changed."""
+        """Registers a callback, which is called with the names of the keys whose value in force has changed."""
         self._subscribers.append(on_change)

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 
 
 class Decider(Protocol):
-    """The part of a controller that supplies the view for decisions and proposes them."""
+    """The part of a controller that supplies the view for decisions, and proposes the decisions."""
 
     @property
     def is_active(self) -> bool: ...
@@ -41,7 +41,7 @@ class Decider(Protocol):
 
 
 class ReplicationRequests:
-    """Decides ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments."""
+    """Decides about ElectLeaders and AlterPartitionReassignments, and answers ListPartitionReassignments."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider

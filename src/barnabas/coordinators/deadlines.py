@@ -36,7 +36,7 @@ class Deadline:
         return self.due_ms != _NONE
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Schedules `callback` in `delay_ms`, in place of an earlier schedule."""
+        """Schedules `callback` to run in `delay_ms`, replacing an earlier schedule."""
         self._callback = later(callback)
         self._owner._place(self, max(delay_ms, 0))
 
@@ -69,7 +69,7 @@ class Deadlines:
         return Deadline(self)
 
     def close(self) -> None:
-        """Cancels the timer: no deadline falls due any more."""
+        """Cancels the timer: no callback runs any more."""
         self._closed = True
         self._heap.clear()
         if self._timer is not None:

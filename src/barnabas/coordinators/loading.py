@@ -67,7 +67,7 @@ class LoadSink(Protocol):
 
 
 class Loads:
-    """The loads of one coordinator's partitions: one slice in each turn of the loop."""
+    """The loads of all partitions of one coordinator, one slice in each turn of the loop."""
 
     __slots__ = ("_is_under_way", "_queue", "_timers", "reader", "skipped")
 
@@ -139,7 +139,7 @@ class LogLoader:
         self._stopped = False
 
     def start(self) -> None:
-        """Begins to read from the log start offset; the load ends at the current LEO."""
+        """Starts to read from the log start offset. The load ends at the present LEO."""
         try:
             self._target = self._reader.log_end_offset(self._partition)
             self._begin()

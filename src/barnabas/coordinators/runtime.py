@@ -132,7 +132,7 @@ class KeyValue(NamedTuple):
 
 
 class _Write:
-    """An append in flight, or (already finished) a barrier after those in flight."""
+    """An append in flight, or a barrier: an entry without an append, which waits for the appends before it."""
 
     __slots__ = ("answered", "code", "deadline_ms", "finished", "number", "settled", "since")
 

@@ -208,7 +208,7 @@ class EmbeddedCluster:
         return running
 
     def stop_zookeeper(self) -> ZookeeperServer | None:
-        """Stops the cluster's ZooKeeper server cleanly. Returns it if it ran."""
+        """Stops the cluster's ZooKeeper server cleanly. Returns the server, or None if it was not running."""
         server = self.recorded.zookeeper
         if server is None or not server.running:
             return None
@@ -224,7 +224,7 @@ class EmbeddedCluster:
         return running
 
     def kill_zookeeper(self) -> ZookeeperServer | None:
-        """Kills the cluster's ZooKeeper server. Returns it if it ran."""
+        """Kills the cluster's ZooKeeper server. Returns the server, or None if it was not running."""
         server = self.recorded.zookeeper
         if server is None or not server.running:
             return None

@@ -18,7 +18,7 @@ POLL_S: Final = 0.01
 
 
 class Identified(Protocol):
-    """A process by pid and start time."""
+    """A process, identified by its pid and its start time."""
 
     @property
     def pid(self) -> int: ...

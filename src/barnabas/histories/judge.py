@@ -60,7 +60,7 @@ class Judge:
         }
 
     def take(self, operation: Operation) -> None:
-        """Takes an operation. Raises `Malformed`."""
+        """Processes an operation. Raises `Malformed`."""
         self._counts["operations"] += 1
         taker = self._takers.get(operation.f)
         if taker is None:

@@ -44,7 +44,7 @@ class Read(NamedTuple):
 
 
 class Transaction:
-    """A transaction of one producer, from its begin on."""
+    """A transaction of one producer, from its beginning on."""
 
     __slots__ = ("line", "read", "reads", "stage")
 
@@ -157,7 +157,7 @@ class PartitionLog:
 
 
 class KnownTopic:
-    """A topic name. Each deletion begins another era with new logs."""
+    """A topic name. After each deletion, a topic of that name has new logs."""
 
     __slots__ = ("changing", "era", "logs", "moved", "name", "unordered", "writes")
 

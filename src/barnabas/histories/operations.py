@@ -20,7 +20,7 @@ Value = str | int
 
 
 class Malformed(ValueError):
-    """A line that is not an operation, or contradicts the form of earlier lines."""
+    """The error for a line that is not an operation, or that contradicts earlier lines."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"line {line}: {what}")

@@ -144,7 +144,7 @@ class Journal:
             self._keep(delta, image, None)
 
     def begin_epoch(self, image: MetadataImage) -> None:
-        """Begins with the controller of this node, which has become active in ZooKeeper mode."""
+        """Begins the journal of this node's controller, which has become active in ZooKeeper mode."""
         if not self._is_enabled:
             return
         self.window.begin_after(-1)
@@ -299,7 +299,7 @@ class Journal:
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
 
     def _go_on(self) -> None:
-        """Takes the next step: creates the topic, reads how far it is, or writes a batch."""
+        """Takes the next step: creates the topic, reads how far the journal has come, or writes a batch."""
         self._timer = None
         if self._is_closed:
             return

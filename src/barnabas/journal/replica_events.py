@@ -73,7 +73,7 @@ class ReplicaEvents:
         self._queue(event)
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Queues events that are complete."""
+        """Queues events that need no further fields."""
         for event in events:
             self._queue(event)
 

@@ -60,7 +60,7 @@ class ChangeWindow:
             self._drop_first()
 
     def begin_after(self, offset: int) -> None:
-        """Empties the window: its changes are not continuous with those after `offset`."""
+        """Empties the window, because its changes do not continue at `offset`."""
         self.rewind()
         self._changes.clear()
         self._weight = self._written = 0

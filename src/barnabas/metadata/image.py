@@ -101,7 +101,7 @@ EMPTY_IMAGE: Final = MetadataImage()
 
 
 class MetadataDelta:
-    """The changes of the metadata since `image`."""
+    """The changes of the metadata since `image`, as far as records were applied."""
 
     __slots__ = (
         "_next_producer_id",

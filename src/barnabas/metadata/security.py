@@ -25,7 +25,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class SecurityImage:
-    """The security part of an image. `replay_*` returns it with one more record applied."""
+    """The security part of an image. The `replay_*` methods return a copy with one more record applied."""
 
     #: (mechanism, user) -> credential.
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)

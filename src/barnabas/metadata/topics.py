@@ -54,7 +54,7 @@ class PartitionImage(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether this is a partition, not the place of one that the broker does not know yet."""
+        """Whether this is a known partition, and not a placeholder for one that the broker does not know yet."""
         return bool(self.replicas)
 
     @property
@@ -226,7 +226,7 @@ class TopicsDelta:
         self._touch(record.topic_id).changed_partitions[record.partition_id] = partition_from_record(record)
 
     def replay_partitions(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
-        """Does the same as a PartitionRecord for each of these partitions of a topic."""
+        """Adds partitions to a topic, as a PartitionRecord for each of them would."""
         self._touch(topic_id).changed_partitions.update(partitions)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:

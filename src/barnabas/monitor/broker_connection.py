@@ -24,7 +24,7 @@ _SOFTWARE: Final = "barnabas-monitor"
 
 
 class NoAnswer(Exception):
-    """The broker could not be queried; the text gives the reason."""
+    """The error for a broker that could not be queried; the text gives the reason."""
 
 
 class Security(NamedTuple):
@@ -88,7 +88,7 @@ class BrokerConnection:
             opened.writer.close()
 
     def knows(self, request: type[Message]) -> bool:
-        """Whether the broker supports this API; known after the first response."""
+        """Whether the broker supports this API. This is known after the first response."""
         return self._known is not None and self._known.knows(request)
 
     async def _dial(self) -> _Open:

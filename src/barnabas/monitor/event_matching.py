@@ -155,7 +155,7 @@ class Pending:
         return ready
 
     def _may_come(self, change: Change) -> bool:
-        """Whether the journal can still deliver the cause of the change."""
+        """Whether the journal can still deliver a cause of the change."""
         if change.kind in _SELF_EVIDENT:
             return False
         return self._has_journal is True or (self._has_journal is None and change.kind not in _QUIET)

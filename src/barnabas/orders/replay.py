@@ -156,7 +156,7 @@ def replay(
 
 
 class _Run:
-    """A run of a replay, on a new ledger or one with entries."""
+    """One run of a replay, with a new ledger or with one that has entries."""
 
     def __init__(
         self,

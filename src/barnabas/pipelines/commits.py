@@ -220,7 +220,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of the tables: written once, compared at every later start."""
+    """The identity of the tables: written once, and compared at every later start of a pipeline."""
 
     id: str
     topic: str

@@ -75,7 +75,7 @@ class DayFiles:
 
 
 class _Work:
-    """One task's files and figures."""
+    """The files and figures of one task."""
 
     def __init__(self, job: DayFiles, part: int) -> None:
         self._job = job

@@ -52,7 +52,7 @@ class Mark(NamedTuple):
 
     @property
     def time(self) -> datetime:
-        """The time in the form that the axes use: UTC, without a zone."""
+        """The time in the form that the axes use: in UTC, and without a time zone."""
         return datetime.fromtimestamp(self.time_ms / 1000, UTC).replace(tzinfo=None)
 
 

@@ -70,7 +70,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class ClientSecurity:
-    """The security of a connection. Both fields None: plain text, without a login."""
+    """The security of a connection. If both fields are None, it is plain text without a login."""
 
     tls: Tls | None = None
     login: Login | None = None

@@ -44,11 +44,11 @@ M = TypeVar("M", bound=Message)
 
 
 class UnknownRequest(Exception):
-    """The broker does not support the request, or not in the required version."""
+    """The error for a request that the broker does not support, or not in the required version."""
 
 
 class LoginRefused(Exception):
-    """The broker refuses the login, or its identity is wrong. A retry does not help."""
+    """The error for a login that the broker refuses, or for a broker with a wrong identity. A retry does not help."""
 
 
 def frame_size(prefix: Buffer) -> int:

@@ -83,7 +83,7 @@ class _DecoderWriter:
         return source.function("decode", f"decode {label}")
 
     def _struct(self, cls: type[Struct]) -> str:
-        """Generates the read of a struct, and returns its variable."""
+        """Generates the code that reads a struct, and returns the name of its variable."""
         add, layout = self._source.add, self._layout
         o = self._source.name("o")
         add(f"{o} = new({self._source.constant(f'C_{cls.__name__}', cls)})")
@@ -106,7 +106,7 @@ class _DecoderWriter:
         return repr(field.default)
 
     def _run(self, o: str, fixed: list[Field], field: Field | None) -> None:
-        """Generates one call for fixed-size fields, and the read of the field after them."""
+        """Generates one call that reads fixed-size fields, and the code for the field after them."""
         targets = [f"{o}.{each.attribute}" for each in fixed]
         codes = "".join(FIXED[each.type][0] for each in fixed)
         length = None
@@ -130,7 +130,7 @@ class _DecoderWriter:
         self._source.add(f"p += {struct.calcsize('>' + codes)}")
 
     def _uvarint(self) -> str:
-        """Generates the read of an unsigned varint, and returns its variable."""
+        """Generates the code that reads an unsigned varint, and returns the name of its variable."""
         n = self._source.name("n")
         self._source.add(f"{n} = b[p]")
         self._source.add("p += 1")
@@ -138,7 +138,7 @@ class _DecoderWriter:
         return n
 
     def _value(self, target: str, field: Field, is_tagged: bool = False) -> None:
-        """Generates the read of one separate value: an element or a tagged field."""
+        """Generates the code that reads one separate value: an element or a tagged field."""
         if field.type in FIXED:
             self._unpack([target], FIXED[field.type][0])
             return
@@ -225,7 +225,7 @@ class _DecoderWriter:
             source.dedent()
 
     def _tags(self, o: str, cls: type[Struct]) -> None:
-        """Generates the read of the tagged fields, which follow the others."""
+        """Generates the code that reads the tagged fields, which follow the other fields."""
         add, source = self._source.add, self._source
         known = self._layout.tagged_fields(cls)
         for field in known:

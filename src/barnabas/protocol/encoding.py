@@ -103,7 +103,7 @@ class _EncoderWriter:
         return self._source.constant(f"D_{cls.__name__}", cls())
 
     def _run(self, o: str, fixed: list[Field], field: Field | None, out: str) -> None:
-        """Generates one call for fixed-size fields and the length of the next field."""
+        """Generates one call that writes fixed-size fields and the length of the next field."""
         values = [f"{o}.{each.attribute}" for each in fixed]
         codes = "".join(FIXED[each.type][0] for each in fixed)
         for each in fixed:
@@ -131,7 +131,7 @@ class _EncoderWriter:
         self._source.add(f"{out} += {name}({', '.join(values)})")
 
     def _measure(self, expression: str, field: Field) -> tuple[str, str]:
-        """Returns the variables of the value as it will be appended and of its length, -1 for null."""
+        """Generates the variables for a value as it will be appended and for its length, which is -1 for null."""
         source, add = self._source, self._source.add
         value, length = source.name("v"), source.name("n")
         add(f"{value} = {expression}")
@@ -151,7 +151,7 @@ class _EncoderWriter:
         return value, length
 
     def _compact(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
-        """Generates the write of a value whose length is compact, or of a single struct."""
+        """Generates the code that writes a value with a compact length, or a single struct."""
         if field.is_struct and not field.is_array:
             self._struct_value(expression, field, out, is_tagged)
             return
@@ -166,7 +166,7 @@ class _EncoderWriter:
         self._source.add(f"else: uvarint({out}, {value})")
 
     def _content(self, value: str, field: Field, out: str) -> None:
-        """Generates the write of the content that follows a length."""
+        """Generates the code that writes the content after a length."""
         source, add = self._source, self._source.add
         if not field.is_array:
             add(f"{out} += {value}")
@@ -190,7 +190,7 @@ class _EncoderWriter:
         source.dedent()
 
     def _value(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
-        """Generates the write of one separate value: an element or a tagged field."""
+        """Generates the code that writes one separate value: an element or a tagged field."""
         if field.type == "uuid":
             self._check_uuid(expression, field)
         if field.type in FIXED:
@@ -203,8 +203,8 @@ class _EncoderWriter:
             self._compact(expression, field, out, is_tagged)
 
     def _struct_value(self, expression: str, field: Field, out: str, is_tagged: bool) -> None:
-        """Generates the write of a single struct. A nullable one has a byte before it: 1, or -1 for null (KIP-893);
-        when tagged, 0 for null.
+        """Generates the code that writes a single struct. A nullable one has a byte before it: 1, or -1 for null
+        (KIP-893); when tagged, 0 for null.
         """
         source, add = self._source, self._source.add
         value = source.name("o")

@@ -25,7 +25,7 @@ ROWS_MAX = 500
 
 
 class ManyRows(Exception):
-    """The request has more than `ROWS_MAX` rows."""
+    """The error for a request with more than `ROWS_MAX` rows."""
 
 
 class ProduceFrame(NamedTuple):

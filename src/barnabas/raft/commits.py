@@ -24,7 +24,7 @@ class CommitListener(Protocol):
     """A subscriber of the committed metadata log."""
 
     def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """Receives the content up to `snapshot_id.end_offset`, which replaces everything before."""
+        """Receives a snapshot of the content up to `snapshot_id.end_offset`, which replaces everything before."""
 
     def on_commit(self, batch: CommittedBatch) -> None:
         """Receives each batch once, in order."""

@@ -177,7 +177,7 @@ class Core:
         return False
 
     def lift_restriction(self) -> None:
-        """Lifts the restriction: this voter votes from now on."""
+        """Ends the voting restriction: this voter votes from now on."""
         quorum = self.quorum
         if quorum.restriction is VotingRestriction.NONE:
             return

@@ -87,7 +87,7 @@ class Delivery:
             self._appended.pop()
 
     def reset(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """Continues from a snapshot, which contains everything that was delivered, and more."""
+        """Continues from a snapshot. The snapshot contains at least everything that was delivered."""
         self._appended.clear()
         if self._log_end is not None:
             self._log_end = snapshot_id.end_offset

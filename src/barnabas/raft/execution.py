@@ -30,7 +30,7 @@ class Execution:
     """Carries out one `Ready` after the other, from `open` on."""
 
     def __init__(self, core: Core, peers: Peers, parts: Parts, commit: Callable[[Committed | Ahead], None]) -> None:
-        """`commit` delivers committed batches to the listeners, and completes proposals."""
+        """Creates the execution. `commit` delivers committed batches to the listeners, and completes proposals."""
         self._core = core
         self._peers = peers
         self._parts = parts

@@ -19,7 +19,7 @@ class Flusher:
     """Makes appended records durable."""
 
     def __init__(self, core: Core, on_flushed: Callable[[], None]) -> None:
-        """`on_flushed` is called after the flushed end of the log has moved."""
+        """Creates a flusher. `on_flushed` is called after the flushed end of the log has moved."""
         self._core = core
         self._on_flushed = on_flushed
         self._is_flushing = False

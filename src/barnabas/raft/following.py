@@ -350,7 +350,7 @@ class Following:
         return True
 
     def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
-        """Delivers the committed records among these, although the log has no space for them."""
+        """Delivers the committed records of the response to the listeners, although the log has no space for them."""
         core = self._core
         end_offset = core.log.end_offset
         batches = []
@@ -434,7 +434,7 @@ class Following:
         self._install(download.snapshot_id, snapshot)
 
     def _install(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """Makes the log and the listeners continue from the snapshot."""
+        """Replaces the contents of the log and of the listeners by the snapshot."""
         core = self._core
         try:
             for record, _ in snapshot.records:

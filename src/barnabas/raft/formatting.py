@@ -225,7 +225,7 @@ def _format(
     bootstrap: Sequence[tuple[Message, int]],
     voters: VoterSet,
 ) -> None:
-    """Formats a directory except for `meta.properties`, which makes it this node's."""
+    """Formats a directory except for `meta.properties`, the file that makes it this node's directory."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
     disk.make_dirs(directory)
     if disk.exists(log_checkpoint_path(directory)):

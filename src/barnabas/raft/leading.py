@@ -36,7 +36,7 @@ _HAND_OVER_LOOK_MS = 100
 
 
 class Leading:
-    """The leader's part of this node; inactive in other roles."""
+    """The part of a node that leads the quorum; inactive in other roles."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -178,13 +178,13 @@ class Leading:
         self._core.draft.flush()
 
     def on_flushed(self) -> None:
-        """Counts the flushed records for this node, as the flushed end of the log has moved."""
+        """Counts the flushed records of this node, because the flushed end of the log has moved."""
         role = self._core.quorum.role
         if isinstance(role, Leader) and role.progress.on_own_flush(self._core.log.flushed_offset, self._core.now_ms):
             self._moved(role)
 
     def on_replica(self, key: VoterKey, *, moved: bool) -> None:
-        """Handles a replica's fetch; `moved` if the fetch has raised the high watermark."""
+        """Handles a replica's fetch. `moved` says whether the fetch has raised the high watermark."""
         role = self._core.quorum.role
         if isinstance(role, Leader):
             if role.progress.note_fetch(key):

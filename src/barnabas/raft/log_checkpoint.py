@@ -197,7 +197,7 @@ class LogCheckpointWriter:
     """Keeps the checkpoint of an open log up to date."""
 
     def __init__(self, host: Host, file: LogCheckpointFile, high_watermark: Callable[[], int]) -> None:
-        """`high_watermark` returns the offset before which everything is known to be committed."""
+        """Creates a writer. `high_watermark` returns the offset before which everything is known to be committed."""
         self._host = host
         self._file = file
         self._synced_ms = host.clock.now_ms()

@@ -119,7 +119,7 @@ class MetadataLog:
 
     @property
     def end_of_file(self) -> str:
-        """The end of the last segment, for error messages."""
+        """The path and size of the last segment, for error messages."""
         active = self._log.segments.active
         return f"{active.log_path}, byte {active.size_bytes}"
 

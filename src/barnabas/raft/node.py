@@ -243,7 +243,7 @@ class RaftNode:
     # Roles.
 
     def _on_role(self, before: Role, role: Role) -> None:
-        """Notifies every part of the new role; the last part can change it again."""
+        """Notifies every part of the new role. The last part can change the role again."""
         try:
             if isinstance(before, Leader):
                 self._resign()

@@ -74,7 +74,7 @@ class Progress:
 
     @property
     def counts_itself(self) -> bool:
-        """Whether the leader is a voter; not while its own removal waits for its commit."""
+        """Whether the leader is a voter: false while the removal of this node waits for its commit."""
         return any(state.key.node_id == self.own.node_id for state in self._voters.values())
 
     def set_voters(self, voters: VoterSet) -> None:

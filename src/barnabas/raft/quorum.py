@@ -107,7 +107,7 @@ class Leader:
 
 @dataclass(slots=True)
 class Resigned:
-    """The node was the leader of this epoch, and will not lead it again."""
+    """The role of a node that was the leader of this epoch, and will not lead it again."""
 
     epoch: int
     #: The voters that should start the next election, the best one first.

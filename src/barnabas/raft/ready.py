@@ -115,7 +115,7 @@ NOTHING = Ready()
 
 
 class ReadyDraft:
-    """The `Ready` of the current event, while the parts of the node add to it."""
+    """The `Ready` of the current event under construction: the parts of the node add actions to it."""
 
     __slots__ = (
         "_committed",

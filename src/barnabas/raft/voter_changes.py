@@ -55,7 +55,7 @@ class _Pending:
 
 
 class VoterChanges:
-    """The changes of voters on this node, one at a time."""
+    """The changes of the voter set that this node makes, one at a time."""
 
     def __init__(self, core: Core, leading: Leading) -> None:
         self._core = core

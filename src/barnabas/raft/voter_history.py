@@ -18,7 +18,7 @@ NOT_IN_LOG = -1
 
 
 class VoterHistory:
-    """The voters and kraft.versions in the log, by offset."""
+    """The history of the voters and of kraft.version, by log offset."""
 
     def __init__(self, voters: VoterSet, kraft_version: int) -> None:
         self._voters: list[tuple[int, VoterSet]] = [(NOT_IN_LOG, voters)]

@@ -99,7 +99,7 @@ DEFAULT_LIMITS: Final = RecordLimits()
 
 
 class AppendRules:
-    """The rules for one log's new batches. Created again when its settings change."""
+    """The rules for new batches of one log, created again when its settings change."""
 
     __slots__ = (
         "after_max_ms",

@@ -79,7 +79,7 @@ _MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD
 
 
 class RecordLike(Protocol):
-    """The part of a record that `encode_batch` needs; its offset is assigned anew."""
+    """The part of a record that `encode_batch` needs. The record gets a new offset."""
 
     @property
     def timestamp(self) -> int: ...

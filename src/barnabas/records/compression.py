@@ -60,7 +60,7 @@ def _package(name: str) -> Any:
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec in the low three bits of a batch's or message's attributes."""
+    """Returns the codec in the low three bits of a batch's or message's attributes."""
     try:
         return Codec(attributes & 0x07)
     except ValueError:

@@ -14,7 +14,7 @@ from barnabas.records.validate import validate_for_append
 
 
 class DeferredValidation:
-    """A batch, in its own memory, and the result of its validation."""
+    """A batch, copied to separate memory, and the result of its validation."""
 
     __slots__ = ("_rejected", "_valid", "_wall_ms", "batch", "rules")
 

@@ -113,7 +113,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time at which its tombstones and markers can be removed (KIP-534)."""
+        """The time at which the batch's tombstones and markers can be removed (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property

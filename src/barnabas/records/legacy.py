@@ -44,7 +44,7 @@ _MASK_32 = 0xFFFFFFFF
 
 
 class _Entry:
-    """A message of a set, in its encoded form."""
+    """A message of a message set, in its encoded form."""
 
     __slots__ = ("attributes", "crc", "end", "key", "magic", "offset", "size", "start", "timestamp", "value")
 

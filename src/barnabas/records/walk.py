@@ -122,14 +122,14 @@ WALKER: Final = compiled_walker() or cast("Walker", python_walk)
 
 
 def survey(data: Buffer, start: int, count: int, base_timestamp: int) -> Survey:
-    """Surveys the records from byte `start` to the end of `data`, nominally `count` of them."""
+    """Surveys the records from byte `start` to the end of `data`; `count` is their number according to the header."""
     found = Survey._make(WALKER.survey(data, start, count, base_timestamp))
     effort.add(Work.RECORD, found.records)
     return found
 
 
 def index(data: Buffer, start: int, count: int) -> Index:
-    """Indexes the records from byte `start` to the end of `data`, nominally `count` of them."""
+    """Indexes the records from byte `start` to the end of `data`; `count` is their number according to the header."""
     found = Index._make(WALKER.index(data, start, count))
     effort.add(Work.RECORD, found.records)
     return found

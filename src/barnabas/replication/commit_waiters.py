@@ -50,7 +50,7 @@ class CommitWaiters:
         return len(self._heap) - self._cancelled
 
     def add(self, offset: int, done: Done) -> CommitWaiter:
-        """Adds a callback for when the HW reaches `offset`."""
+        """Adds a callback that is called when the HW reaches `offset`."""
         self._sequence += 1
         waiter = CommitWaiter(self, done)
         heapq.heappush(self._heap, (offset, self._sequence, waiter))

@@ -18,7 +18,7 @@ NO_REPLICA = -1
 
 
 class ItemSession(Protocol):
-    """The fetch session of an item."""
+    """The interface of a fetch session that its items use."""
 
     def on_progress(self, item: FetchItem, size_bytes: int) -> None:
         """Handles `Watcher.on_progress` of the item's partition."""

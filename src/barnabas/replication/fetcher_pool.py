@@ -64,7 +64,9 @@ class FetcherPool:
         own: ReplicaEnvironment,
         quota: ReplicationQuota,
     ) -> None:
-        """`takes_writes`: whether logs in a directory can be appended to, as far as known."""
+        """Creates a pool without fetchers. `takes_writes` returns whether logs in a directory can be appended to, as
+        far as known.
+        """
         self._host = host
         self._config = config
         self._area = ReceiveArea()

@@ -43,7 +43,7 @@ _OVERTAKEN: Final = frozenset(
 
 
 class Proposer(Protocol):
-    """A partition that this broker leads."""
+    """The interface of a partition that this broker leads, for its ISR proposals."""
 
     topic_partition: TopicPartition
     topic_id: bytes

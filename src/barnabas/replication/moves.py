@@ -83,7 +83,7 @@ class ReplicaMoves:
         replicas: Replicas,
         assignments: Assignments,
     ) -> None:
-        """`assignments` reports the directories of replicas to the controller."""
+        """Creates the moves of a broker. `assignments` reports the directories of replicas to the controller."""
         self._host = host
         self._logs = logs
         self._node_id = config.node_id

@@ -36,7 +36,7 @@ class Environment(Protocol):
 
     @property
     def lag_ms_max(self) -> int:
-        """`replica.lag.time.max.ms`."""
+        """The value of `replica.lag.time.max.ms`."""
 
     def now_ms(self) -> int: ...
 
@@ -136,7 +136,7 @@ class Partition:
     # -- roles
 
     def become_leader(self, image: PartitionImage) -> None:
-        """Leads in `image.leader_epoch`. A repeated epoch only brings the new ISR."""
+        """Becomes the leader in `image.leader_epoch`. If the epoch is the current one, only the ISR changes."""
         assert image.leader == self.node_id, f"{image.leader} leads, not this broker"
         assert image.leader_epoch >= self.leader_epoch, "a leader epoch never decreases"
         self.image = image
@@ -158,7 +158,7 @@ class Partition:
         assert self.high_watermark <= self.log.log_end_offset, "the HW covers only records of this log"
 
     def become_follower(self, image: PartitionImage) -> None:
-        """Follows `image.leader`, or no broker if it is -1."""
+        """Becomes a follower of `image.leader`, or of no broker if that is -1."""
         assert image.leader != self.node_id, "a leader follows no broker"
         assert image.leader_epoch >= self.leader_epoch, "a leader epoch never decreases"
         self.image = image
@@ -300,7 +300,9 @@ class Partition:
 
     @property
     def is_followed(self) -> bool:
-        """No other replica can have been elected by now, except in the last second."""
+        """Whether all members of the ISR fetch: then no other replica can have been elected, except in the last
+        second.
+        """
         return self.leadership is not None and self.leadership.is_followed(self._environment.now_ms())
 
     # -- the role of a follower

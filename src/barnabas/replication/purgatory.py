@@ -49,18 +49,18 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_cancel(self) -> None:
-        """Deregisters from everything that would wake the operation."""
+        """Deregisters from everything that could complete the operation."""
 
 
 class StartWatcher(Protocol):
-    """An object that a partition calls about changes other than records."""
+    """The interface of an object that a partition notifies of changes other than records."""
 
     def on_progress(self, size_bytes: int) -> None:
         """Handles `size_bytes` more readable bytes; 0 if something else changed (leadership, log start, deletion)."""
 
 
 class Watcher(StartWatcher, Protocol):
-    """An object that a partition calls when more can be read from it."""
+    """The interface of an object that a partition notifies when more can be read from it."""
 
     def on_note(self) -> None:
         """Handles a change for the next response (a follower's HW, the ISR, the log start); must not complete now."""

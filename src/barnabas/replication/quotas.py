@@ -36,7 +36,9 @@ def dynamic_rate(image: MetadataImage, node_id: int, key: str) -> int:
 
 
 class ReplicationQuota:
-    """The quota of one side: the rate, and the replicas of this broker it applies to."""
+    """The replication quota of one side (leader or follower): the rate, and the replicas of this broker that it
+    limits.
+    """
 
     __slots__ = ("_listed", "_node_id", "_prefix", "throttle")
 
@@ -99,7 +101,7 @@ class ReplicationQuotas:
         return self.leader.holds_back(*partition.topic_partition, self._clock.now_ms())
 
     def count_sent(self, sent: Iterable[tuple[FetchItem, FetchResult]]) -> None:
-        """Counts the bytes that a follower gets."""
+        """Counts bytes that were sent to a follower."""
         quota = self.leader
         if not quota:
             return

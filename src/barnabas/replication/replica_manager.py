@@ -399,7 +399,7 @@ class ReplicaManager:
                 self.remove(partition)
 
     def remove(self, partition: Partition, *, delete: bool = True) -> None:
-        """Ends the role of a replica, and deletes its log unless that is to stay."""
+        """Ends the role of a replica, and deletes its log unless the log must stay."""
         topic, index = partition.topic_partition
         led = partition.role is Role.LEADER
         partitions = self._topics[topic]
@@ -423,7 +423,7 @@ class ReplicaManager:
             self.on_storage_fault(fault)
 
     def on_storage_fault(self, fault: StorageFault) -> None:
-        """Reports a fault that a request or a change of role met."""
+        """Reports a fault that occurred during a request or a change of role."""
         self.logs.storage_fault(fault)
 
     def _on_directory_failed(self, directory: str, error: BaseException) -> None:

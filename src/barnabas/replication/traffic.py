@@ -52,7 +52,7 @@ class Traffic:
         return found
 
     def forget(self, topic: str) -> None:
-        """Drops a topic without partitions on this broker."""
+        """Removes a topic that has no partitions left on this broker."""
         found = self._topics.pop(topic, None)
         if found is not None:
             self._gone.add(found)

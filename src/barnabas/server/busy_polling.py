@@ -14,7 +14,7 @@ _WINDOW_NS = 200_000
 
 
 class BusyPolling:
-    """Busy waiting of one loop; every read is reported to it."""
+    """Busy waiting of one event loop, which reports every read to it."""
 
     __slots__ = ("_awake", "_last_ns", "_loop")
 

@@ -37,7 +37,7 @@ Connections = Callable[[], Iterable[tuple[str, int]]]
 
 
 class Exporter:
-    """The listener, and its metrics about itself."""
+    """The HTTP listener for /metrics, and the metrics about the listener itself."""
 
     def __init__(self, broker: Broker, connections: Connections, turns: Turns | None = None) -> None:
         self._broker = broker
@@ -152,7 +152,7 @@ def _resident_bytes() -> int | None:
 
 
 class _Visit(asyncio.Protocol):
-    """A scrape over one connection: a request, its response, the end."""
+    """One connection of a scraper: its request and the response."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter

@@ -44,7 +44,7 @@ _STOP_S_MAX = 20
 
 
 class UsageError(Exception):
-    """An invalid command line; the text says what is allowed."""
+    """The error for an invalid command line; the text says what is allowed."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -238,7 +238,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _announce(config: BrokerConfig) -> None:
-    """Prints the address for clients, or for brokers, to the process that waits for this node."""
+    """Prints the address for clients, or for brokers, as a signal to the program that waits for this node."""
     controllers = config.controller_listener_names
     listeners = [listener for listener in config.advertised_listeners if listener.name not in controllers]
     for listener in (listeners or config.advertised_listeners)[:1]:

@@ -125,7 +125,7 @@ class FullCollections:
         self._blocks = sys.getallocatedblocks()
 
     def check(self) -> bool:
-        """Collects if there are twice as many objects. Returns whether it did."""
+        """Runs a full collection if the number of objects has doubled. Returns whether it did."""
         if sys.getallocatedblocks() - self._blocks < max(self._blocks, self._grown_blocks_min):
             return False
         found = gc.collect()

@@ -50,7 +50,7 @@ _SWITCH_S = 0.0005
 
 
 def run(config: ZooConfig) -> int:
-    """Serves until a signal comes. Returns the exit code of the process."""
+    """Serves until a signal arrives. Returns the exit code of the process."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
@@ -143,7 +143,7 @@ class ZooKeeperNode:
         self._locks.append(lock.release)
 
     def _check_folders(self) -> None:
-        """Refuses swapped folders, as Apache's server does. Raises ConfigError."""
+        """Raises ConfigError if the two folders were swapped by mistake, as Apache's server does."""
         snapshots, logs = self._folders
         if snapshots == logs:
             return

@@ -35,7 +35,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """The reader for pushFilters: Spark takes the mere presence of the method as a request."""
+    """The reader with the option pushFilters. Spark pushes filters down to any reader that has the method for it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._filter.push(filters)

@@ -28,7 +28,7 @@ class Token(NamedTuple):
 
 
 class Mismatch(Exception):
-    """A JSON value that does not have the type of the schema."""
+    """The error for a JSON value that does not have the type of the schema."""
 
 
 Converter = Callable[[Token], Any]

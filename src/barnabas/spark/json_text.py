@@ -34,7 +34,7 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Malformed(Exception):
-    """A text that is not a JSON object."""
+    """The error for a text that is not a JSON object."""
 
 
 class Row(NamedTuple):

@@ -49,7 +49,7 @@ _SLOW: Final = (spark.MapType, spark.BinaryType, spark.TimestampNTZType)
 
 
 class ValueMalformed(SourceFailed):
-    """A value is not a JSON object of the schema, and valueMode is FAILFAST."""
+    """The error for a value that is not a JSON object of the schema, with valueMode FAILFAST."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _PLACE = struct.Struct(">qi4xBIhi")
 
 
 class NotCachedError(Exception):
-    """The data are not in memory; the caller reads them in the background."""
+    """The error for data that are not in memory; the caller then reads them in the background."""
 
 
 class Descriptors:
@@ -93,7 +93,7 @@ class BatchFile:
         return self._file
 
     def _open(self) -> File:
-        """Opens the file; a missing one is an error, never created."""
+        """Opens the file. A missing file is an error; it is never created here."""
         while True:
             try:
                 return self._disk.open(self.log_path)

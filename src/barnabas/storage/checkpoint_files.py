@@ -136,7 +136,7 @@ class CheckpointFiles:
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 
     def stop(self, directories: Iterable[LogDirectory]) -> None:
-        """Voids the drafts of checkpoints in progress, so that they are not renamed into place."""
+        """Discards the drafts in progress, so that they are not renamed into place."""
         for directory in directories:
             for name in tuple(directory.drafts):
                 _void(directory, name)

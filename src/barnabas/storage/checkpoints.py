@@ -65,7 +65,7 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 
 class CheckpointError(ValueError):
-    """A small file has invalid contents; the text names the file."""
+    """The error for a small file with invalid contents; the text names the file."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -96,7 +96,7 @@ def remove_quietly(disk: Disk, path: str) -> None:
 
 
 def remove_tree_quietly(disk: Disk, path: str) -> None:
-    """Removes a directory that a failed operation began to write, without errors."""
+    """Removes the directory that a failed operation began to write, and raises no error."""
     try:
         if disk.is_dir(path):
             disk.remove_tree(path)

@@ -60,7 +60,7 @@ class FollowerRun:
         self.end_offset = log.log_end_offset
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Adds a batch to the run. Raises StorageFault if that has to write the batches before it."""
+        """Adds a batch to the run. Raises StorageFault if earlier batches must be written first and cannot be."""
         if self._is_taken(header):
             self._batches.append((position, header))
             self._size_bytes += header.size_bytes

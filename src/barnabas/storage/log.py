@@ -383,7 +383,7 @@ class Log(LogReader):
             raise _partial_failure(self, "cannot truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log; the next record gets `offset`."""
+        """Empties the log. The next record gets this offset."""
         self._sync.truncating()
         self._tail_positions.clear()
         try:

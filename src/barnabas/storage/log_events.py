@@ -35,7 +35,7 @@ class LogEvents(Generic[L]):
 
 
 class LogSignals(Generic[L]):
-    """The listeners of a log: its keeper, and the replica that it belongs to."""
+    """The listeners of a log: its manager, and the replica that it belongs to."""
 
     __slots__ = ("_start_moved", "keeper")
 
@@ -44,7 +44,7 @@ class LogSignals(Generic[L]):
         self._start_moved: Callable[[], None] | None = None
 
     def connect(self, keeper: LogEvents[L]) -> None:
-        """Sets the keeper that gets all further events. A log that is being opened has none."""
+        """Sets the manager that gets all further events. A log that is being opened has none."""
         self.keeper = keeper
 
     def watch_start(self, moved: Callable[[], None]) -> None:

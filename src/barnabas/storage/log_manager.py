@@ -58,7 +58,7 @@ from barnabas.storage.upkeep import LogUpkeep
 
 
 class _ManagerEvents(LogEvents[Log]):
-    """The handler of the events of all logs of the manager."""
+    """Handles the events of all logs of the manager."""
 
     def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
         super().__init__(disk)
@@ -419,7 +419,7 @@ class LogManager:
         self._fault(fault.directory, fault)
 
     def _file_fault(self, directory: str, error: OSError) -> None:
-        """Handles a failed write of a log's small file; `directory` is the log's."""
+        """Handles a failed write of a log's small file. `directory` is the directory of the log."""
         self._fault(root_of(directory), error)
 
     def _fault(self, directory: str, error: BaseException) -> None:

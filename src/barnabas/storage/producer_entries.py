@@ -15,7 +15,7 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class AppendedBatch(NamedTuple):
-    """A producer's batch in the log, kept to detect a repeated one."""
+    """A batch of a producer in the log, remembered so that a repeated batch is detected."""
 
     last_sequence: int
     last_offset: int

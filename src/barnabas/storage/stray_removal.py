@@ -28,7 +28,7 @@ class StrayRemoval:
         self._timer: Timer | None = None
 
     def add(self, path: str) -> None:
-        """Adds a directory that was set aside, now or by an earlier start."""
+        """Adds a directory that was set aside, now or at an earlier startup."""
         self._paths[path] = None
         if self._timer is None:
             self._timer = self._host.timers.call_later(_FIRST_CHECK_MS, self._check)

@@ -87,7 +87,7 @@ def _readable_records(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
 
 
 class TimeSearch:
-    """A search in the background; its `result` is set once loaded."""
+    """A search that runs in the background; its `result` is set by `load`."""
 
     __slots__ = ("_disk", "_learned", "_log_start_offset", "_opened", "_segments", "_timestamp", "error", "result")
 

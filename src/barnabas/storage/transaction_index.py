@@ -93,7 +93,7 @@ class TransactionIndex:
         return self._entries
 
     def adopt(self, entries: list[AbortedTxn], version: int) -> None:
-        """Takes entries that another thread read, unless the index has changed since `version`."""
+        """Adopts entries that another thread has read, unless the index has changed since `version`."""
         if self._entries is None and version == self.version:
             self._entries = entries
             self._written = len(entries)

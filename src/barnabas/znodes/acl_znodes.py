@@ -55,7 +55,7 @@ _CHANGED_CODES: Final = {name: code for code, name in _CHANGED_TYPES.items()}
 
 
 class ResourcePattern(NamedTuple):
-    """The resources that ACLs are about: one by its name, or all whose names begin with it."""
+    """The resources that an ACL applies to: one by its name, or all whose names begin with it."""
 
     resource_type: int
     name: str

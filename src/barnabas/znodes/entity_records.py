@@ -82,7 +82,7 @@ def scram_records(path: str, user: str, overrides: Mapping[str, str]) -> Iterato
 
 
 def scram_text(credential: r.UserScramCredentialRecord) -> str:
-    """Returns a credential as it stands in a user's configuration."""
+    """Returns a credential in the form that a user's configuration contains."""
     salt, stored_key, server_key = (
         base64.b64encode(value).decode() for value in (credential.salt, credential.stored_key, credential.server_key)
     )

@@ -20,7 +20,7 @@ from barnabas.znodes import (
 
 
 class Codec(NamedTuple):
-    """The reader and the writer of one kind of znode. `decode(path, data)` raises ZnodeError."""
+    """The codec of one kind of znode. `decode(path, data)` raises ZnodeError."""
 
     kind: str
     decode: Callable[[str, Buffer | None], Any]

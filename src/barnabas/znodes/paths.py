@@ -127,7 +127,7 @@ def sequence_number(path: str) -> int | None:
 
 
 def sanitize(name: str) -> str:
-    """Returns the name of a user or client as it stands in paths (`Sanitizer.sanitize`)."""
+    """Returns the form in which the name of a user or client appears in paths (`Sanitizer.sanitize`)."""
     return quote(name, safe="").replace("~", "%7E")
 
 

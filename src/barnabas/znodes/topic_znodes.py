@@ -58,7 +58,7 @@ def decode_topic(path: str, data: Buffer | None) -> TopicAssignment:
 
 
 def topic_in_portions(path: str, data: Buffer | None) -> Portions[TopicAssignment]:
-    """Does the same as `decode_topic`, up to `PARTITIONS_IN_PORTION` at a time."""
+    """Does the same as `decode_topic`, up to `PARTITIONS_IN_PORTION` partitions at a time."""
     content = read_object(path, data)
     content.version(1, TOPIC_VERSION)
     replicas = content.nested("partitions")

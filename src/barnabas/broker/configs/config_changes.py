@@ -135,7 +135,7 @@ def _pass_on(
     *,
     replace: bool,
 ) -> None:
-    """Passes the part of the request that concerns these resources to the cluster side."""
+    """Passes the part of the request that concerns these resources on to the cluster side."""
     part: AlterRequest
     if isinstance(request, AlterConfigsRequest):
         part = AlterConfigsRequest(

@@ -32,7 +32,7 @@ Key = tuple[str | bytes, int]
 
 
 class RequestedPartition(Protocol):
-    """The fields of FetchRequest.FetchPartition that a session keeps."""
+    """The fields of FetchRequest.FetchPartition that a session stores."""
 
     partition: int
     current_leader_epoch: int
@@ -43,7 +43,7 @@ class RequestedPartition(Protocol):
 
 
 class Session:
-    """A reader's set of partitions. `epoch` is the one that its next request must carry."""
+    """A reader's set of partitions. `epoch` is the session epoch of its next request."""
 
     __slots__ = (
         "_is_closed",

@@ -292,7 +292,7 @@ def _open_session(
 def _take_requested(
     message: FetchRequest, replicas: ReplicaManager, by_id: bool, items: dict[Key, FetchItem]
 ) -> Generator[int, None, list[FetchItem]]:
-    """Updates `items` with the request's partitions. Returns those."""
+    """Updates `items` with the partitions of the request, and returns these items."""
     named: list[FetchItem] = []
     for topic in message.topics:
         if by_id:

@@ -82,7 +82,7 @@ class ControllerAccess:
         return pending
 
     def on_leader(self) -> None:
-        """Closes the channel if the leader has changed; there can be no leader now."""
+        """Closes the channel if the leader has changed or is unknown now."""
         channel = self._channel
         if channel is not None and self._leader_address() not in (None, channel.address):
             self._channel = None
@@ -110,7 +110,7 @@ class ControllerAccess:
 
 
 class PendingRequest:
-    """One request until it is answered."""
+    """A request, until it is answered."""
 
     __slots__ = ("_access", "_deadline_ms", "_pause_ms", "_reply", "_request", "_timer")
 

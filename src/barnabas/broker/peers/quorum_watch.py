@@ -17,7 +17,7 @@ _NO_LEADER: Final = "no leader"
 
 
 class QuorumWatch:
-    """The log lines of one node about the quorum leader."""
+    """Writes the log lines of one node about the quorum leader."""
 
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode) -> None:
         self._host = host

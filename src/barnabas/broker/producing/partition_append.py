@@ -38,7 +38,7 @@ class PartitionAppend:
         self.validated = None
 
     def fail(self, code: ErrorCode) -> None:
-        """Replaces the error of the result."""
+        """Replaces the result by this error."""
         self.result = self.result._replace(error=code)
 
 

@@ -66,7 +66,7 @@ class RequestDispatcher(Protocol):
         """Begins a turn, in which requests of one connection are served one after the other."""
 
     def handle(self, connection: Connection, frame: memoryview) -> int:
-        """Serves one request. Returns its work, or `TURN_WORK` if this turn has used up its time."""
+        """Serves one request. Returns the work that it took, or `TURN_WORK` if this turn has used up its time."""
 
 
 class Connection:

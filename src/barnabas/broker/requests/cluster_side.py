@@ -104,7 +104,7 @@ class ClusterController(Protocol):
 
 
 class ClusterSide(Protocol):
-    """The differences between the modes that clients can see."""
+    """The interface that hides the differences between KRaft and ZooKeeper mode that clients can see."""
 
     def features(self) -> FeatureView: ...
 

@@ -86,7 +86,7 @@ class Dispatcher:
         self._turn_ms = 0
 
     def handle(self, connection: Connection, frame: memoryview) -> int:
-        """Serves one request. Returns its work. DecodeError closes the connection."""
+        """Serves one request. Returns the work that it took. DecodeError closes the connection."""
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.serve(frame):
             if effort.meter is not None:

@@ -88,7 +88,7 @@ def error_response(request: Message, version: int, code: ErrorCode, text: str) -
 
 
 class _Error(NamedTuple):
-    """An error, and the response type that reports it."""
+    """An error with the type of the response that reports it."""
 
     message: type[Message]
     version: int

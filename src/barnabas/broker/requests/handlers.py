@@ -17,7 +17,7 @@ Handle = Callable[[RequestContext, Message, Services], Message | Work | None]
 
 
 class Handler(NamedTuple):
-    """The attributes of a handler module; either `handle` or `handle_raw` is there."""
+    """The attributes of a handler module; exactly one of `handle` and `handle_raw` exists."""
 
     handle: Handle | None
     handle_raw: RawHandle | None

@@ -43,7 +43,7 @@ _CLOSED_PER_TICK: Final = 100
 
 
 class Holder(Protocol):
-    """A connection as the budget sees it."""
+    """The interface of a connection that the budget uses."""
 
     @property
     def held_bytes(self) -> int:
@@ -67,7 +67,7 @@ class Holder(Protocol):
 
 
 class _Progress:
-    """The amounts that a holder held when it last made progress."""
+    """The bytes that a holder held when it last made progress."""
 
     __slots__ = ("held_bytes", "since_ms", "unsent_bytes")
 

@@ -9,7 +9,7 @@ from barnabas.protocol.message import Message
 
 
 class RequestContext(Protocol):
-    """A request in flight."""
+    """A request in flight, as handlers see it."""
 
     @property
     def api_key(self) -> int: ...

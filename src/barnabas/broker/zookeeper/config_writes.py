@@ -33,7 +33,7 @@ _CONTROLLER_VERSION = 0
 
 
 class ConfigWrites:
-    """The changes that this broker makes. Those of one request are made one after the other."""
+    """The configuration changes that this broker makes. The changes of one request are made one after the other."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
@@ -54,7 +54,7 @@ class ConfigWrites:
         replace: bool,
         validate_only: bool,
     ) -> None:
-        """Decides the change of each resource, and writes it unless it is only validated."""
+        """Decides about the change of each resource, and writes it unless it is only validated."""
 
         def done(results: list[AlterResult]) -> None:
             del self._running[steps]

@@ -76,7 +76,7 @@ class _Rows(NamedTuple, Generic[_Row]):
 
 
 class ControllerFeed:
-    """The image and the replicas of one broker, as controllers change them."""
+    """Applies the requests of controllers to the image and the replicas of one broker."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Departure:
         self._left = config.int_of("controlled.shutdown.max.retries")
 
     def start(self) -> None:
-        """Asks the controller to move the leaderships."""
+        """Requests from the controller that it moves the leaderships."""
         self._pause = None
         if self._left <= 0:
             self._done()

@@ -34,13 +34,13 @@ _READS_AT_ONCE: Final = 16
 
 
 class SessionStore(ZnodeStore, Protocol):
-    """A client whose sessions are opened by its user."""
+    """A ZooKeeper client whose sessions are opened by the caller."""
 
     def open(self) -> None: ...
 
 
 class Membership:
-    """The membership of one broker; a `StoreListener`."""
+    """The membership of one broker in its cluster; a `StoreListener`."""
 
     def __init__(
         self,

@@ -34,14 +34,14 @@ _EXPIRY_GRACE_MS: Final = 4_000
 
 
 class _Waited(NamedTuple):
-    """The end of a wait for the deletion of a znode."""
+    """The result of waiting for the deletion of a znode."""
 
     is_gone: bool
     is_lost: bool = False
 
 
 class Registrar:
-    """Registers one broker in each session of its process."""
+    """Registers one broker, in each session of its process."""
 
     def __init__(self, host: Host, config: BrokerConfig, store: ZnodeStore, endpoints: Sequence[Endpoint]) -> None:
         self._host = host

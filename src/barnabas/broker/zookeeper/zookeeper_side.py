@@ -132,7 +132,7 @@ class ZooKeeperSide:
         self.controller.listen(CommitListener(parts.journal.begin_epoch, parts.journal.on_commit))
 
     def check_directories(self) -> None:
-        """Accepts any directory that failed: those that work have the rest of the logs."""
+        """Accepts any failed directory, because the other directories are enough to run."""
 
     def follow(self) -> None:
         assert self._parts is not None, "set by connect"
@@ -216,13 +216,13 @@ class ZooKeeperSide:
         *,
         replace: bool,
     ) -> None:
-        """Decides the changes and writes them, as any broker can."""
+        """Decides about the changes and writes them, as any broker can."""
         self._membership.writes.change(
             changes, context.principal, reply, replace=replace, validate_only=request.validate_only
         )
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
-        """Refuses each update: in ZooKeeper mode no features are supported."""
+        """Refuses each update, because ZooKeeper mode has no features."""
         context.reply(feature_answers(request, context.api_version, is_active=self.controller.is_active))
 
     def offers(self, listener: str) -> Mapping[int, Offer]:

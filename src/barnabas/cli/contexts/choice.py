@@ -58,7 +58,7 @@ def begin() -> None:
 
 
 def request(name: str | None) -> None:
-    """Stores the value of --context, which can stand before or after the name of the command."""
+    """Stores the value of --context, which can be given before or after the name of the command."""
     if name is not None:
         _Command.requested = name
 

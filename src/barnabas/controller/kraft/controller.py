@@ -107,7 +107,7 @@ class Controller:
         return self.proposals.unclean_election_count
 
     def listen(self, listener: ControllerListener) -> None:
-        """Registers a listener; must be called before startup."""
+        """Registers a listener. It must be called before the controller starts."""
         self.proposals.listen(listener)
 
     # Activation and resignation.

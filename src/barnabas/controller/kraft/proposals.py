@@ -61,7 +61,7 @@ class Proposals:
         return self._image
 
     def listen(self, listener: ControllerListener) -> None:
-        """Registers a listener; must be called before startup."""
+        """Registers a listener. It must be called before the controller starts."""
         self._listeners.append(listener)
 
     def begin(self, image: MetadataImage) -> None:

@@ -115,6 +115,6 @@ def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]
 
 
 def _without(view: ControllerView, broker_id: int) -> Portion:
-    """Removes the broker from every ISR, and from the leadership that it has there."""
+    """Removes the broker from every ISR, and from the leadership of these partitions."""
     in_sync = find(view, lambda partition: broker_id in partition.isr)
     return leader_and_isr_portion(view, BrokerEvent(removed=broker_id), in_sync)

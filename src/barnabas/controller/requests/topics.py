@@ -46,7 +46,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
 def create_topics_in_portions(
     view: ControllerView, request: CreateTopicsRequest, actor: str
 ) -> Portions[Result[CreateTopicsResponse]]:
-    """Does the same as `create_topics`, up to `PARTITIONS_IN_PORTION` at a time."""
+    """Does the same as `create_topics`, up to `PARTITIONS_IN_PORTION` partitions at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     records: list[Versioned] = []
@@ -372,7 +372,7 @@ def additional_partitions(view: ControllerView, request: CreatePartitionsRequest
 def create_partitions_in_portions(
     view: ControllerView, request: CreatePartitionsRequest, actor: str
 ) -> Portions[Result[CreatePartitionsResponse]]:
-    """Does the same as `create_partitions`, up to `PARTITIONS_IN_PORTION` at a time."""
+    """Does the same as `create_partitions`, up to `PARTITIONS_IN_PORTION` partitions at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreatePartitionsResponse()
     records: list[Versioned] = []

@@ -166,7 +166,7 @@ _UNITS_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
 
 
 def _in_unit_of(key: str, name: str, text: str) -> str:
-    """Converts `text`, a value of `name`, to the unit of `key`, its synonym in milliseconds."""
+    """Converts `text`, a value of the key `name`, to the unit of `key`, which means the same in another unit."""
     for suffix, unit_ms in _UNITS_MS.items():
         if name.endswith(suffix) and not key.endswith(suffix):
             value = int(text)

@@ -49,7 +49,7 @@ FIRST_REBALANCE_MS: Final = 5_000
 
 
 class ActivityEvents(NamedTuple):
-    """Callbacks of an active controller."""
+    """The callbacks of an active controller."""
 
     #: Everything is read; called once.
     on_loaded: Callable[[], None]
@@ -187,7 +187,7 @@ class ActiveController:
         return name in self.topics.names or self.deletions.is_deleting(name)
 
     def when_told(self, done: Callable[[], None]) -> None:
-        """Calls back when this controller's own broker has answered all requests that it was sent."""
+        """Calls back when this controller's own broker has answered all requests that were sent to it."""
         self.core.queues.after_all(self.core.own_id, done)
 
     # Events.

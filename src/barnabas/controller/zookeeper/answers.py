@@ -12,7 +12,7 @@ Refused = Callable[[ErrorCode], None]
 
 
 class Answer:
-    """An answer: the response, or an error."""
+    """The answer to one request: a response or an error, given once."""
 
     __slots__ = ("_refused", "_reply", "_timer", "is_given")
 
@@ -45,7 +45,7 @@ class Answer:
 
 
 class Answers:
-    """The answers that one controller epoch has not given yet."""
+    """The answers that a controller has not given yet, in one controller epoch."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

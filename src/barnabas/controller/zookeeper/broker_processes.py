@@ -16,7 +16,7 @@ from barnabas.protocol.process_watch import ProcessEvents, ProcessWatch
 
 
 class ProcessListener(NamedTuple):
-    """Callbacks about a registration, with the broker's id and epoch."""
+    """The callbacks about a registration, with the broker's id and epoch."""
 
     #: The process has ended.
     on_gone: Callable[[int, int], None]

@@ -51,7 +51,7 @@ class BrokerQueues:
         self._queues: dict[int, _Queue] = {}
 
     def open(self, broker_id: int, broker_epoch: int) -> None:
-        """Begins the queue of a registration, and ends that of the broker's earlier one."""
+        """Begins the queue of a registration, and ends the queue of the broker's earlier registration."""
         known = self._queues.get(broker_id)
         if known is None or known.broker_epoch != broker_epoch:
             self.end(broker_id)

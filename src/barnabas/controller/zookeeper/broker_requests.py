@@ -38,7 +38,7 @@ _Key = tuple[str, bytes, int]
 
 
 class Sender(NamedTuple):
-    """The controller whose requests these are."""
+    """The sender of a batch of requests: a controller in one epoch."""
 
     controller_id: int
     controller_epoch: int
@@ -52,7 +52,7 @@ class RequestBatch:
     """The requests that follow from one change; each partition's row is built once for all brokers."""
 
     def __init__(self, sender: Sender, image: MetadataImage, to: Iterable[int] | None = None) -> None:
-        """`to`: the brokers that get requests, if not all."""
+        """Begins a batch without requests. `to` are the brokers that get requests; None stands for all brokers."""
         self._sender = sender
         self._image = image
         self._to = None if to is None else frozenset(to)

@@ -66,7 +66,7 @@ def _replicated_on(core: Core, broker_id: int, wanted: Callable[[PartitionImage]
 
 
 def _stop_followers(core: Core, broker_id: int, done: Callable[[], None]) -> Job:
-    """Stops the fetching of follower replicas, so that they do not join an ISR again."""
+    """Stops the fetching of the broker's follower replicas, so that these do not join an ISR again."""
     followed = [*_replicated_on(core, broker_id, lambda each: each.leader != broker_id and has_state(each))]
     for number, portion in enumerate(portions(followed)):
         if number:

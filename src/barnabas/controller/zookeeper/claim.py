@@ -51,7 +51,7 @@ Claimed = Won | Beaten
 
 
 class Claim:
-    """A claim; `done` is called once. The claim waits for `resume` after a lost answer."""
+    """An attempt to become the controller. `done` is called once. After a lost answer, the claim waits for `resume`."""
 
     def __init__(
         self,

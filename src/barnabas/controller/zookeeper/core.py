@@ -35,7 +35,7 @@ Decide = Callable[[ControllerView, Sequence[Located]], Result[Any]]
 
 
 class Problems:
-    """The invalid znodes, each with its problem; reported in the log, and by `status`."""
+    """The znodes with invalid content, each with its problem. They are reported in the log, and by `status`."""
 
     def __init__(self, reports: LimitedReports) -> None:
         self._reports = reports
@@ -51,12 +51,12 @@ class Problems:
             self._reports.over(path, f"znode {path} can be read again")
 
     def gone(self, path: str) -> None:
-        """Forgets a znode that does not exist any more."""
+        """Forgets the problem of a znode that no longer exists."""
         if self._texts.pop(path, None) is not None:
             self._reports.over(path, f"znode {path} is gone")
 
     def settled(self, path: str, *, exists: bool) -> None:
-        """Forgets a znode that can be read now, or that does not exist any more."""
+        """Forgets the problem of a znode that can be read now, or that no longer exists."""
         if exists:
             self.mended(path)
         else:

@@ -107,7 +107,7 @@ class TopicDeletions:
         return name in self._begun
 
     def counts(self) -> DeletionCounts:
-        """Counts topics and replicas for metrics."""
+        """Returns the numbers of topics and replicas, for metrics."""
         image = self._core.image
         topics = replicas = waiting_topics = waiting_replicas = 0
         for name in sorted(self._markers | self._begun.keys()):
@@ -286,7 +286,7 @@ class TopicDeletions:
             self._core.reader.names(f"{paths.partitions(name)}/{number}", partial(on_names, number))
 
     def _deleting(self, name: str, below: Mapping[str, Sequence[str]]) -> Job:
-        """Deletes the znodes of the partitions, then those of the topic."""
+        """Deletes the znodes of the partitions, then the znodes of the topic."""
         lost: set[str] = set()
         ordered = sorted(below.items(), key=lambda item: (len(item[0]), item[0]))
         for number, portion in enumerate(portions(ordered)):
@@ -308,7 +308,7 @@ class TopicDeletions:
             self._core.records.write([topic_deletion(name)], (), settled)
 
     def _delete_singly(self, name: str) -> None:
-        """Deletes each znode by itself, with those that other programs have made below the topic."""
+        """Deletes each znode separately, including those that other programs have created below the topic."""
         path = paths.topic(name)
 
         def found(subtree: list[str]) -> None:

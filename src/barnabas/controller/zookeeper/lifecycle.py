@@ -32,7 +32,7 @@ class ControllerState(Enum):
 
 
 class ControllerSignal(Enum):
-    """Events that change the state."""
+    """The events that change the state of the controller."""
 
     SESSION_OPENED = "a new session is open"
     SESSION_EXPIRED = "the session expired"
@@ -47,7 +47,7 @@ class ControllerSignal(Enum):
 
 
 class Action(Enum):
-    """Steps that the controller takes."""
+    """The actions that the controller takes."""
 
     #: Timers, queues, channels and caches go; nothing is written or sent any more (G41).
     RESIGN = "resign"
@@ -106,7 +106,7 @@ STEPS: Final[Mapping[ControllerState, Mapping[ControllerSignal, Step]]] = {
 
 
 class ControllerLife:
-    """The state of the controller."""
+    """The state of a broker's controller, and its transitions."""
 
     def __init__(self) -> None:
         moves = {state: frozenset(step.target for step in steps.values()) for state, steps in STEPS.items()}

@@ -46,7 +46,7 @@ _Place = tuple[bytes, int]
 
 
 class StoreEvents(NamedTuple):
-    """Callbacks of a store."""
+    """The callbacks of a store."""
 
     #: A change, the image after it, and the cause of the decision; None if other programs made the change.
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]
@@ -64,7 +64,7 @@ class ReadPartitions(NamedTuple):
 
 @dataclass(slots=True)
 class _Pending:
-    """A decision that is not committed."""
+    """A decision that is not committed yet."""
 
     records: Sequence[Message]
     keys: frozenset[str]

@@ -116,7 +116,7 @@ class ZookeeperController:
         return self._office().core.view()
 
     def listen(self, listener: CommitListener) -> None:
-        """Registers a listener; must be called before startup."""
+        """Registers a listener. It must be called before the controller starts."""
         self._listeners.append(listener)
 
     # What the client reports.

@@ -27,7 +27,7 @@ FoundNames = Callable[[tuple[str, ...]], None]
 
 
 class _Look:
-    """A znode that is read, and how."""
+    """A znode that is being read, and how it is read and watched."""
 
     __slots__ = ("again", "found", "found_names", "is_forgotten", "is_reading", "keeps_watch", "path")
 

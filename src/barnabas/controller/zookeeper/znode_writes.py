@@ -32,7 +32,7 @@ class ZnodeWrite(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The approximate size in a request."""
+        """The approximate size of this write in a request."""
         return len(self.path) + len(self.data or b"") + _OVERHEAD_BYTES
 
     def part(self) -> Part:

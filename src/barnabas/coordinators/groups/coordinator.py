@@ -51,7 +51,7 @@ _PROTOCOL_NULLABLE_SINCE = 7
 
 
 class GroupRequestContext(Protocol):
-    """The properties of a request that groups use, besides its body."""
+    """The properties of a request that the group coordinator uses, besides the message itself."""
 
     @property
     def api_version(self) -> int: ...

@@ -279,7 +279,7 @@ class TransactionCoordinator:
     # -- ending
 
     def end_transaction(self, request: Ending) -> None:
-        """Serves EndTxn; answers when the decision is committed, before the markers are written."""
+        """Serves EndTxn. Answers when the outcome is committed, before the markers are written."""
         self._attempt(request.answer, lambda new_id: self._end(request, new_id))
 
     def _end(self, request: Ending, new_id: int | None) -> bool:

@@ -40,7 +40,7 @@ _DONE: Final = frozenset(
 
 
 class PartitionLeaders(Protocol):
-    """The port to the leaders that receive markers."""
+    """The port to the leaders of partitions, which receive markers."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
         """Returns the broker that leads the partition; -1 while no reachable broker leads it; None if the partition

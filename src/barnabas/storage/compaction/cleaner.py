@@ -167,7 +167,7 @@ class Pass:
 
 
 class PassAborted(Exception):
-    """Ends a pass, because the log has changed so that it cannot continue."""
+    """The exception that ends a pass, because the log has changed so that the pass cannot continue."""
 
 
 class UnreadableBatches:

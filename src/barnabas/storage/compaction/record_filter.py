@@ -152,7 +152,7 @@ class Retention:
 
 
 class Verdict(NamedTuple):
-    """The decision about a batch in compaction before its records are read."""
+    """The decision about a batch before its records are read."""
 
     #: None of its records is needed.
     discard: bool
@@ -163,7 +163,7 @@ class Verdict(NamedTuple):
 
 
 class KeptBatch(NamedTuple):
-    """A batch as it goes into the compacted segment."""
+    """A batch in the form in which it is written to the compacted segment."""
 
     data: Buffer
     last_offset: int

@@ -66,7 +66,7 @@ _CONTROL_MESSAGES: dict[int, tuple[str, type[Message]]] = {
 
 
 class DumpFailed(Exception):
-    """The dump ended where Kafka's tool ends with a Java exception of this class."""
+    """The error for a dump that ends where Kafka's tool ends, with a Java exception of this class."""
 
     def __init__(self, java_class: str, message: str | None = None) -> None:
         super().__init__(java_class if message is None else f"{java_class}: {message}")

@@ -267,7 +267,7 @@ class Repair:
             file.close()
 
     def _empty(self, kept: RepairFolder, scan: SegmentScan, places: list[int]) -> None:
-        """Rewrites the segment with empty batches at these indexes."""
+        """Rewrites the segment so that the batches at these indexes are empty."""
         name = scan.path.rpartition("/")[2]
         file = self._disk.open(scan.path, read_only=True)
         made = self._disk.open(scan.path + _MENDED_SUFFIX, create=True)

@@ -149,7 +149,7 @@ class PartitionVerification:
 
     @property
     def damaged(self) -> SegmentScan | None:
-        """The segment in which the log must be cut."""
+        """The segment in which the log must be cut, if there is one."""
         return next((scan for scan in self.scans if scan.damage is not None), None)
 
     def bases(self) -> list[int]:

@@ -92,7 +92,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The known facts about a log before it is opened."""
+    """The facts about a log that are known before it is opened."""
 
     directory: str
     topic_partition: TopicPartition
@@ -557,4 +557,4 @@ def _uncontradicted(saved: list[EpochEntry], found: list[EpochRun]) -> list[Epoc
 
 
 def _ignore(header: BatchHeader, batch: memoryview) -> None:
-    """Ignores a batch of a scan that must not change the producer state."""
+    """Ignores a batch: this scan must not change the producer state."""

@@ -35,7 +35,7 @@ Follows = Callable[[BatchHeader, memoryview], bool]
 
 
 class ScanStart(NamedTuple):
-    """The position in the file and the offset where a scan begins."""
+    """The position and the offset where a scan begins."""
 
     position: int
     offset: int

@@ -40,7 +40,7 @@ class Evidence(NamedTuple):
 
 
 class SegmentEnd(NamedTuple):
-    """The end of a segment's complete batches."""
+    """The position and offset at which a segment's complete batches end."""
 
     segment: Segment
     end_offset: int

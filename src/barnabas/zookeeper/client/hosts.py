@@ -93,7 +93,7 @@ def _host_port(text: str, server: str) -> HostPort:
 
 
 class HostList:
-    """The servers in a random order, one after another, as often as needed."""
+    """The servers of a client in a random order; `next` returns them one after another, again and again."""
 
     def __init__(self, hosts: Sequence[HostPort], random: Random) -> None:
         left = list(hosts)

@@ -94,7 +94,7 @@ class SessionUser(Protocol):
     """The owner of a session."""
 
     def on_connected(self, *, is_new: bool) -> None:
-        """Reports a connection of the session, which is a new one or continues."""
+        """Reports a connection of the session. The session is new, or continues."""
 
     def on_frame(self, header: r.ReplyHeader, reader: FieldReader) -> None:
         """Processes an answer or an event. Raises DecodeError if the connection cannot continue."""

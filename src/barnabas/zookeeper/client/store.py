@@ -45,7 +45,7 @@ class MultiReply(NamedTuple):
 
     @property
     def refused_part(self) -> int | None:
-        """The part that failed. The parts before it have 0, those after it RUNTIME_INCONSISTENCY."""
+        """The index of the part that failed. The parts before it have error 0, those after it RUNTIME_INCONSISTENCY."""
         found = (index for index, code in enumerate(self.errors or ()) if code != ErrorCode.OK)
         return next(found, None)
 
@@ -80,7 +80,7 @@ class ExistsReply(NamedTuple):
 
 
 class ChildrenReply(NamedTuple):
-    """The names of the children, in no order, and the Stat of the parent; None with an error."""
+    """The names of the children, in no particular order, and the Stat of the parent; None with an error."""
 
     names: tuple[str, ...] | None
     stat: Stat | None = None

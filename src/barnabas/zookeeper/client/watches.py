@@ -39,7 +39,7 @@ _FIRED: Final = {
 
 
 class Watches:
-    """The watches that are armed."""
+    """The armed watches of a session."""
 
     def __init__(self) -> None:
         self._paths: dict[WatchKind, dict[str, None]] = {kind: {} for kind in WatchKind}

@@ -116,19 +116,19 @@ class LogWriter:
         return sync
 
     def synced(self) -> None:
-        """Closes the files that were ended before the sync began."""
+        """Closes the files that were completed before the sync began."""
         ended, self._in_sync = self._in_sync, []
         for file in ended:
             file.close()
 
     def close_rolled(self) -> None:
-        """Closes the files that were ended, without a sync."""
+        """Closes the files that are complete, without a sync."""
         ended, self._rolled = self._rolled, []
         for file in ended:
             file.close()
 
     def roll(self) -> None:
-        """Ends the file; the next entry begins another one."""
+        """Completes the file; the next entry begins another one."""
         if self._file is None:
             return
         self.write_out()

@@ -253,7 +253,7 @@ class _Replay:
 
 
 def _remove_partial_files(disk: Disk, folder: str) -> None:
-    """Removes snapshots whose writing a stop interrupted."""
+    """Removes partial snapshots, whose writing was interrupted when the server stopped."""
     for name in disk.list_dir(folder) if disk.is_dir(folder) else ():
         if name.startswith(PARTIAL_PREFIX):
             disk.remove(f"{folder}/{name}")

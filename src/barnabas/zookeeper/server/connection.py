@@ -53,7 +53,7 @@ class Phase(Enum):
 
 
 class Serving(Protocol):
-    """The server as its connections use it (`server.zookeeper_server.ZooKeeperServer`)."""
+    """The interface of the server that its connections use (`server.zookeeper_server.ZooKeeperServer`)."""
 
     @property
     def settings(self) -> ServerSettings: ...
@@ -130,7 +130,7 @@ class Connection:
             self._server.end_turn()
 
     def closed(self) -> None:
-        """Handles the end of the connection, closed or broken. Its session continues."""
+        """Handles the end of the connection, whether it was closed or has failed. Its session continues."""
         if self.phase is not Phase.CLOSED:
             self._end()
 
@@ -174,14 +174,14 @@ class Connection:
             self._link.write(out)
 
     def opened(self, session: Session, timeout_ms: int, password: bytes) -> None:
-        """Answers the connect request: the session belongs to this connection."""
+        """Sends the positive answer to the connect request: the session belongs to this connection now."""
         if self.phase is Phase.OPENING:
             self.phase = Phase.OPEN
             self.send(answers.connected(timeout_ms, session.session_id, password, self._has_read_only))
             self._continue()
 
     def refuse_session(self) -> None:
-        """Answers that the session does not exist, and closes."""
+        """Answers the connect request with "no such session", and closes the connection."""
         self.send(answers.connected(0, 0, bytes(16), self._has_read_only))
         self.close()
 
@@ -194,7 +194,7 @@ class Connection:
                 self._update_reading()
 
     def finished(self, xid: int) -> None:
-        """Counts the answer of such a request."""
+        """Counts the answer to a request that was counted by `begin`."""
         if xid > 0:
             self.outstanding -= 1
             if self._throttled and not self._server.should_throttle(self.outstanding):

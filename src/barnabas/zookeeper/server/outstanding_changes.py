@@ -13,7 +13,7 @@ from barnabas.zookeeper.wire.codes import ErrorCode
 
 
 class RequestError(Exception):
-    """A request that is refused, with the error code of its answer."""
+    """The error for a request that is refused, with the error code of its answer."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
 
 
 class OutstandingChanges:
-    """The changes by path, over the tree. `digest` is that of the tree after all of them."""
+    """The changes by path, on top of the tree. `digest` is the digest of the tree after all of them."""
 
     def __init__(self, tree: DataTree, digests: bool) -> None:
         self._tree = tree
@@ -84,7 +84,7 @@ class OutstandingChanges:
         return paths
 
     def put(self, zxid: int, path: str, node: Node | None, child_count: int) -> None:
-        """Adds a change. `node` is a copy that belongs to it; None deletes."""
+        """Adds a change. `node` is a copy for this change; None stands for a deletion."""
         if self._digests:
             before = self.get(path)
             digest = self.digest

@@ -42,7 +42,7 @@ class Client(Listener, Protocol):
 
 
 class Reads:
-    """The reads of a server. `HANDLERS` maps operations to methods."""
+    """The reads of a server. `HANDLERS` maps each operation to its method."""
 
     def __init__(self, tree: DataTree, watches: Watches, skip_acl: bool) -> None:
         self._tree = tree
@@ -107,7 +107,7 @@ class Reads:
         return answers.identities(client.identities)
 
     def multi_read(self, client: Client, frame: bytes) -> bytes:
-        """Answers each read of a multiRead, with its own error."""
+        """Answers the reads of a multiRead one by one, each with its own error."""
         writes, reads = write_decoding.multi(frame)
         if writes:
             raise DecodeError("a write in a multiRead")

@@ -116,7 +116,7 @@ class Pipeline:
             self._finish()
 
     def _finish(self) -> None:
-        """Finishes synced requests, for one turn."""
+        """Finishes requests that have been synced, until this turn is used up."""
         queue, end_ms = self._queue, self._clock.now_ms() + TURN_MS
         self._finishing = True
         count = 0

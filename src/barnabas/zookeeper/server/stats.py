@@ -56,7 +56,7 @@ class ServerStats:
         self.response_last = self.response_min = self.response_max = -1
 
     def sent(self, size: int) -> None:
-        """Counts a response of that size, without its length field."""
+        """Counts a response of this size, which excludes the length field."""
         self.packets_sent += 1
         self.response_last = size
         if size > self.response_max:

@@ -31,7 +31,7 @@ class WatchMode(IntEnum):
 
 
 class Listener(Protocol):
-    """A connection as watches use it."""
+    """The interface of a connection that watches use."""
 
     @property
     def session_id(self) -> int: ...
@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 
 class WatchTable:
-    """The watches of one table, by path and by connection."""
+    """The watches of one kind, by path and by connection."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[Listener, WatchMode]] = {}

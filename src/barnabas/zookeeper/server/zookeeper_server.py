@@ -191,7 +191,7 @@ class ZooKeeperServer:
         self.timers.call_later(self.settings.sessionless_timeout_ms, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Closes connections that have not asked for a session in time."""
+        """Closes connections that have not requested a session in time."""
         if not self._is_running:
             return
         before_ms = self.clock.now_ms() - self.settings.sessionless_timeout_ms

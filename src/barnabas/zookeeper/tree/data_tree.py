@@ -49,7 +49,7 @@ class _Counts(NamedTuple):
 
 
 class DataTree:
-    """The nodes. Only `apply` of the database and the methods below it change them."""
+    """All znodes. Only `Database.apply` and the methods below it change them."""
 
     def __init__(self, extended_types: bool = False, digests: bool = True) -> None:
         self.nodes: dict[str, Node] = {}

@@ -61,7 +61,7 @@ class Database:
         self.digests: list[tuple[int, int]] = []
 
     def apply(self, header: TxnHeader, txn: Txn | None) -> TxnResult:
-        """Applies a transaction. It never fails as a whole: the result has the error."""
+        """Applies a transaction. It raises no error: the result contains the error code."""
         if type(txn) is MultiTxn:
             result = self._apply_multi(header, txn)
         else:

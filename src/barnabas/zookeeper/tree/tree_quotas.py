@@ -25,7 +25,7 @@ def stats_path(path: str) -> str:
 
 
 class StatsTrack:
-    """The counts in one of the two nodes; -1 for a missing count."""
+    """The counts in a limits node or a stats node; -1 for a missing count."""
 
     __slots__ = ("_figures",)
 

@@ -37,7 +37,7 @@ class MultiResponse(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The records of an operation; None for one without a body."""
+    """The record classes of an operation; None stands for "no body"."""
 
     request: type[Record] | None
     response: type[Record] | None

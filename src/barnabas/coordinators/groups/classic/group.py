@@ -123,7 +123,7 @@ class Member:
         return next(name for name in self.protocols if name in candidates)
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:
-        """Answers the parked SyncGroup; returns False if there is none."""
+        """Answers the parked SyncGroup. Returns False if there is none."""
         reply = self.take_sync()
         if reply is None:
             return False
@@ -361,7 +361,7 @@ class ClassicGroup:
             self.awaiting_joins += 1
 
     def complete_join(self, member: Member, response: JoinGroupResponse) -> bool:
-        """Answers the member's parked JoinGroup; returns False if there is none."""
+        """Answers the member's parked JoinGroup. Returns False if there is none."""
         reply = self.take_join(member)
         if reply is None:
             return False

@@ -127,7 +127,9 @@ class Joining:
         self._context.log.append([new_group_record(group)], lambda code: self._on_new_stored(group, code))
 
     def _on_new_stored(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Removes the group if its first record failed, unless it has completed a rebalance since."""
+        """Removes the group if its first record could not be written, unless it has completed a rebalance since
+        then.
+        """
         if code is ErrorCode.NONE or group.generation > 0 or self._context.groups.get(group.group_id) is not group:
             return
         del self._context.groups[group.group_id]

@@ -41,7 +41,9 @@ class Membership:
         return group
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
-        """Serves SyncGroup: the leader's contains the assignment; the others wait for it."""
+        """Serves SyncGroup. The leader's request contains the assignment; the requests of the other members wait for
+        it.
+        """
         group = self._group(request.group_id)
         member = group.validate(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -70,7 +72,7 @@ class Membership:
                 reply(replies.synced(group, member))
 
     def heartbeat(self, group_id: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Extends the member's session; returns REBALANCE_IN_PROGRESS if it must join again."""
+        """Extends the member's session. Returns REBALANCE_IN_PROGRESS if the member must join again."""
         group = self._group(group_id)
         member = group.validate(member_id, instance_id)
         if generation != group.generation:
@@ -81,7 +83,7 @@ class Membership:
         return ErrorCode.NONE
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """Removes members; returns an error code for each."""
+        """Removes members. Returns an error code for each."""
         group = self._group(group_id)
         codes = [self._leave(group, one) for one in leaving]
         removed = [one.instance_id or one.member_id for one, code in zip(leaving, codes, strict=True) if not code]

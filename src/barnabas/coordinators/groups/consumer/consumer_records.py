@@ -235,7 +235,7 @@ def parse_member(member_id: str, value: bytes) -> Member:
 
 
 class Current(NamedTuple):
-    """The part of a member that each step of a rebalance changes."""
+    """The fields of a member that each step of a rebalance changes."""
 
     epoch: int
     previous_epoch: int

@@ -45,7 +45,7 @@ class Draft:
         return Savepoint(self.now, len(self.records), len(self.effects), self.is_last)
 
     def return_to(self, mark: Savepoint) -> None:
-        """Undoes all changes since `mark`."""
+        """Undoes all changes made since the savepoint `mark`."""
         self.now = mark.group
         del self.records[mark.records :]
         del self.effects[mark.effects :]
@@ -79,7 +79,7 @@ class Draft:
         self.now = None
 
     def install(self, group: ConsumerGroup) -> None:
-        """Sets a group that was built elsewhere, with its records in Kafka's order."""
+        """Replaces the group by one that was built elsewhere, with its records in Kafka's order."""
         assert self.now is None, "a group is created once"
         self.now = group
         members = group.in_order()
@@ -120,7 +120,7 @@ class Draft:
         self.records.append(r.target_epoch_record(self.group_id, epoch))
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """Sets the target of one member in the current assignment."""
+        """Sets the target of one member, without a new assignment epoch."""
         self.now = self.group.with_targets(self.group.assignment_epoch, {member_id: target})
         self.records.append(r.target_record(self.group_id, member_id, target))
 

@@ -27,7 +27,7 @@ _MemberKey = tuple[str, str]
 
 
 class Sessions:
-    """The deadlines of the consumer groups of one shard."""
+    """The deadlines of all members of one shard's consumer groups."""
 
     __slots__ = ("_deadlines", "_members")
 

@@ -71,7 +71,7 @@ class Planner:
         )
 
     def _resolve_regexes(self, draft: Draft) -> bool:
-        """Resolves new and stale expressions. Returns whether one matches other topics now."""
+        """Resolves new and stale expressions. Returns whether any of them now matches other topics."""
         group, topics = draft.group, self._context.topics
         wanted = sorted({member.regex for member in group.members.values() if member.regex})
         changed = False

@@ -51,7 +51,7 @@ class GroupOperation(NamedTuple):
 
 
 class Slot:
-    """A group id: its committed group, if there is one, and the operations that wait."""
+    """The state of one group id: its committed group, if there is one, and the operations that wait."""
 
     __slots__ = ("group", "group_id", "is_busy", "queue", "topics_version")
 
