@@ -195,7 +195,7 @@ class Broker:
     # -- listeners
 
     def is_served_at_once(self, listener: str) -> bool:
-        """Returns whether a listener serves from the start, and does not wait for `on_open`."""
+        """Returns whether a listener serves from the beginning, without waiting for `on_open`."""
         return self.side.early_offers(listener) is not None
 
     def dispatcher(self, listener: str) -> Dispatcher:

@@ -58,7 +58,7 @@ class MetadataSide(ClusterSide, Protocol):
     def cluster_id(self) -> str: ...
     @property
     def access(self) -> ControllerAccess:
-        """Returns the access to the active controller."""
+        """Returns the object for requests to the active controller."""
 
     @property
     def controller(self) -> ClusterController: ...

@@ -174,7 +174,7 @@ def _expected(client: Consumer, start: list[TopicPartition]) -> int:
 def _records(
     client: Consumer, reading: Reading, exit_at_end: bool, max_records: int | None
 ) -> Iterator[lines.IncomingRecord | None]:
-    """Yields records as they arrive, and None when buffered output must be written."""
+    """Yields records as they arrive, and None whenever the buffered output must be written."""
     left = sys.maxsize if max_records is None else max_records
     while left:
         messages = client.consume(min(_BATCH, left), timeout=0.2)

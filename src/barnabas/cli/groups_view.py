@@ -214,7 +214,7 @@ class GroupsView:
         }
 
     def _led(self) -> dict[TopicPartition, int]:
-        """Returns partition -> leader, -1 if there is none; the cluster is queried only once."""
+        """Returns partition -> leader, -1 if there is none. The cluster is queried only once."""
         if self._leaders is None:
             metadata: Any = self._admin.list_topics(timeout=TIMEOUT_S)
             self._leaders = {

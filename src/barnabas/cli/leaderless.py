@@ -59,7 +59,9 @@ def _any_of(brokers: Sequence[int]) -> str:
 
 
 def leaderless(addresses: Iterable[tuple[str, int]]) -> list[Leaderless]:
-    """Returns the partitions without a leader, as the first broker knows them that answers; none if none does."""
+    """Returns the partitions without a leader, according to the first broker that answers; none if no broker
+    answers.
+    """
     for address in addresses:
         try:
             with Wire(*address, timeout_s=TIMEOUT_S) as wire:
@@ -115,7 +117,7 @@ def _with_eligible(wire: Wire, found: Sequence[Leaderless]) -> list[Leaderless]:
 
 
 def lines_of(found: Sequence[Leaderless]) -> list[str]:
-    """Returns the text: partitions of one topic with the same way out share a line."""
+    """Returns the text about these partitions. Partitions of one topic that need the same action share a line."""
     groups: dict[tuple[str, str], list[int]] = {}
     for each in found:
         groups.setdefault((each.topic, way_out(each.isr, each.elr, each.last_known)), []).append(each.partition)

@@ -22,7 +22,7 @@ def _addresses(ctx: typer.Context, value: str) -> str:
 
 
 def _properties(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
-    """Returns the client settings of the context in use, and then the given ones, which win."""
+    """Returns the client settings of the context in use and those of the command line, which take precedence."""
     context = _context(ctx)
     return (
         value if context is None else [*(f"{key}={each}" for key, each in context.properties.items()), *(value or ())]
@@ -37,7 +37,7 @@ def source_options(ctx: typer.Context, value: list[str] | None) -> list[str] | N
 
 
 def is_given(ctx: typer.Context, parameter: str) -> bool:
-    """Returns whether the command line contains a parameter, whose value can be its default nevertheless."""
+    """Returns whether the command line sets a parameter, even if to its default value."""
     source = ctx.get_parameter_source(parameter)
     return source is not None and source.name == "COMMANDLINE"
 

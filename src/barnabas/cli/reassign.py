@@ -133,7 +133,7 @@ class _Cluster:
         )
 
     def _changed_factors(self, targets: Mapping[Partition, Sequence[int] | None]) -> dict[Partition, str]:
-        """Returns the refusals of targets with another number of replicas, in the words of Kafka 4.1's controller."""
+        """Returns an error for each target with another number of replicas, in the words of Kafka 4.1's controller."""
         ongoing = self.ongoing()
         current = self.replicas(topic for topic, _ in targets)
         refused = {}
@@ -364,7 +364,7 @@ def _show_directories(cluster: _Cluster, plan: Plan) -> bool:
 
 
 def _directories(cluster: _Cluster, broker_id: int, partition: Partition) -> dict[str, bool]:
-    """Returns directory -> whether the replica is only moving there."""
+    """Returns the directories of a replica, each with whether the replica is still being moved there."""
     topic = DescribeLogDirsRequest.DescribableLogDirTopic(topic=partition[0], partitions=[partition[1]])
     answer = cluster.call(DescribeLogDirsRequest(topics=[topic]), 4, DescribeLogDirsResponse, broker_id)
     return {

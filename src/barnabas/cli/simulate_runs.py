@@ -251,7 +251,9 @@ def command_for(settings: Settings, schedule: Sequence[Fault]) -> str:
 
 
 def _fault_options(settings: Settings, schedule: tuple[Fault, ...]) -> list[str]:
-    """Returns the options for the faults: those of the seed, some of them, or each by itself."""
+    """Returns the command-line options for the faults: those of the seed, a selection of them, or each fault by
+    itself.
+    """
     whole = schedule_of(replace(settings, schedule=None))
     if schedule and not set(schedule) <= set(whole):
         return [f"--fault {fault_spec(fault)}" for fault in schedule]

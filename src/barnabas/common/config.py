@@ -58,7 +58,7 @@ class BrokerConfig(Settings):
         return cls(properties)
 
     def with_broker_id(self, broker_id: int) -> BrokerConfig:
-        """Returns a copy with a broker id that the properties file leaves open."""
+        """Returns a copy with this broker id, for a properties file that does not set one."""
         return BrokerConfig(self._static, {"broker.id": broker_id, "node.id": broker_id})
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:

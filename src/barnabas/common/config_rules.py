@@ -37,7 +37,7 @@ _GROUP_BOUNDS["streams.num.standby.replicas"] = (None, "group.streams.max.standb
 
 
 def check_group(values: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Raises RequestFailed if a group must not have these settings on this broker."""
+    """Raises RequestFailed if these settings are not allowed for a group on this broker."""
     for name in values:
         if name not in GROUP_KEYS:
             raise RequestFailed(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
@@ -61,7 +61,7 @@ def check_group(values: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """Raises RequestFailed if a client metrics subscription must not have these settings."""
+    """Raises RequestFailed if these settings are not allowed for a client metrics subscription."""
     for name, text in values.items():
         key = CLIENT_METRICS_KEYS.get(name)
         if key is None:

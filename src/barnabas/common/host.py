@@ -19,10 +19,10 @@ class Clock(Protocol):
         """Returns monotonic milliseconds, for deadlines and durations."""
 
     def now_s(self) -> float:
-        """Returns the same in seconds: the cheapest reading of a clock, for work on every batch."""
+        """Returns the monotonic time in seconds: the cheapest reading of a clock, for work on every batch."""
 
     def wall_ms(self) -> int:
-        """Returns milliseconds since the epoch, for record timestamps; can jump."""
+        """Returns milliseconds since the epoch, for record timestamps; this clock can jump."""
 
 
 class Timer(Protocol):
@@ -175,7 +175,7 @@ class LinkEnd(Protocol):
         """Reports that the link can be written to from now on."""
 
     def get_buffer(self) -> memoryview:
-        """Returns the buffer for the next bytes, never empty."""
+        """Returns the buffer for the next bytes; it is never empty."""
 
     def received(self, count: int) -> None:
         """Reports that `count` bytes are in the last buffer."""

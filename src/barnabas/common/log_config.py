@@ -115,7 +115,7 @@ assert set(_FIELDS.values()) == {field.name for field in fields(LogConfig)}, "Lo
 
 
 def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
-    """Raises ConfigError, with Kafka's message, if a topic must not have these settings."""
+    """Raises ConfigError, with Kafka's message, if these settings are not allowed for a topic."""
     values: dict[str, Value] = {}
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)

@@ -92,7 +92,7 @@ class Settings:
         return base_key(name, self.keys)
 
     def value_of(self, key: str) -> Value:
-        """Returns the value in force; raises KeyError for an unknown key."""
+        """Returns the value in force. Raises KeyError for an unknown key."""
         return self._values[key]
 
     def int_of(self, key: str) -> int:
@@ -115,7 +115,7 @@ class Settings:
         return value
 
     def str_of(self, key: str) -> str:
-        """Returns the text; raises ConfigError if it is not set."""
+        """Returns the text. Raises ConfigError if it is not set."""
         value = self._values[key]
         if not isinstance(value, str):
             raise ConfigError(f"{key} is not set" if value is None else f"{key} is not a string")
@@ -196,7 +196,7 @@ class Settings:
         return problems
 
     def dynamic_key(self, name: str, *, per_broker: bool) -> ConfigKey:
-        """Returns the key that a dynamic layer can set; raises ConfigError if it must not."""
+        """Returns the key that a dynamic layer can set. Raises ConfigError if the key cannot be set dynamically."""
         key = self.base_key(name)
         if key is None:
             raise ConfigError(f"Unknown dynamic config {name}")

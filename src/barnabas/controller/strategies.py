@@ -106,7 +106,7 @@ class Elector:
 
 
 def strategy_of(name: str, reports: LimitedReports) -> NamedStrategy | None:
-    """Returns the strategy of this name, None for Kafka's rule. Raises ConfigError if there is none."""
+    """Returns the strategy of this name, or None for Kafka's rule. Raises ConfigError if there is no such strategy."""
     if name == ASSIGNMENT:
         return None
     if name == LEAST_LEADERS:

@@ -100,7 +100,7 @@ class ShardLifecycle(Automaton[ShardState]):
 
 
 def client_error(code: ErrorCode) -> ErrorCode:
-    """Returns the error code for a client whose request's record could not be written."""
+    """Returns the error code for a client whose record could not be written."""
     match code:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

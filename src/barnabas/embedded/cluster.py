@@ -40,7 +40,7 @@ METRICS_LISTENER: Final = "barnabas.metrics.listener"
 
 
 class EmbeddedCluster:
-    """The processes below one directory: starts, shows and stops them. The data stays between starts."""
+    """The processes below one directory: starts, shows and stops them. The data is kept when they stop."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()

@@ -150,7 +150,9 @@ class PartitionLog:
             self.conflicts.setdefault(offset, {}).setdefault(write, line)
 
     def between(self, low: int, high: int) -> list[int]:
-        """Returns the known offsets between `low` and `high`, exclusive. Valid only when the history is complete."""
+        """Returns the known offsets between `low` and `high`, without these two. It is valid only when the history is
+        complete.
+        """
         if self._offsets is None or len(self._offsets) != len(self.at):
             self._offsets = sorted(self.at)
         return self._offsets[bisect_right(self._offsets, low) : bisect_left(self._offsets, high)]

@@ -57,7 +57,7 @@ class MetadataChange(NamedTuple):
 
 
 def makes_events(delta: MetadataDelta) -> bool:
-    """Returns whether a change makes any event; markers, no-ops and producer ids make none."""
+    """Returns whether a change results in any event. Markers, no-ops and producer ids result in none."""
     topics, cluster = delta.topics, delta.cluster
     return bool(
         topics.changed

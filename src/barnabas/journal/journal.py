@@ -16,8 +16,8 @@ and did not report, because it ended a moment later, are missing. Their offsets 
 lower 32 bits. If it keeps no journal, because it is a broker of Apache Kafka, each broker writes what it infers.
 
 The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
-without failures has only its users' topics, as with Kafka, and the failover itself comes first. Its schema is in
-docs/explain.md.
+without failures has only its users' topics, as with Kafka, and the creation of the topic does not delay the failover
+itself. Its schema is in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -279,7 +279,9 @@ class Journal:
         return False
 
     def _may_create(self) -> bool:
-        """Returns whether the topic can be created now; not while at least half of the brokers shut down."""
+        """Returns whether the topic can be created now. It cannot while at least half of the brokers are shutting
+        down.
+        """
         brokers = self._context.metadata.image.brokers
         active = sum(broker.is_active for broker in brokers.values())
         if not active or 2 * sum(broker.in_controlled_shutdown for broker in brokers.values()) >= len(brokers):

@@ -53,7 +53,7 @@ RECORD_CLASSES: Final[dict[int, type[Message]]] = {cls.API_KEY: cls for cls in _
 
 
 def encode_record(record: Message, version: int) -> bytes:
-    """Returns the framed record."""
+    """Returns the record with its frame."""
     assert record.API_KEY is not None, f"{record.NAME} is not a metadata record"
     out = bytearray()
     write_unsigned_varint(out, FRAME_VERSION)

@@ -64,7 +64,7 @@ class MetadataImage:
     zk_migration_state: int = 0
 
     def partition(self, topic: str, partition_id: int) -> PartitionImage | None:
-        """Returns the partition, or None if there is none, as far as this node knows."""
+        """Returns the partition, or None if this node knows no such partition."""
         image = self.topics_by_name.get(topic)
         if image is None or not 0 <= partition_id < len(image.partitions):
             return None
@@ -167,7 +167,7 @@ class MetadataDelta:
         return self.cluster.changed_controllers
 
     def config_of(self, resource: ConfigResource) -> Overrides:
-        """Returns the present overrides of a resource."""
+        """Returns the current overrides of a resource."""
         return _with_changes(self.image.configs.get(resource, _NO_OVERRIDES), self.changed_configs.get(resource, {}))
 
     def replay(self, record: Message) -> None:

@@ -212,7 +212,7 @@ class ClusterDelta:
         self.changed_controllers: dict[int, ControllerImage | None] = {}
 
     def broker(self, broker_id: int, epoch: int) -> BrokerImage:
-        """Returns the present registration of the broker. Raises KeyError if it is not registered with this epoch."""
+        """Returns the current registration of the broker. Raises KeyError if it is not registered with this epoch."""
         if broker_id in self.changed_brokers:
             broker = self.changed_brokers[broker_id]
         else:

@@ -158,7 +158,7 @@ class TopicDelta:
         return self.base is None
 
     def partition(self, partition_id: int) -> PartitionImage:
-        """Returns the present state of the partition. Raises KeyError if it does not exist."""
+        """Returns the current state of the partition. Raises KeyError if it does not exist."""
         changed = self.changed_partitions.get(partition_id)
         if changed is not None:
             return changed

@@ -30,7 +30,7 @@ def unwritable_tags(directories: Iterable[bytes]) -> UnknownTags:
 
 
 def read_unwritable(tags: Iterable[tuple[int, bytes]]) -> tuple[bytes, ...] | None:
-    """Returns the directories, or None if the field is absent or invalid."""
+    """Returns the directories in the tagged field, or None if the field is absent or invalid."""
     for tag, data in tags:
         if tag == UNWRITABLE_TAG:
             if len(data) % _ID_BYTES or len(data) > _BYTES_MAX:

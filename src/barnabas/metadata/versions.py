@@ -81,7 +81,7 @@ def partition_version(metadata_version: int) -> int:
 
 
 def broker_change_version(metadata_version: int, *, with_directories: bool, with_shutdown: bool) -> int:
-    """Returns the lowest version that has the fields in use, as Kafka chooses it."""
+    """Returns the lowest record version that has the fields in use, as Kafka chooses it."""
     if with_directories and metadata_version >= V_3_7_IV2:
         return 2
     return 1 if with_shutdown else 0

@@ -279,7 +279,9 @@ class ClusterReader:
     # -- connections
 
     async def _call_any(self, request: Message, response: type[M], *, timeout_s: float | None = None) -> M:
-        """Sends a request to the broker that answered last, else to any. Raises Unreachable."""
+        """Sends a request to the broker that answered last, or to any other broker if it does not answer. Raises
+        Unreachable.
+        """
         reasons = []
         for address in dict.fromkeys((*self._connections, *self._known, *self._bootstrap)):
             connection = self._connection(address)

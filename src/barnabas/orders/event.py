@@ -174,7 +174,7 @@ def _by_rules(document: dict[str, Any]) -> Parsed:
 
 
 def cents(amount: float) -> int:
-    """Returns the amount in cents, exactly: every amount in the data set has two decimal places."""
+    """Returns the exact amount in cents: every amount in the data set has two decimal places."""
     return round(amount * 100)
 
 

@@ -80,7 +80,7 @@ class Contents:
 
     @property
     def end_offsets(self) -> dict[int, int]:
-        """Returns the offset after the last acknowledged one of each partition."""
+        """Returns the offset after the last acknowledged record of each partition."""
         ends = self.start_offsets
         for entry in self.acknowledged():
             ends[entry.partition] = max(ends.get(entry.partition, 0), entry.offset + 1)

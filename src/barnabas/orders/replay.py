@@ -102,7 +102,7 @@ class Progress:
             self.books.enter(entry.order_id, entry.lines, entry.total_cents)
 
     def summary(self) -> dict[str, Any]:
-        """Returns plain data: the ledger's `end` and the command's --json."""
+        """Returns the summary as plain data, for the ledger's `end` line and the command's --json output."""
         return {
             "orders": self.books.orders,
             "lines": self.books.lines,
@@ -256,7 +256,7 @@ class _Run:
             self._ledger.note({"end": self.progress.summary()})
 
     def _is_found(self, send: Send) -> bool:
-        """Returns whether the log has the record from before a crash, without a line in the ledger."""
+        """Returns whether the record has been in the log since before a crash, without a line in the ledger."""
         if not self._tail:
             return False
         found = self._tail.get((send.timestamp_ms, send.key, send.value))
@@ -441,7 +441,7 @@ class _Clock:
         self._began_s = 0.0
 
     def wait_s(self, due_ms: int) -> float:
-        """Returns the seconds left; negative if the event is late."""
+        """Returns the seconds until the event is due; negative if it is late."""
         if self._speed is None:
             return 0.0
         if self._first_ms is None:

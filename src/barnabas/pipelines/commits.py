@@ -134,7 +134,7 @@ class CommitLog:
         self._commits.mkdir(parents=True, exist_ok=True)
 
     def last(self) -> Commit | None:
-        """Returns the last commit by bisection: numbers have no gaps, so a million names need not be listed."""
+        """Returns the last commit, found by bisection: numbers have no gaps, so a million names need not be listed."""
         number, step = 0, 1
         while self._file(number + step).exists():
             number += step

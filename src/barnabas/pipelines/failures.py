@@ -39,7 +39,7 @@ _EXCEPTIONS = (
 
 
 def causes() -> tuple[type[BaseException], ...]:
-    """Returns the exceptions that the libraries under a pipeline raise, and those of the system."""
+    """Returns the exceptions of the libraries that a pipeline uses, and those of the system."""
     loaded = [(sys.modules[module], name) for module, name in _EXCEPTIONS if module in sys.modules]
     return (PipelineError, OSError, RuntimeError, ValueError, *(getattr(module, name) for module, name in loaded))
 
@@ -52,7 +52,9 @@ def is_slow_start(error: BaseException) -> bool:
 
 
 def pipeline_error(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
-    """Returns the cause that the user can do something about; otherwise the first line of Spark's own text."""
+    """Returns the cause of the failure if the user can do something about it; otherwise the first line of Spark's own
+    text.
+    """
     if isinstance(error, PipelineError):
         return error
     text = str(error)

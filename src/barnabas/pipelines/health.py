@@ -120,7 +120,9 @@ GROUP BY p.topic, p.partition ORDER BY p.topic, p.partition
 
 
 def health_tables(records: DataFrame, until_ms: int) -> dict[str, DataFrame]:
-    """Returns the tables of the journal's records (`value`, `offset`). Spans that last count until `until_ms`."""
+    """Returns the tables of the journal's records (`value`, `offset`). Spans that have not ended count until
+    `until_ms`.
+    """
     spark = records.sparkSession
     parsed = records.select("offset", F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
     first = parsed.where("event.id IS NOT NULL").groupBy("event.id").agg(F.min_by("event", "offset").alias("event"))

@@ -89,7 +89,7 @@ def _home_of(java: Path) -> Path:
 
 
 def _probe(java: Path) -> tuple[int, bool]:
-    """Returns the version of a Java, and whether it starts with the module that Spark requests."""
+    """Returns the version of a Java installation, and whether it starts with the module that Spark requests."""
     ended = _run([str(java), _VECTOR, "-version"])
     has_vector = ended.returncode == 0
     if not has_vector:
@@ -108,7 +108,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
-    """Returns a home whose bin/java starts this one without the module."""
+    """Returns a Java home whose bin/java starts this Java without the module."""
     text = _WRAPPER.format(flag=_VECTOR, java=home / "bin" / "java")
     cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/tmp")) / ".cache")
     wrapped = cache / "barnabas" / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -80,7 +80,7 @@ class Latencies:
     records: np.ndarray
 
     def percentile_ms(self, percent: float) -> float | None:
-        """Returns the percentile of the latency; None without records."""
+        """Returns this percentile of the latency; None if there are no records."""
         if not self.records.sum():
             return None
         order = np.argsort(self.latency_ms)

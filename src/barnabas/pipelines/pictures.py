@@ -98,7 +98,9 @@ def _revenue(connection: DuckDBPyConnection, tables: Path, _: Sequence[Mark]) ->
 
 
 def _failover_hours(connection: DuckDBPyConnection, tables: Path) -> list[tuple[datetime, datetime]]:
-    """Returns the event times of each batch that was being written when a leader changed, or came next."""
+    """Returns the event times of each batch that was being written when a leader changed, or that came next after the
+    change.
+    """
     if not (tables / HEALTH / "leader_spans.parquet").exists():
         return []
     failovers = [int(row[0].timestamp() * 1000) for row in rows_of(connection, _FAILOVERS_SQL)]

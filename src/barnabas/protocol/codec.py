@@ -121,7 +121,7 @@ _known_arrays: dict[tuple[type[Message], type[Struct]], tuple[tuple[str, bool], 
 
 
 def _arrays(message: type[Message], struct: type[Struct]) -> tuple[tuple[str, bool], ...]:
-    """Returns the array fields of a struct, each with whether its elements have arrays."""
+    """Returns the array fields of a struct, each with whether its elements contain arrays."""
     found = _known_arrays.get((message, struct))
     if found is None:
         found = _known_arrays[message, struct] = tuple(

@@ -50,7 +50,7 @@ class ReceiveArea:
         self.read_bytes_max = size
 
     def take(self, size: int) -> Buffer:
-        """Returns a buffer of at least `size` bytes with any content."""
+        """Returns a buffer of at least `size` bytes, whose content is undefined."""
         for index, buffer in enumerate(self._free):
             if len(buffer) >= size:
                 return self._free.pop(index)
@@ -96,7 +96,7 @@ class FrameReader:
         self._end = 0
 
     def get_buffer(self) -> memoryview:
-        """Returns memory for the next bytes, never empty."""
+        """Returns the buffer for the next bytes; it is never empty."""
         if self._start == self._end:
             if self._own is None:
                 self._start = self._end = 0

@@ -91,7 +91,7 @@ class Layout:
         return "h" if field.type == "string" else "i"
 
     def size_min(self, cls: type[Struct]) -> int:
-        """Returns the fewest bytes that a struct of this class takes; it bounds the count of an array of them."""
+        """Returns the smallest size in bytes of a struct of this class, which limits the possible count of an array."""
         known = self._sizes_min.get(cls)
         if known is None:
             known = sum(self.field_size_min(field) for field in self.plain_fields(cls)) + self.is_flexible
@@ -108,7 +108,9 @@ class Layout:
         return 2 if field.type == "string" else 4
 
     def element_size_min(self, field: Field) -> int:
-        """Returns the fewest bytes of an element, at least 1: an array of empty elements could have any count."""
+        """Returns the smallest size in bytes of an element, at least 1: an array of empty elements could have any
+        count.
+        """
         if field.is_struct:
             return max(1, self.size_min(self.struct_class(field)))
         if field.element_type in FIXED:

@@ -36,7 +36,7 @@ _NUMBERS: Final = {cls: number for number, cls in _TYPES.items()}
 
 
 def encode_control(message: Message) -> tuple[bytes, bytes]:
-    """Returns (key, value)."""
+    """Returns (key, value) of the control record."""
     return _KEY.pack(0, _NUMBERS[type(message)]), bytes(encode(message, 0))
 
 

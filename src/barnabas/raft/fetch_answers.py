@@ -184,7 +184,7 @@ class FetchAnswers:
         return None
 
     def _redirect_for(self, offset: int, last_epoch: int) -> FetchResponse.PartitionData | None:
-        """Returns the response to a replica that cannot continue from (`offset`, `last_epoch`); None if it can."""
+        """Returns the response to a replica that cannot continue from (`offset`, `last_epoch`), or None if it can."""
         log = self._core.log
         start = log.start_offset
         snapshots = [known for known in self._core.files.list() if known.end_offset > 0 and known.end_offset >= start]

@@ -207,7 +207,9 @@ def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
 
 
 def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
-    """Raises ConfigError for a metadata log of unknown owner: under a new identity another voter would have it."""
+    """Raises ConfigError for a metadata log of an unknown owner: with a new identity, the log would belong to another
+    voter.
+    """
     log = metadata_log_directory(directory)
     names = host.disk.list_dir(log) if host.disk.is_dir(log) else ()
     if any(name.endswith(LOG_SUFFIX) or name == QUORUM_STATE for name in names):

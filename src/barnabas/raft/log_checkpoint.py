@@ -185,7 +185,7 @@ def _encode(text: str, size: int) -> bytes:
 
 
 def _decode(line: bytes, size: int) -> list[str] | None:
-    """Returns the fields of a line; None if it is damaged, or of a later version."""
+    """Returns the fields of a line; None if the line is damaged, or was written by a later version."""
     body, crc = line[: size - _CRC_DIGITS - 1], line[size - _CRC_DIGITS - 1 :]
     if len(line) != size or crc != f"{crc32c(body):08x}\n".encode():
         return None

@@ -87,7 +87,7 @@ def read_snapshot(files: SnapshotFiles, snapshot_id: SnapshotId) -> Snapshot:
 
 
 def _read_batches(log: MetadataLog, offset: int, history: VoterHistory) -> tuple[list[CommittedBatch], VoterHistory]:
-    """Returns the batches from `offset` on, and `history` with their voters added."""
+    """Returns the batches from `offset` on, and adds their voters to `history`."""
     try:
         batches = [read_batch(header, view, history) for header, view in log.batches(offset, _READ_BYTES)]
     except (DecodeError, RecordsRejected) as error:

@@ -78,7 +78,7 @@ class Progress:
         return any(state.key.node_id == self.own.node_id for state in self._voters.values())
 
     def set_voters(self, voters: VoterSet) -> None:
-        """Sets the voters. The state of a replica is kept when it becomes a voter or is one no longer."""
+        """Sets the voters. The state of a replica is kept when the replica becomes a voter or stops being one."""
         before = list(self._voters.values())
         self._voters = {}
         for voter in voters:

@@ -50,7 +50,7 @@ class QuorumStateFile:
         self._path = f"{directory}/{FILE_NAME}"
 
     def read(self) -> ElectionState | None:
-        """Returns the state; None if there is no file, because the node never took part."""
+        """Returns the state, or None if there is no file because the node never took part in the quorum."""
         if not self._disk.exists(self._path):
             return None
         return decode_state(self._disk.read(self._path), self._path)

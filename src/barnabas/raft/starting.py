@@ -21,7 +21,7 @@ def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
 
 
 def state_at_least(stored: ElectionState | None, epoch: int) -> ElectionState:
-    """Returns the stored state, or a state in `epoch` if the log has seen that later one."""
+    """Returns the stored state, or a state in `epoch` if the log contains that later epoch."""
     return ElectionState(epoch) if stored is None or stored.epoch < epoch else stored
 
 

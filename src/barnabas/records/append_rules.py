@@ -165,12 +165,14 @@ def _level_of(config: LogConfig, codec: Codec | None) -> int | None:
 
 
 def walk_ns(records: int) -> int:
-    """Returns the nanoseconds for a walk over this many records."""
+    """Returns the estimated nanoseconds for a walk over this many records."""
     return records * _RECORD_NS
 
 
 def open_ns(source: Codec, target: Codec) -> int:
-    """Returns the nanoseconds to decompress one byte and, if `target` is another codec, to compress it again."""
+    """Returns the estimated nanoseconds to decompress one byte and, if `target` is another codec, to compress it
+    again.
+    """
     return _UNPACK_NS[source] + (_PACK_NS[target] if target is not source else 0)
 
 

@@ -129,12 +129,12 @@ def advance_sequence(sequence: int, by: int) -> int:
 
 
 def corrupt(message: str) -> RecordsRejected:
-    """Returns the error for bytes damaged on the way, which a retry can fix."""
+    """Returns the error for bytes that were damaged in transit; a retry can succeed."""
     return RecordsRejected(ErrorCode.CORRUPT_MESSAGE, message, is_framing=True)
 
 
 def invalid(message: str) -> RecordsRejected:
-    """Returns the error for bytes that arrived as written but are wrong."""
+    """Returns the error for bytes that arrived as they were sent but are invalid."""
     return RecordsRejected(ErrorCode.INVALID_RECORD, message)
 
 

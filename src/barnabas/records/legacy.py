@@ -93,7 +93,9 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_legacy_header(data: Buffer, position: int) -> BatchHeader:
-    """Returns the header of one entry. A compressed entry is opened, since its first offset is only inside."""
+    """Returns the header of one entry. A compressed entry is decompressed, because only its content has the first
+    offset.
+    """
     entry = _Entry(data, position)
     base_offset, count = entry.offset, 1
     if entry.codec:
@@ -146,7 +148,9 @@ def _open_wrapper(wrapper: _Entry) -> list[Record]:
 
 
 def _inner_entries(wrapper: _Entry) -> tuple[bytes, list[_Entry]]:
-    """Returns the set inside a compressed message, and its messages, at least one."""
+    """Returns the decompressed message set inside a compressed message, and its messages, of which there is at least
+    one.
+    """
     codec = compression.codec_of(wrapper.attributes)
     if codec is compression.Codec.ZSTD:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is for magic 2 only")

@@ -235,7 +235,7 @@ def _reject_wrong_records(
 def _errors(
     data: Buffer, start: int, header: BatchHeader, rules: AppendRules, wall_ms: int
 ) -> tuple[ErrorCode, int, list[tuple[int, str]]]:
-    """Returns the code for the batch, the number of wrong records, and the errors of the first ones."""
+    """Returns the error code for the batch, the number of wrong records, and the errors of the first ones."""
     rows = walk.index(data, start, header.record_count)
     keyless = f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"
     least, most = wall_ms - rules.before_max_ms, wall_ms + rules.after_max_ms

@@ -160,7 +160,7 @@ def stamp(valid: ValidBatch, base_offset: int, leader_epoch: int) -> tuple[Batch
 
 
 def _no_batch(view: Buffer) -> RecordsRejected:
-    """Returns the error for bytes that are too few for a header."""
+    """Returns the error for a message that is too short for a batch header."""
     if len(view) >= PREFIX_BYTES:
         _, length = PREFIX.unpack_from(view)
         magic = view[MAGIC_OFFSET]

@@ -18,7 +18,9 @@ from barnabas.storage.log_manager import LogManager
 
 
 def may_be_cut(image: PartitionImage, node_id: int) -> bool:
-    """Returns whether other replicas have all committed records, and no election relies on this one."""
+    """Returns whether this log can be truncated: other replicas have all committed records, and no election relies on
+    this one.
+    """
     return image.leader not in (node_id, NO_LEADER) and node_id not in (*image.isr, *image.elr)
 
 

@@ -37,7 +37,7 @@ class InternalPartitions:
         leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
 
     def batch_bytes_max(self, partition: TopicPartition) -> int:
-        """Returns `max.message.bytes`; no limit if this broker does not lead, since the append reports that."""
+        """Returns `max.message.bytes`, or no limit if this broker does not lead, since the append then reports that."""
         try:
             return self._replicas.leader(*partition).log.config.max_message_bytes
         except RequestFailed:

@@ -96,12 +96,12 @@ class FollowerState:
         return self.leo == leader_leo or now_ms - self.caught_up_at() <= lag_ms_max
 
     def fetched_within(self, now_ms: int, duration_ms: int) -> bool:
-        """Returns whether it has fetched in this epoch, and its last fetch is at most that old."""
+        """Returns whether the follower has fetched in this epoch, and its last fetch is not older than this."""
         fetched_ms = self.fetched_ms if self.session_fetch is None else self.session_fetch.ms
         return self.leo != UNKNOWN and now_ms - fetched_ms <= duration_ms
 
     def caught_up_at(self) -> int:
-        """Returns the time, in ms, when it was last caught up with the leader's LEO of that time."""
+        """Returns the time, in ms, when the follower was last caught up with the leader's LEO of that time."""
         return self.caught_up_ms if self.session_fetch is None else self.session_fetch.ms
 
 

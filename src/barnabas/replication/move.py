@@ -118,7 +118,7 @@ class Move:
             future.delete_records_before(start)
 
     def next_place(self) -> MovePosition | None:
-        """Returns where to continue reading; None if everything is copied."""
+        """Returns the position where reading continues; None if everything is copied."""
         current, future = self.partition.log, self.future
         if future.log_end_offset >= current.log_end_offset:
             return None

@@ -84,7 +84,7 @@ class Purgatory:
         return sum(1 for _, _, operation in self._heap if not operation.completed)
 
     def waiting(self) -> Iterator[DelayedOperation]:
-        """Returns the operations that wait, for metrics."""
+        """Returns the waiting operations, for metrics."""
         return (operation for _, _, operation in self._heap if not operation.completed)
 
     def expire_at(self, deadline_ms: int, operation: DelayedOperation) -> None:

@@ -94,7 +94,7 @@ class ReplicationQuotas:
         self.follower = ReplicationQuota(FOLLOWER, node_id, Throttle(windows, window_ms))
 
     def holds_back(self, partition: Partition, replica_id: int) -> bool:
-        """Returns whether a follower gets no data now: it is out of sync, and the rate is exceeded."""
+        """Returns whether a follower gets no data now, because it is out of sync and the rate is exceeded."""
         leadership = partition.leadership
         if not self.leader or leadership is None or replica_id in leadership.isr:
             return False

@@ -1,7 +1,7 @@
 """The endpoint /metrics over HTTP for Prometheus: `barnabas.metrics.listener=HOST:PORT`, disabled if that is not set.
 
 A response is written a few hundred lines at a time, so that clients are served in between. Failures stay local:
-`barnabas_exporter_collector_up` shows a collector that raises, and an address that is in use costs one log line. The
+`barnabas_exporter_collector_up` shows a collector that raises, and an address that is in use is logged in one line. The
 collectors are imported at the first scrape.
 """
 

@@ -192,7 +192,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Returns the memory of unsent responses: a chunk that was sent in part is kept whole."""
+        """Returns the memory of unsent responses; a chunk that was sent in part still uses all of its memory."""
         return self._forget_sent()
 
     def _forget_sent(self) -> int:

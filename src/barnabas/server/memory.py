@@ -103,7 +103,9 @@ class FreeMemory:
         self._given_back = 0
 
     def check(self) -> bool:
-        """Returns memory to the system if much has become free since the last time. Returns whether it did."""
+        """Returns memory to the system if much has become free since the last time. Returns whether it has returned
+        any.
+        """
         if self._info is None or self._trim is None:
             return False  # Another C library than glibc lacks this call.
         free: int = self._info().fordblks

@@ -63,7 +63,7 @@ class Connection:
         return f"{self.address[0]}:{self.address[1]}"
 
     def call(self, request: Message, answer: type[M], version_max: int | None = None) -> M:
-        """Returns the response to one request; no other can be in flight."""
+        """Sends one request and returns its response. No other request can be in flight."""
         assert not self._session.waiting, "a response is still outstanding"
         self.send(request, version_max)
         return cast("M", self.receive())

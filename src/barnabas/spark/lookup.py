@@ -29,7 +29,7 @@ def subscribed(cluster: ClusterClient, subscription: Subscription, *, fresh: boo
 
 
 def must_exist(cluster: ClusterClient, views: Mapping[str, TopicView], subscription: Subscription) -> None:
-    """Raises ConfigError for a named topic or partition that does not exist; a pattern can match nothing yet."""
+    """Raises ConfigError for a named topic or partition that does not exist. A pattern may match no topic yet."""
     for name in dict.fromkeys((*subscription.topics, *(each.topic for each in subscription.partitions))):
         if name not in views:
             raise ConfigError(f"topic {name} does not exist at {cluster.settings.shown}: create it, or check its name")

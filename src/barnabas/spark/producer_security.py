@@ -21,7 +21,9 @@ _JAVA_NAMES: Final = {
 
 
 def producer_security(given: dict[str, str]) -> dict[str, str]:
-    """Returns the security among a producer's properties, given without `kafka.`. Raises ConfigError."""
+    """Returns the security settings among a producer's properties, whose keys have no `kafka.` prefix. Raises
+    ConfigError.
+    """
     ours = {key: value for key, value in given.items() if key in NAMES}
     rest = {key: value for key, value in given.items() if key.startswith(PREFIXES) and key not in NAMES}
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))

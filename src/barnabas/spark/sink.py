@@ -147,7 +147,9 @@ class RecordWriter:
                 raise SinkFailed(f"{topic}: {error.args[0].str()}") from error
 
     def _learn(self, topic: str) -> int:
-        """Returns the number of the topic's partitions. It requests all topics: a request for one would create it."""
+        """Returns the number of the topic's partitions. It requests all topics, because a request for one could create
+        it.
+        """
         give_up = time.monotonic() + _METADATA_TIMEOUT_S
         while True:
             try:

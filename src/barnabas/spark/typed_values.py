@@ -74,7 +74,7 @@ def check(schema: spark.StructType, corrupt_column: str) -> None:
 
 
 def arrow_type(kind: spark.DataType) -> pa.DataType:
-    """Returns the type of Arrow that Spark expects. Raises ValueError."""
+    """Returns the Arrow type that Spark expects. Raises ValueError."""
     if isinstance(kind, spark.StructType):
         names = [field.name for field in kind.fields]
         if not names or len(set(names)) < len(names):

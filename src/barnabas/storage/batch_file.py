@@ -50,7 +50,9 @@ class Descriptors:
         self._open.pop(segment, None)
 
     def close_least_used(self, error: OSError) -> bool:
-        """Returns whether a retry makes sense: the error was a lack of descriptors, and some were freed."""
+        """Closes files if the error was a lack of descriptors. Returns whether some were closed, so that a retry makes
+        sense.
+        """
         return lacks_descriptors(error) and self.close_half()
 
     def close_half(self) -> bool:

@@ -80,7 +80,9 @@ class CheckpointFiles:
             directory.unsynced_names.discard(name)
 
     def is_at_most(self, directory: LogDirectory, name: str, topic_partition: TopicPartition, offset: int) -> bool:
-        """Returns whether no file, now or after a failure, has a higher offset for that partition."""
+        """Returns whether the checkpoint on disk is certain to have no higher offset for that partition, even after a
+        failure.
+        """
         draft = directory.drafts.get(name)
         return (
             name not in directory.unsynced_names
@@ -91,7 +93,7 @@ class CheckpointFiles:
     # -- in the background
 
     def draft(self, directory: LogDirectory, name: str) -> CheckpointDraft | None:
-        """Returns a draft to be filled and passed to `finish`; None while another one is in progress."""
+        """Returns a draft to be filled in and passed to `finish`; None while another draft is in progress."""
         if name in directory.drafts:
             return None
         made = directory.drafts[name] = CheckpointDraft(directory, name)

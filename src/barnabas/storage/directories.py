@@ -136,7 +136,7 @@ class LogDirectories:
         return root_of(log_directory) in self.offline
 
     def has_online(self, directory_id: bytes) -> bool:
-        """Returns whether the directory with this id is one of `log.dirs` and works."""
+        """Returns whether a working directory of `log.dirs` has this id."""
         return any(directory.id == directory_id for directory in self.online())
 
     def refuses(self, log_directory: str) -> bool:
@@ -168,7 +168,7 @@ class LogDirectories:
         return bool(self.paths) and len(self.offline) == len(self.paths)
 
     def cause_of(self, path: str) -> str:
-        """Returns why a directory is offline."""
+        """Returns the reason why a directory is offline."""
         return self._causes.get(path, "")
 
     def previous_broker_epoch(self) -> int:
@@ -187,7 +187,7 @@ class LogDirectories:
         return ZERO_UUID if directory is None else directory.id
 
     def path_of(self, directory_id: bytes) -> str | None:
-        """Returns the working directory with that id, or None."""
+        """Returns the working directory with this id, or None."""
         return next((known.path for known in self.online() if known.id == directory_id), None)
 
     def emptiest(self, counts: Mapping[str, int]) -> str:

@@ -95,7 +95,9 @@ class FutureLogs:
         self._requested[topic_partition] = root
 
     def requested(self, topic_partition: TopicPartition) -> str | None:
-        """Returns the requested directory of a log that does not exist yet, if it works."""
+        """Returns the requested directory of a log that does not exist yet, or None if there is none or it has
+        failed.
+        """
         root = self._requested.get(topic_partition)
         return None if root in self._directories.offline else root
 
@@ -152,7 +154,7 @@ class FutureLogs:
     # -- a move
 
     def create(self, topic_partition: TopicPartition, root: str, config: LogConfig) -> Log:
-        """Returns the future log, created empty if there is none. Raises StorageFault, RequestFailed."""
+        """Returns the future log, and creates an empty one if there is none. Raises StorageFault, RequestFailed."""
         future = self._futures.get(topic_partition)
         if future is not None:
             assert root_of(future.directory) == root, "one future log at a time"

@@ -103,7 +103,7 @@ class WriteHealth:
         return directory is None or not directory.cause or directory.good_since_ms is not None
 
     def cause_of(self, path: str) -> str:
-        """Returns why the directory is unwritable, as the end of a sentence."""
+        """Returns the reason why the directory is unwritable, in words that complete a sentence."""
         directory = self._directories.get(path)
         return "" if directory is None else directory.cause
 

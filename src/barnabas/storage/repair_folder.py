@@ -48,7 +48,7 @@ class RepairFolder:
         self._disk.sync_dir(self.directory)
 
     def _target(self, name: str) -> str:
-        """Returns a path that does not exist yet, so that nothing kept is overwritten."""
+        """Returns a path in the folder that does not exist yet, so that no kept file is overwritten."""
         target, count = f"{self.directory}/{name}", 1
         while self._disk.exists(target):
             count += 1

@@ -260,7 +260,7 @@ class Segment(IndexedFile):
         return self.headers(self._indexed_position(max(offset, from_offset)))
 
     def confirmed_time(self, entry: tuple[int, int]) -> tuple[int, int]:
-        """Returns the time index entry if the batch that it names confirms it; else (-1, base offset)."""
+        """Returns the time index entry if the batch that it names confirms it; otherwise (-1, base offset)."""
         timestamp, offset = entry
         try:
             for _, header in self.headers(self._indexed_position(offset)) if timestamp >= 0 else ():

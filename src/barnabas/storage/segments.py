@@ -78,7 +78,7 @@ class Segments:
         return sum(segment.size_bytes for segment in self._all)
 
     def place_of(self, offset: int) -> int:
-        """Returns the index of the segment that contains `offset`; 0 for one before the first."""
+        """Returns the index of the segment that contains `offset`; 0 if the offset is before the first segment."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:

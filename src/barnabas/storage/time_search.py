@@ -103,7 +103,7 @@ class TimeSearch:
         self.error: OSError | RecordsRejected | None = None
 
     def is_plain(self) -> bool:
-        """Returns whether it is known without reading any file that there is no such record."""
+        """Returns whether it is known, without reading any file, that no such record exists."""
         wanted = self._timestamp
         return wanted is not None and all(known is not None and known[0] < wanted for *_, known in self._segments)
 

@@ -32,7 +32,7 @@ _OF_SIMULATIONS = frozenset(__all__) - {"Cluster", "History"}
 
 
 def __getattr__(name: str) -> Any:
-    """Returns a name of the simulator, which needs aiokafka: other users of this package do not."""
+    """Returns a name of the simulator. It is imported only on demand, because the simulator needs aiokafka."""
     if name not in _OF_SIMULATIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("barnabas.testing.simulated_tests"), name)

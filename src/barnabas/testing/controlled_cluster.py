@@ -79,7 +79,7 @@ class Cluster:
 
     @property
     def running(self) -> bool:
-        """Returns whether all brokers run."""
+        """Returns whether all brokers are running."""
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def start(self) -> Cluster:

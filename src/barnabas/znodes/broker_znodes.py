@@ -32,7 +32,9 @@ class BrokerRegistration(NamedTuple):
 
 
 def encode_registration(registration: BrokerRegistration) -> bytes:
-    """Returns the content in version 5. `host` and `port` are of the first PLAINTEXT one, for older clients."""
+    """Returns the content in version 5. `host` and `port` are those of the first PLAINTEXT listener, for older
+    clients.
+    """
     endpoints = registration.endpoints
     plaintext = next((endpoint for endpoint in endpoints if endpoint.security_protocol == _PLAINTEXT), None)
     protocols = {endpoint.name: SECURITY_PROTOCOLS[endpoint.security_protocol] for endpoint in endpoints}

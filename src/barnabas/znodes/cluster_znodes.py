@@ -97,7 +97,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(path: str, data: Buffer | None) -> ProducerIdBlock | None:
-    """Returns the block; None without content, which the znode has before the first block."""
+    """Returns the block; None without content, which the znode lacks before the first block."""
     if data is None or not len(data):
         return None
     content = read_object(path, data)

@@ -16,7 +16,9 @@ CHANGE_VERSION: Final = 2
 
 
 def encode_config(overrides: Mapping[str, str]) -> bytes:
-    """Returns the content; `overrides` is in the order of insertion, of which Java's order depends in part."""
+    """Returns the content of the znode. `overrides` must be in the order of insertion, because Java's order depends on
+    it in part.
+    """
     return json_bytes({"version": CONFIG_VERSION, "config": reordered(overrides, properties_order)})
 
 

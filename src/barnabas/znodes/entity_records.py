@@ -55,7 +55,7 @@ def quota_records(path: str, entity: QuotaEntity, overrides: Mapping[str, str]) 
 
 
 def quota_record(entity: QuotaEntity, key: str, value: float | None = None) -> r.ClientQuotaRecord:
-    """Returns a quota of an entity; without a value, its removal."""
+    """Returns the record of a quota of an entity, or of its removal if `value` is missing."""
     return r.ClientQuotaRecord(
         entity=[r.ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         key=key,

@@ -149,7 +149,9 @@ def _quota_text(key: str, value: float) -> str:
 
 
 def acl_znodes(security: SecurityImage) -> Iterator[Content]:
-    """Yields the ACLs of each resource; the entries of one are sorted, because the image has no order of them."""
+    """Yields the ACLs of each resource. The entries of one resource are sorted, because the image has no order of
+    them.
+    """
     by_pattern: dict[ResourcePattern, list[AclEntry]] = {}
     for acl in security.acls.values():
         pattern = ResourcePattern(acl.resource_type, acl.resource_name, acl.pattern_type)

@@ -32,7 +32,7 @@ _Hashed = tuple[int, str]
 
 
 def java_hash(text: str) -> int:
-    """Returns `String.hashCode` as an unsigned number of 32 bits; a character is a UTF-16 unit."""
+    """Returns `String.hashCode` as an unsigned 32-bit number; each UTF-16 unit counts as one character."""
     value = 0
     units: Sequence[int] = (
         text.encode() if text.isascii() else memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")

@@ -94,7 +94,7 @@ def state(name: str, partition_id: int) -> str:
 
 
 def partition_of_state(path: str) -> TopicPartition | None:
-    """Returns the partition whose state this path holds, or None for any other path."""
+    """Returns the partition whose state znode has this path, or None for any other path."""
     match path.split("/"):
         case ["", "brokers", "topics", name, "partitions", number, "state"] if is_number(number):
             return TopicPartition(name, int(number))
@@ -121,7 +121,7 @@ def token(token_id: str) -> str:
 
 
 def sequence_number(path: str) -> int | None:
-    """Returns the number that ZooKeeper gave to a sequential znode, or None for any other."""
+    """Returns the number that ZooKeeper gave to a sequential znode, or None for any other znode."""
     digits = path[-10:]
     return int(digits) if len(digits) == 10 and digits.isascii() and digits.isdigit() else None
 

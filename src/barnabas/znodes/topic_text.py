@@ -21,7 +21,9 @@ _LISTS_MAX: Final = 1 << 12
 
 
 class TopicText:
-    """The text of one topic, in version 3; without partitions at first. Their numbers can have holes."""
+    """The text of one topic, in version 3, to which partitions are added. The partition numbers need not be
+    consecutive.
+    """
 
     def __init__(self, topic_id: bytes | None) -> None:
         self._topic_id = topic_id

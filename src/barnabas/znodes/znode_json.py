@@ -75,7 +75,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def text_of(path: str, data: Buffer | None) -> str:
-    """Returns the content as text. Raises ZnodeError without content, and for bytes that are not UTF-8."""
+    """Returns the content as text. Raises ZnodeError if there is no content, or if it is not UTF-8."""
     if data is None or not len(data):
         raise ZnodeError(path, "has no content")
     try:

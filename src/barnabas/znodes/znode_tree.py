@@ -41,6 +41,6 @@ class ZnodeTree:
         return self.znodes.get(path)
 
     def data(self, path: str) -> bytes | None:
-        """Returns the content, None for a znode that does not exist."""
+        """Returns the content, or None for a znode that does not exist."""
         znode = self.znodes.get(path)
         return znode.data if znode is not None else None

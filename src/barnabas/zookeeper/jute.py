@@ -72,7 +72,7 @@ class FieldReader:
         return self.offset == len(self.data)
 
     def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """Returns the values of a fixed layout."""
+        """Returns the values of fields with a fixed layout."""
         try:
             values = layout.unpack_from(self.data, self.offset)
         except struct.error:
@@ -115,7 +115,7 @@ class FieldReader:
         return None if data is None else data.decode(errors="replace")
 
     def read_string(self) -> str:
-        """Returns a string, "" for null."""
+        """Returns a string. Null is returned as ""."""
         data = self.read_buffer()
         return data.decode(errors="replace") if data else ""
 

@@ -11,7 +11,7 @@ _RELATIVE: Final = re.compile(r"/\.{1,2}(?=/|$)")
 
 
 def problem_of(path: str) -> str | None:
-    """Returns what is wrong with a path, or None."""
+    """Returns the reason why a path is invalid, or None if it is valid."""
     if not path:
         return "Path length must be > 0"
     if path[0] != "/":
@@ -30,7 +30,7 @@ def problem_of(path: str) -> str | None:
 
 
 def parent_of(path: str) -> str:
-    """Returns the path of the parent; that of "/a" is "/"."""
+    """Returns the path of the parent. The parent of "/a" is "/"."""
     return path[: path.rindex("/")] or "/"
 
 

@@ -44,7 +44,7 @@ class ZooConfig:
     warnings: tuple[str, ...]
 
     def with_folders(self, data_dir: str, log_dir: str) -> ZooConfig:
-        """Returns the configuration with other folders."""
+        """Returns a copy of the configuration with other folders."""
         server = replace(
             self.server,
             client_port=self.port,

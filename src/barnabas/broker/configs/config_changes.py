@@ -270,7 +270,7 @@ def _applied(config: BrokerConfig, before: Mapping[str, str], changes: Sequence[
 
 
 def _check_broker_keys(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raises ConfigError if one of these keys cannot be set dynamically at this level, or not to this value."""
+    """Raises ConfigError if one of these keys cannot be set dynamically at this level, or cannot have this value."""
     for name in values:
         if name in config.keys:
             config.dynamic_key(name, per_broker=True)
@@ -292,7 +292,7 @@ def _check_broker_keys(config: BrokerConfig, values: Mapping[str, str], *, per_b
 
 
 def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
-    """Raises ConfigError if a number of threads would more than double or halve."""
+    """Raises ConfigError if a change would more than double, or more than halve, a number of threads."""
     for name in _THREAD_COUNTS:
         now, then = current.int_of(name), proposed.int_of(name)
         if then == now:

@@ -106,7 +106,7 @@ def _handle_transaction(
 def _find_partitions(
     topics: Requested, services: Services
 ) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
-    """Returns the partitions of the request, and those of them that do not exist."""
+    """Returns the partitions of the request, and which of them do not exist."""
     image = services.metadata.image
     requested: set[TopicPartition] = set()
     missing: set[TopicPartition] = set()

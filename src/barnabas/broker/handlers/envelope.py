@@ -86,7 +86,7 @@ _ROWS_PER_STEP = 100
 
 
 def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
-    """Returns the response to the envelope: the inner response after its header, `data`."""
+    """Returns the response to the envelope. It contains `data`, the inner response with its header."""
     if (yield from has_not_controller_error(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     # Few elements can be long, too: names have up to 32,767 letters.

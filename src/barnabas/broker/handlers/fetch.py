@@ -259,7 +259,7 @@ def _reader(message: FetchRequest, version: int) -> Reader:
 def _open_session(
     request: InFlight, message: FetchRequest, reader: Reader, services: Services
 ) -> Generator[int, None, tuple[Session | None, list[FetchItem]] | ErrorCode]:
-    """Returns the session that the request continues, or the partitions that it requests without one."""
+    """Returns the session that the request continues, or, without a session, the partitions that it requests."""
     sessions = services.fetch_sessions
     by_id = request.api_version >= _BY_TOPIC_ID
     if is_full(message.session_epoch):

@@ -101,7 +101,7 @@ def _opening(services: Services, append: PartitionAppend) -> _Opening | None:
 
 
 def _refusal(code: ErrorCode, api_version: int) -> Appended:
-    """Returns the error in a form that a client of this version handles: older ones can only retry."""
+    """Returns the error in a form that a client of this version can handle: older clients can only retry."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
     retriable = code in _UNREACHABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE)

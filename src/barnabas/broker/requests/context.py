@@ -117,7 +117,7 @@ class Services:
 
     @property
     def quorum(self) -> QuorumServices:
-        """Returns the parts of KRaft mode: the APIs that use them are not offered in ZooKeeper mode."""
+        """Returns the parts of KRaft mode. APIs that use them are not offered in ZooKeeper mode."""
         assert self._quorum is not None, "only in KRaft mode"
         return self._quorum
 
@@ -126,7 +126,7 @@ class Services:
 
     @property
     def zookeeper(self) -> ZooKeeperServices:
-        """Returns the parts of ZooKeeper mode: the APIs that use them are offered in this mode only."""
+        """Returns the parts of ZooKeeper mode. APIs that use them are offered only in this mode."""
         assert self._zookeeper is not None, "only in ZooKeeper mode"
         return self._zookeeper
 

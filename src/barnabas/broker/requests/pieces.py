@@ -39,12 +39,12 @@ class Pieces(NamedTuple):
 
 
 def new_partitions(topic: Any, by_default: int) -> int:
-    """Returns the number of partitions of a topic to be created."""
+    """Returns the number of partitions that a topic to be created will have."""
     return len(topic.assignments) or (by_default if topic.num_partitions < 0 else topic.num_partitions)
 
 
 def topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> Pieces:
-    """Returns the division of a request of partitions by topic."""
+    """Returns the division of a request whose rows are topics with their partitions."""
     return Pieces(at_once, "topics", "topics", inner, "partitions", key, key)
 
 

@@ -44,7 +44,7 @@ def _serves(broker: BrokerImage | None, directory: bytes, listener: str) -> bool
 
 
 def reachable(image: MetadataImage, replicas: tuple[int, ...], listener: str) -> list[int]:
-    """Returns the replicas on unfenced brokers with this listener: Metadata version 0 shows only these."""
+    """Returns the replicas on unfenced brokers that have this listener. Metadata version 0 shows only these."""
     brokers = image.brokers
     return [
         replica

@@ -305,7 +305,7 @@ class ControllerFeed:
 
 
 def _is_newer(partition: PartitionImage, before: PartitionImage) -> bool:
-    """Returns whether a partition replaces the known one: no epoch decreases."""
+    """Returns whether a partition replaces the known one, that is, whether none of its epochs is lower."""
     return partition.leader_epoch > before.leader_epoch or (
         partition.leader_epoch == before.leader_epoch
         and partition.partition_epoch >= before.partition_epoch

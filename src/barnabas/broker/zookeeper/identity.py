@@ -73,7 +73,7 @@ def _cluster_id(host: Host, store: ZnodeStore) -> Steps[str]:
 
 
 def _directories(host: Host, config: BrokerConfig) -> dict[str, MetaProperties | None]:
-    """Returns the `meta.properties` of each directory that works. Raises ConfigError."""
+    """Returns the `meta.properties` of each working directory. Raises ConfigError."""
     found: dict[str, MetaProperties | None] = {}
     for directory in config.log_dirs:
         path = f"{directory}/{META_PROPERTIES}"
@@ -104,7 +104,9 @@ def _check_cluster(found: Mapping[str, MetaProperties | None], cluster_id: str) 
 
 
 def _known_id(config: BrokerConfig, found: Mapping[str, MetaProperties | None]) -> int:
-    """Returns the id of the file or of the directories; -1 if none has one. Raises ConfigError if they differ."""
+    """Returns the broker id of the properties file or of the directories; -1 if there is none. Raises ConfigError if
+    they differ.
+    """
     stored = {directory: meta.node_id for directory, meta in found.items() if meta is not None}
     ids = {broker_id for broker_id in stored.values() if broker_id is not None}
     if len(ids) > 1:

@@ -25,7 +25,7 @@ class ZooKeeperSession:
     """The client of one broker, which it shares with its controller; sessions follow one another."""
 
     def __init__(self, host: Host, config: BrokerConfig) -> None:
-        """Raises ConfigError for a malformed connect string."""
+        """Creates the client of one broker. Raises ConfigError for a malformed connect string."""
         self._host = host
         self._config = config
         servers = parse_connect_string(config.str_of("zookeeper.connect"))

@@ -199,7 +199,7 @@ class ZooKeeperSide:
     # -- what clients see
 
     def features(self) -> FeatureView:
-        """Returns no features: in ZooKeeper mode `inter.broker.protocol.version` takes their place."""
+        """Returns that there are no features: in ZooKeeper mode `inter.broker.protocol.version` takes their place."""
         return FeatureView((), {}, self._membership.feature_epoch)
 
     def shown_controller(self, brokers: Sequence[int]) -> int:

@@ -168,7 +168,7 @@ def _named(
     broker: str | None,
     logger: str | None,
 ) -> _Named:
-    """Raises Failure unless the options name a kind of entity in one way."""
+    """Raises Failure unless the options name entities in exactly one way."""
     short = [
         _Named(kind, name, False)
         for kind, name in ((EntityKind.TOPICS, topic), (EntityKind.BROKERS, broker), (EntityKind.LOGGERS, logger))

@@ -190,7 +190,7 @@ def _file() -> ContextFile:
 
 
 def _name_in_use(contexts: Contexts) -> str | None:
-    """Returns the name of the context in use. A name that does not exist is reported, and the list still shown."""
+    """Returns the name of the context in use. A name that does not exist is reported, and the list is still shown."""
     try:
         in_use = choice.find_choice(contexts)
     except Failure as error:

@@ -52,7 +52,7 @@ class Context:
     colour: str = "red"
 
     def shown(self) -> dict[str, Any]:
-        """Returns all fields for display; the values of secret settings are hidden."""
+        """Returns all fields for display, with the values of secret settings hidden."""
         hidden = {key: "(hidden)" if _SECRET.search(key) else value for key, value in self.properties.items()}
         return {**asdict(self), "bootstrap": list(self.bootstrap), "properties": hidden}
 
@@ -133,7 +133,7 @@ def users_file(environment: Mapping[str, str]) -> ContextFile | None:
 
 
 def check_name(name: str) -> str:
-    """Returns a valid name unchanged. Raises Failure for another."""
+    """Returns a valid name unchanged. Raises Failure for an invalid name."""
     if not NAME.fullmatch(name):
         raise Failure(
             f"{name!r} cannot be the name of a context",

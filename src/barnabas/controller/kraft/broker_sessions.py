@@ -78,7 +78,7 @@ class BrokerSessions:
         )
 
     def next_check_ms(self, now_ms: int) -> int:
-        """Returns when the next session can expire, `check_ms` from now at the latest."""
+        """Returns the time at which the next session can expire, `check_ms` from now at the latest."""
         contacts = (session.contact_ms for session in self._sessions.values())
         return min(min(contacts, default=now_ms) + self.timeout_ms, now_ms + self.check_ms)
 

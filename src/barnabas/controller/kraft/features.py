@@ -73,7 +73,7 @@ def update_features(
 
 
 def raises_kraft_version(request: UpdateFeaturesRequest, kraft_version: int) -> bool:
-    """Returns whether a request without errors raises the quorum's own feature."""
+    """Returns whether a request without errors raises kraft.version, the feature of the quorum itself."""
     levels = [update.max_version_level for update in request.feature_updates if update.feature == KRAFT_VERSION]
     return not request.validate_only and any(level > kraft_version for level in levels)
 
@@ -81,7 +81,7 @@ def raises_kraft_version(request: UpdateFeaturesRequest, kraft_version: int) -> 
 def _update(
     view: ControllerView, update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]
 ) -> list[Versioned]:
-    """Returns the records of one update; raises RequestFailed(INVALID_UPDATE_VERSION)."""
+    """Returns the records of one update. Raises RequestFailed(INVALID_UPDATE_VERSION)."""
     name, level = update.feature, update.max_version_level
     is_upgrade = upgrade_type == UpgradeType.UPGRADE
     reason: str | None = None

@@ -25,7 +25,7 @@ _UNFENCE: Final = -1
 
 
 def registration(view: ControllerView, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Returns the broker if this is its current epoch; raises RequestFailed(STALE_BROKER_EPOCH) otherwise."""
+    """Returns the broker if this is its current epoch. Raises RequestFailed(STALE_BROKER_EPOCH) otherwise."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise RequestFailed(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")

@@ -132,7 +132,9 @@ def without_unwritable(
 
 
 def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
-    """Returns a predicate: whether a broker can lead the partition now, since it and its directory are online."""
+    """Returns a function that tells whether a broker can lead the partition now: it and its log directory are
+    online.
+    """
     lost = _in_lost_directories(view, partition)
     return _all_but(lost, view.is_active) if lost else view.is_active
 

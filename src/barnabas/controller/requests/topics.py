@@ -148,7 +148,7 @@ def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.Creatabl
 
 
 def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> Portions[list[PartitionImage]]:
-    """Returns the partitions of a request that assigns the brokers itself."""
+    """Returns the partitions of a request that assigns the brokers explicitly."""
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise RequestFailed(ErrorCode.INVALID_REQUEST, text)

@@ -47,7 +47,9 @@ def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
 
 
 def _may_lead(view: ControllerView, partition: PartitionImage, online: list[int]) -> Callable[[int], bool]:
-    """Returns a predicate: whether a replica can lead. A leader in controlled shutdown remains one."""
+    """Returns a function that tells whether a replica can lead. A leader in controlled shutdown can continue to
+    lead.
+    """
     return lambda replica: replica in online and (replica == partition.leader or view.is_active(replica))
 
 
@@ -75,7 +77,9 @@ def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterab
 
 
 def raised(view: ControllerView, partitions: Iterable[Located]) -> list[Versioned]:
-    """Raises the leader epoch of partitions whose states another client wrote, so that brokers accept them."""
+    """Returns records that raise the leader epoch of partitions whose states another client wrote, so that brokers
+    accept them.
+    """
     version = partition_version(view.image.metadata_version)
     found: list[Versioned] = []
     for topic, partition_id, partition in partitions:

@@ -54,7 +54,7 @@ def joined_alter_partition(responses: Sequence[AlterPartitionResponse]) -> Alter
 
 
 def parts_of_elect_leaders(request: ElectLeadersRequest) -> list[ElectLeadersRequest]:
-    """Returns parts of a request that names its partitions."""
+    """Returns a request that names its partitions, divided into parts."""
     return [
         ElectLeadersRequest(
             election_type=request.election_type,
@@ -115,7 +115,9 @@ def joined_alter_reassignments(
 
 
 def parts_of_create_topics(request: CreateTopicsRequest) -> list[CreateTopicsRequest]:
-    """Returns parts of whole topics; rows of one name, which are an error, stay together."""
+    """Returns the parts of a request, which consist of whole topics. Rows with the same name, which are an error, stay
+    together.
+    """
     by_name: dict[str, list[CreateTopicsRequest.CreatableTopic]] = {}
     for topic in request.topics:
         by_name.setdefault(topic.name, []).append(topic)

@@ -99,7 +99,7 @@ class ZookeeperController:
 
     @property
     def controller_epoch(self) -> int:
-        """Returns the epoch of the last claim that succeeded; 0 before it."""
+        """Returns the epoch of the last claim that succeeded; 0 if none has."""
         return 0 if self._won is None else self._won.epoch
 
     @property

@@ -69,7 +69,7 @@ class Slices:
 
 
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yields consecutive items for one step each; once nothing if there are none."""
+    """Yields consecutive items for one step each. If there are no items, yields one empty sequence."""
     for begin in range(0, max(len(items), 1), PARTITIONS_AT_ONCE):
         yield items[begin : begin + PARTITIONS_AT_ONCE]
 

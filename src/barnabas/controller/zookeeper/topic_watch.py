@@ -339,7 +339,7 @@ class TopicWatch:
 
 
 def _is_continuation(known: TopicImage, assignment: TopicAssignment) -> bool:
-    """Returns whether an assignment is that of the known topic, with more partitions at most."""
+    """Returns whether an assignment is that of the known topic, possibly with more partitions."""
     if assignment.topic_id not in (None, known.topic_id) or len(assignment.partitions) < len(known.partitions):
         return False
     return all(

@@ -74,7 +74,7 @@ class OffsetRemoval:
         return self._context.log.plain_bytes_max - _RESERVE_BYTES
 
     def _rows(self, group_id: str) -> int:
-        """Returns the number of this group's offsets that make a slice."""
+        """Returns the number of this group's offsets that fit into a slice."""
         return max(1, min(ROWS, self._bytes_max // _record_bytes(group_id) - 1))
 
     def _slice(self) -> _Slice:

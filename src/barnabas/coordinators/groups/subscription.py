@@ -31,7 +31,9 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=64)
 def _topics(metadata: bytes) -> tuple[str, ...]:
-    """Returns the topics of one subscription; cached, because the members of a group mostly have the same one."""
+    """Returns the topics of one subscription. The result is cached, because most members of a group have the same
+    subscription.
+    """
     version, count = _HEAD.unpack_from(metadata)
     if version < 0 or not 0 <= count <= len(metadata):
         raise ValueError("not a consumer subscription")

@@ -309,7 +309,9 @@ class TransactionCoordinator:
     # -- administration
 
     def describe(self, transactional_id: str) -> Transaction:
-        """Returns the transaction of an id. Raises RequestFailed if it is unknown or elsewhere."""
+        """Returns the transaction of an id. Raises RequestFailed if the id is unknown, or if another broker coordinates
+        it.
+        """
         if not transactional_id:
             raise RequestFailed(ErrorCode.INVALID_REQUEST)
         transaction = self._shard(transactional_id).find(transactional_id)
@@ -331,7 +333,9 @@ class TransactionCoordinator:
 
 
 def _identity_in_response(producer: ProducerIdentity, client_version: int) -> ProducerIdentity:
-    """Returns the identity after a transaction for the response: only version 2 of the protocol contains it."""
+    """Returns the producer's identity after a transaction, for the response. Only version 2 of the protocol has it
+    there.
+    """
     return producer if client_version >= transitions.EPOCH_BUMP_SINCE else NO_PRODUCER
 
 

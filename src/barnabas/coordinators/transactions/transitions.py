@@ -69,7 +69,7 @@ def _moved(image: TxnImage, state: TxnState, **changes: object) -> TxnImage:
 
 
 def fresh(producer_id: int, timeout_ms: int, wall_ms: int) -> TxnImage:
-    """Returns the image of an unused transactional id; it is never written itself."""
+    """Returns the image of a transactional id that is not used yet. This image is never written."""
     return TxnImage(producer_id, NO_PRODUCER_EPOCH, timeout_ms, updated_ms=wall_ms)
 
 

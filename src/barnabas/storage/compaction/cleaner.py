@@ -331,7 +331,7 @@ class LogCleaner:
         self._next_stage(job)
 
     def _stages(self, job: Pass) -> Generator[Steps, None, None]:
-        """Runs the pass from begin to end. Each yielded step runs in the background; the log may have changed after
+        """Runs the pass from beginning to end. Each yielded step runs in the background; the log may have changed after
         it.
         """
         log, plan, disk = job.log, job.plan, self._host.disk

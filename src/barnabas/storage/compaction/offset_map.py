@@ -61,7 +61,7 @@ class OffsetMap:
         self.size_bytes += new_bytes
 
     def get(self, key: bytes) -> int:
-        """Returns the newest offset of the key, or -1 if the map does not have it."""
+        """Returns the newest offset of the key, or -1 if the key is not in the map."""
         return self.parts[hash(key) % PARTS].get(key, -1)
 
     def reach(self, offset: int) -> None:

@@ -289,7 +289,7 @@ def _slice_end(dumped: DumpedFile, position: int, size: int, window: Window) -> 
 
 
 def _snapshot_complaint(data: bytes) -> str | None:
-    """Returns Kafka's complaint about a producer snapshot that it rejects, or None."""
+    """Returns Kafka's complaint about a producer snapshot that Kafka rejects, or None."""
     if len(data) < _SNAPSHOT_HEAD_BYTES:
         return f"Snapshot failed schema validation: {len(data)} bytes"
     version, stored = struct.unpack_from(">hI", data)

@@ -317,7 +317,7 @@ class Repair:
 
 
 def _parts(file: File, start: int, end: int) -> Iterable[bytes]:
-    """Returns the file's bytes between two positions, in parts."""
+    """Yields the file's bytes between two positions, in parts."""
     return (file.read_at(place, min(_CUT_BYTES, end - place)) for place in range(start, end, _CUT_BYTES))
 
 

@@ -198,7 +198,7 @@ class _Scanner:
         return len(data)
 
     def _outline(self, position: int, left: int) -> FileFault | None:
-        """Returns a fault unless a complete batch can be at this position."""
+        """Returns a fault unless there can be a complete batch at this position."""
         path, expected = self._scan.path, self._scan.next_offset
         if left < PREFIX_BYTES:
             return FileFault(path, FileFaultKind.TORN, f"the last {left} bytes are not a batch", position, expected)

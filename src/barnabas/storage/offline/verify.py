@@ -279,7 +279,7 @@ class PartitionVerification:
         return [fault for name in names for fault in check_metadata_snapshot(self._disk, f"{self.directory}/{name}")]
 
     def _leftovers(self) -> list[FileFault]:
-        """Returns one note for all files of a kind: there can be thousands."""
+        """Returns one note for all leftover files of a kind, because there can be thousands."""
         logs = {name.partition(".")[0] for name in self._names if name.endswith(LOG_SUFFIX)}
         texts: dict[str, list[str]] = {}
         for name in self._names:

@@ -146,7 +146,7 @@ class Transactions:
         return None
 
     def sound_entries(self, disk: Disk, path: str) -> list[AbortedTxn]:
-        """Returns the index entries that the log confirms, and those that it requires."""
+        """Returns the index entries that the log confirms, together with those that the log requires."""
         data = disk.read(path) if disk.exists(path) else b""
         found: dict[int, AbortedTxn] = {}
         for version, *fields in _ABORTED.iter_unpack(data[: len(data) - len(data) % _ABORTED.size]):

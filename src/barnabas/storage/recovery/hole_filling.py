@@ -187,7 +187,7 @@ class Piece(NamedTuple):
 
 
 def intact_pieces(file: File, position: int, from_offset: int, end_offset: int) -> Iterator[Piece]:
-    """Yields the intact batches of magic 2 with ascending offsets, wherever they are from `position` on."""
+    """Yields the intact batches of magic 2 after `position`, wherever they are, if their offsets ascend."""
     size = file.size()
     window = position
     data = b""

@@ -537,7 +537,7 @@ class _Recovery:
 
 
 def _start(holes: Iterable[Hole], first_base: int) -> int:
-    """Returns where the lost range that ends at the first segment begins, if there is one."""
+    """Returns the start of the lost range that ends at the first segment, or `_NO_END` if there is no such range."""
     return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
 
 

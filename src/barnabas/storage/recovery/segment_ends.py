@@ -157,7 +157,7 @@ def find_holes(
     ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, synced_before: int
 ) -> Findings:
     """Compares the segments with the offsets that should exist. `missing` are segments that existed. `expected_end`:
-    the log had every offset below it. `synced_before`: after an unclean shutdown, the end of what was synced."""
+    the log had every offset below it. `synced_before`: after an unclean shutdown, the end of the synced part."""
     bases = [end.segment.base_offset for end in ends]
     followers = sorted({*bases, *missing, expected_end})
 

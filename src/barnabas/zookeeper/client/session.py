@@ -160,7 +160,7 @@ class Session:
         self._dial()
 
     def closing(self) -> bool:
-        """Returns whether the end of the session can be requested; otherwise abandons the session here."""
+        """Returns whether the end of the session can be requested now. If it cannot, the session is abandoned."""
         if self.state is SessionState.CONNECTED:
             self._automaton.move(SessionState.CLOSING)
         elif self.state not in (SessionState.CLOSING, SessionState.CLOSED):

@@ -149,8 +149,8 @@ class ZooKeeperClient:
     # -- beyond the port
 
     def make_chroot(self, acl: tuple[r.Acl, ...], reply: Callable[[int], None]) -> None:
-        """Creates the chroot and its parents where they are missing. The reply is an error code, 0 also if they
-        existed.
+        """Creates the chroot and its parents where they are missing. The reply is an error code; it is 0 even if all of
+        them existed.
         """
         names = self._chroot.path.split("/")[1:]
         paths = ["/" + "/".join(names[: count + 1]) for count in range(len(names))]

@@ -55,7 +55,7 @@ def name_of(prefix: str, zxid: int) -> str:
 
 
 def data_files(disk: Disk, folder: str, prefix: str) -> list[DataFile]:
-    """Returns the logs or snapshots of a folder by rising zxid; none if the folder does not exist."""
+    """Returns the logs or snapshots of a folder, ordered by zxid; none if the folder does not exist."""
     if not disk.is_dir(folder):
         return []
     found = []

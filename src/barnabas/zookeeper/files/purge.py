@@ -33,7 +33,7 @@ def purge(disk: Disk, folders: Folders, retained: int) -> list[str]:
 
 
 def is_complete(disk: Disk, snapshot: DataFile) -> bool:
-    """Returns whether the snapshot ends as a complete one does; its checksum is not computed."""
+    """Returns whether the snapshot ends like a complete one; its checksum is not verified."""
     file = disk.open(snapshot.path, read_only=True)
     try:
         size = file.size()

@@ -80,7 +80,7 @@ class AclNumbers:
 
 
 def encode_head(sessions: Mapping[int, int], acls: AclNumbers) -> bytes:
-    """Returns everything before the nodes."""
+    """Returns the part of a snapshot before the nodes."""
     out = bytearray(_HEADER.pack(SNAPSHOT_MAGIC, 2, -1))
     out += INT.pack(len(sessions))
     for session_id, timeout_ms in sessions.items():
@@ -114,7 +114,7 @@ END_OF_NODES: Final = INT.pack(1) + b"/"
 
 
 def encode_seal(checksum: int) -> bytes:
-    """Returns a seal for the Adler-32 of all bytes before it."""
+    """Returns a seal with the Adler-32 checksum of all bytes before it."""
     return _SEAL.pack(checksum, 1, b"/")
 
 

@@ -119,7 +119,7 @@ def _replayed(
 def _newest_state(
     disk: Disk, folders: Folders, snapshots: Sequence[DataFile], faults: FaultHandler, extended_types: bool
 ) -> _Newest | None:
-    """Returns the state of the newest valid snapshot, None without any. Raises DamagedFiles."""
+    """Returns the state of the newest valid snapshot, or None if there is no snapshot. Raises DamagedFiles."""
     damaged: list[str] = []
     for snapshot in reversed(snapshots):
         if snapshot.name.endswith(_COMPRESSED):

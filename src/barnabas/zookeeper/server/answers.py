@@ -45,7 +45,7 @@ def event(kind: EventType, path: str) -> bytes:
 
 
 def connected(timeout_ms: int, session_id: int, password: bytes, has_read_only: bool) -> bytes:
-    """Returns the answer to a connect request. A timeout of 0 says that the session does not exist."""
+    """Returns the answer to a connect request. A timeout of 0 means that the session does not exist."""
     size = _CONNECT.size - _INT.size + len(password) + has_read_only
     return _CONNECT.pack(size, 0, timeout_ms, session_id, len(password)) + password + b"\0" * has_read_only
 
@@ -92,7 +92,7 @@ def stat(values: Stat) -> bytes:
 
 
 def stat_of(node: Node, extended_types: bool) -> bytes:
-    """Returns the Stat of a node (`Node.stat`)."""
+    """Returns the Stat of a node, as clients get it (`Node.stat`)."""
     data, children, owner = node.data, node.children, node.owner
     count = len(children) if children else 0
     return _STAT.pack(

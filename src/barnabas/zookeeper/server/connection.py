@@ -119,7 +119,7 @@ class Connection:
     # -- called by the host
 
     def get_buffer(self) -> memoryview:
-        """Returns the memory for the next bytes, which all connections share."""
+        """Returns the buffer for the next bytes, which all connections share."""
         return self._server.area
 
     def received(self, count: int) -> None:
@@ -151,7 +151,7 @@ class Connection:
 
     @property
     def is_read(self) -> bool:
-        """Returns whether requests are read."""
+        """Returns whether requests are currently read from this connection."""
         return not (self._throttled or self._paused or self.phase in (Phase.OPENING, Phase.CLOSED))
 
     def notify(self, event: EventType, path: str) -> None:
@@ -324,7 +324,7 @@ class Connection:
             self.close()
 
     def _identities_of(self, scheme: str, auth: bytes | None) -> tuple[Id, ...]:
-        """Returns the identities that authentication gives; none if it fails."""
+        """Returns the identities that result from the authentication; none if it fails."""
         if scheme == "ip":
             return (Id("ip", self.address.host),)
         settings = self._server.settings

@@ -299,7 +299,9 @@ class Prep:
         return is_session(node.owner, self._settings.extended_types)
 
     def _check_quota(self, path: str, size: int, count: int) -> None:
-        """Raises RequestError if a hard limit would be exceeded, by the counts of the applied state."""
+        """Raises RequestError if the write would exceed a hard quota limit, according to the counts of the applied
+        state.
+        """
         prefix = self._tree.quotas.longest_prefix(path)
         if prefix is None:
             return

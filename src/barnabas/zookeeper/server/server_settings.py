@@ -72,5 +72,5 @@ class ServerSettings:
         return self.tick_ms * _TIMEOUT_TICKS_MAX if self.session_timeout_max_ms == -1 else self.session_timeout_max_ms
 
     def clamp(self, timeout_ms: int) -> int:
-        """Returns the negotiated session timeout for a requested one."""
+        """Returns the session timeout that the server grants for the requested one."""
         return min(max(timeout_ms, self.timeout_min_ms), self.timeout_max_ms)

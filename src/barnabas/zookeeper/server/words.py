@@ -249,7 +249,7 @@ def _mntr(server: Served) -> Iterator[str]:
 
 
 def _hex(value: int) -> str:
-    """Returns a number as Java shows it: negative ones as 64 bits."""
+    """Returns a number in hexadecimal as Java shows it: negative ones as 64 bits."""
     return f"0x{value & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 

@@ -89,7 +89,7 @@ def digest_identity(auth: bytes, algorithm: str) -> Id:
 
 
 def hidden(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """Returns the ACL without the digests of passwords, as clients see it that may not change it."""
+    """Returns the ACL without the digests of passwords, for clients that may not change it."""
     return tuple(
         Acl(each.perms, Id("digest", re.sub(":.*", ":x", each.id.id))) if each.id.scheme == "digest" else each
         for each in acl
@@ -109,7 +109,7 @@ def _matches(scheme: str, identity: str, allowed: str) -> bool:
 
 
 def _network(text: str) -> tuple[int, int] | None:
-    """Returns the address and the number of its significant bits."""
+    """Returns an IP address, and the number of its significant bits."""
     address_text, slash, bits_text = text.partition("/")
     address = _ipv4(address_text)
     bits = _integer(bits_text) if slash else _IPV4_BITS

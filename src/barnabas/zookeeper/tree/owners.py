@@ -19,22 +19,22 @@ _RESERVED_BITS: Final = 0x00FF_FF00_0000_0000
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """Returns the owner of a TTL node. Raises ValueError unless 0 < ttl_ms <= TTL_MS_MAX."""
+    """Returns the `ephemeralOwner` value of a TTL node. Raises ValueError unless 0 < ttl_ms <= TTL_MS_MAX."""
     if not 0 < ttl_ms <= TTL_MS_MAX:
         raise ValueError(f"ttl must be positive and cannot be larger than: {TTL_MS_MAX}")
     return _TTL_MARK | ttl_ms
 
 
 def is_ttl(owner: int) -> bool:
-    """Returns whether the owner marks a TTL node; without extended types it would be a session."""
+    """Returns whether this owner value marks a TTL node; without extended types it would be a session."""
     return owner & _TTL_MARK == _TTL_MARK and not owner & _RESERVED_BITS
 
 
 def ttl_of(owner: int) -> int:
-    """Returns the time to live in milliseconds of the owner of a TTL node."""
+    """Returns the time to live in milliseconds from the owner value of a TTL node."""
     return owner & TTL_MS_MAX
 
 
 def is_session(owner: int, extended_types: bool) -> bool:
-    """Returns whether the node is ephemeral."""
+    """Returns whether this owner value is a session, so that the node is ephemeral."""
     return owner not in (0, CONTAINER_OWNER) and not (extended_types and is_ttl(owner))

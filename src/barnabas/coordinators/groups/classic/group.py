@@ -111,7 +111,7 @@ class Member:
 
     @property
     def keeps_alive(self) -> bool:
-        """Returns whether a parked request stands in for the member's heartbeats."""
+        """Returns whether a parked request counts as a sign of life, so that the member need not send heartbeats."""
         return not self.is_new and self.is_waiting
 
     def has_protocols(self, protocols: Mapping[str, bytes]) -> bool:
@@ -119,7 +119,7 @@ class Member:
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Returns the one among the candidate protocols that the member prefers."""
+        """Returns the candidate protocol that the member prefers."""
         return next(name for name in self.protocols if name in candidates)
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:

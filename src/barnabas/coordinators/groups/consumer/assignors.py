@@ -106,8 +106,9 @@ def _assign_equal(subscribers: Sequence[Subscriber], counts: PartitionCounts) ->
 
 class _Balance:
     """An assignment for different subscriptions: gives free partitions to the member with the fewest, then moves
-    partitions from the member with the most to the one with the fewest while that evens them out. A round of moves
-    goes through all topics; overlapping subscriptions can need several, and a few come close."""
+    partitions from the member with the most to the one with the fewest while that evens them out. A round of moves goes
+    through all topics. Overlapping subscriptions can need several rounds; after a few of them the assignment is nearly
+    even."""
 
     _ROUNDS_MAX: Final = 16
 

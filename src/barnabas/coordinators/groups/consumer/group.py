@@ -77,7 +77,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def in_order(self) -> list[Member]:
-        """Returns the members in order of their ids."""
+        """Returns the members, ordered by their ids."""
         return [self.members[member_id] for member_id in sorted(self.members)]
 
     def target(self, member_id: str) -> Assignment:

@@ -127,7 +127,7 @@ class Planner:
         draft.put_targets(group.epoch, assign(subscribers, counts))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """Returns the assignor that most members request; of equals, the one that is configured first."""
+        """Returns the assignor that most members request; among equals, the one that is configured first."""
         votes = dict.fromkeys(self._context.config.assignors, 0)
         for member in group.members.values():
             if member.server_assignor in votes:

@@ -63,7 +63,7 @@ class ConsumerGroups:
     # -- reading
 
     def groups(self) -> tuple[ConsumerGroup, ...]:
-        """Returns the committed groups, in order of their ids."""
+        """Returns the committed groups, ordered by their ids."""
         slots = self._context.writes.slots
         return tuple(group for _, slot in sorted(slots.items()) if (group := slot.group) is not None)
 
