@@ -63,7 +63,7 @@ class DirectoryAssignments:
         return len(self._ready) + sum(replica not in self._ready for replica in self._sent)
 
     def close(self) -> None:
-        """Stops sending assignments. The broker's next start reports again those that the metadata lacks."""
+        """Stops sending assignments. After its next start, the broker reports those that the metadata lacks."""
         self._closed = True
         self._ready.clear()
         if self._timer is not None:

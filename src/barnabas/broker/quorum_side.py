@@ -162,8 +162,9 @@ class QuorumSide:
         self._client_gate.start(self._metadata.image, on_open)
 
     def _on_epoch(self) -> None:
-        """Checks the current image again: it can have shown the registration before the controller's response
-        arrived."""
+        """Checks the current image again: it may have shown the registration before the controller's response
+        arrived.
+        """
 
         def check() -> None:
             if self._is_running and self._registration_filter is not None:

@@ -34,7 +34,7 @@ class LazyCommands(typer.core.TyperGroup):
         self._loaded: set[str] = set()
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Loads the named command first. Raises Failure if it needs an extra that is not installed."""
+        """Loads the named command first. Raises Failure if the command needs an extra that is not installed."""
         name = args[0] if args else ""
         entry = _ENTRIES.get(name)
         if entry is not None and name not in self._loaded:

@@ -46,7 +46,7 @@ def check(file: File, allow: Allow = None, maximum: Max = 10, as_json: Json = Fa
 
 
 def _judged(file: str) -> Verdict:
-    """Judges the history without garbage collection: everything that is read stays until the end."""
+    """Judges the history without garbage collection: everything that is read is needed until the end."""
     gc.disable()
     try:
         if file == "-":

@@ -47,7 +47,7 @@ class OwnAssignment:
 
 
 class Membership:
-    """Reads as a member of the client's group. Each change of its partitions is reported on stderr."""
+    """Reads as a member of the client's group. Reports each change of its partitions on stderr."""
 
     def __init__(self, client: Consumer, topic: str) -> None:
         self._client = client

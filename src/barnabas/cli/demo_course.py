@@ -33,7 +33,7 @@ _POLL_S: Final = 0.05
 
 
 class Kill(StrEnum):
-    """The choice of the broker that the demo kills: a partition leader, the active controller, or none."""
+    """The broker that the demo kills: a partition leader, the active controller, or none."""
 
     LEADER = "leader"
     CONTROLLER = "controller"

@@ -64,7 +64,9 @@ class View:
         self._line(Text(text, style=STYLES[change.severity]))
 
     def show(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> None:
-        """Shows the progress: drawn no more often than an eye can follow; in plain lines, every five seconds."""
+        """Shows the progress. At a terminal it is drawn no more often than the eye can follow; as plain lines, every
+        five seconds.
+        """
         now_s = time.monotonic()
         if self._live is not None:
             if now_s - self._shown_s >= _REFRESH_S:

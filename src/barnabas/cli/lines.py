@@ -149,7 +149,9 @@ def _to_value(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def _from_value(value: Any) -> bytes | None:
-    """Converts a JSON value: text as it is, {"base64": ...} to bytes, any other JSON to its compact text."""
+    """Converts a JSON value: text stays as it is, {"base64": ...} becomes bytes, any other JSON becomes compact
+    text.
+    """
     if value is None:
         return None
     if isinstance(value, str):

@@ -154,7 +154,7 @@ def repair(
 
 
 def _lock(data_dir: str, *, make: bool) -> list[Lock]:
-    """Locks the directory against brokers. A dry run creates no lock file: without one, there is no broker either."""
+    """Locks the directory against brokers. A dry run creates no lock file: if there is none, no broker is running."""
     path = os.path.join(data_dir, LOCK_FILE)
     if not make and not os.path.exists(path):
         return []

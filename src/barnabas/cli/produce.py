@@ -109,7 +109,9 @@ def _settings(compression: str, acks: str, delivery: DeliveryCounts) -> dict[str
 
 
 def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord, by_key: bool) -> lines.OutgoingRecord:
-    """Adds the command line's options to a record: fields of the input line override them; headers add up."""
+    """Adds the command line's options to a record. Fields of the input line override them; headers are added to those
+    of the line.
+    """
     return replace(
         record,
         key=defaults.key if record.key is None else record.key,

@@ -52,8 +52,8 @@ class BrokerConfig(Settings):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Parses properties. Raises a ConfigError that names key, value and what is allowed, if a node must not start
-        with them.
+        """Parses properties. If a node must not start with them, raises a ConfigError that names the key, its value and
+        the allowed values.
         """
         return cls(properties)
 

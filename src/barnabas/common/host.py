@@ -132,7 +132,7 @@ class Disk(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
-        """Creates or replaces a file, not atomically; `storage.checkpoints.write_atomically` is the safe form."""
+        """Creates or replaces a file. This is not atomic; `storage.checkpoints.write_atomically` is the safe form."""
 
     def size(self, path: str) -> int: ...
 

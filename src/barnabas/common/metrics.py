@@ -57,7 +57,9 @@ def lines_of(family: Family) -> Iterator[str]:
 
 
 class TimeBuckets:
-    """Durations in buckets: bucket 0 counts less than 1 ms, bucket n less than 2**n ms; the last one the rest."""
+    """Durations in buckets: bucket 0 counts less than 1 ms, bucket n less than 2**n ms; the last one counts the
+    others.
+    """
 
     __slots__ = ("counts", "total_ms")
 

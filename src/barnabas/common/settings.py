@@ -52,7 +52,9 @@ class Settings:
     )
 
     def __init__(self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None) -> None:
-        """`identity` has values of this node that are not in its properties file: a generated broker id."""
+        """Creates the settings of a node. `identity` has values that are not in its properties file, such as a
+        generated broker id.
+        """
         self._static = dict(properties)
         self._identity = dict(identity or {})
         #: The keys of the node's mode, without those of Barnabas.

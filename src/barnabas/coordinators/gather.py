@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 class Gather(Generic[T]):
-    """A collector of `count` answers: `slot(i)` receives the i-th one, and `finish(answers)` is called once, after
-    the last."""
+    """Collects `count` answers. `slot(i)` returns the callback for the i-th one; `finish(answers)` is called once,
+    after the last."""
 
     __slots__ = ("_answers", "_finish", "_missing")
 

@@ -40,7 +40,7 @@ class PartitionWriter(Protocol):
 
 
 class PartitionReader(Protocol):
-    """The port for reads of partitions that this broker leads. Raises RequestFailed for others."""
+    """The port for reads of partitions that this broker leads. Raises RequestFailed for other partitions."""
 
     def read(
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]

@@ -180,8 +180,8 @@ class EmbeddedCluster:
         return started
 
     def start_zookeeper_again(self) -> ZookeeperServer:
-        """Starts the cluster's ZooKeeper server on its port, and returns when it serves. Raises Failure if there is
-        none, or if it runs.
+        """Starts the cluster's ZooKeeper server on its port, and returns when it serves. Raises Failure if the cluster
+        has no server of its own, or if it is running.
         """
         recorded = self.recorded
         server = recorded.zookeeper
@@ -309,7 +309,9 @@ class EmbeddedCluster:
         )
 
     def _spawn(self, file: Path, cluster_id: str | None) -> tuple[int, int | None]:
-        """Starts a broker with a properties file. In ZooKeeper mode the cluster's id is a znode, and None here."""
+        """Starts a broker with a properties file. In ZooKeeper mode `cluster_id` is None, because the id is in a
+        znode.
+        """
         command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file)]
         if cluster_id is not None:
             command += ["--cluster-id", cluster_id]

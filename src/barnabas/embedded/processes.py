@@ -33,7 +33,7 @@ class Processes:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, command: Sequence[str], log: Path) -> tuple[int, int | None]:
-        """Starts a process with a session of its own, which writes to `log`. Returns its pid and start time."""
+        """Starts a process in a separate session, with its output in `log`. Returns its pid and start time."""
         with log.open("wb") as out:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=log.parent, start_new_session=True

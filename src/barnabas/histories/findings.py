@@ -74,7 +74,7 @@ def _not_read(topic: KnownTopic, write: Write) -> Iterator[Finding]:
 
 
 def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
-    """Reports two records of one producer that are in another order in the log than they were sent."""
+    """Reports two records of one producer whose order in the log differs from the order in which they were sent."""
     assert before.offset is not None
     assert after.offset is not None
     inner = before.transaction is not None and before.transaction is after.transaction
@@ -118,8 +118,8 @@ def of_transactions(transactions: Iterable[Transaction]) -> Iterator[Finding]:
 
 
 def of_gaps(gaps: Iterable[Gap]) -> Iterator[Finding]:
-    """Reports skipped records. Offsets that a consumer did not receive are gaps of the log, unless a record is known
-    there.
+    """Reports skipped records. Offsets that a consumer did not receive are gaps of the log, unless a record with that
+    offset is known.
     """
     for client, log, before, after, inner in gaps:
         if log.deleted:

@@ -149,7 +149,7 @@ class Judge:
         self._end(operation)
 
     def _abort(self, operation: Operation) -> None:
-        """Aborts the transaction: without a commit request it is aborted, whatever the response is."""
+        """Aborts the transaction. A transaction without a commit request is aborted, whatever the response is."""
         transaction = self._running(operation)
         if transaction.stage is Stage.OPEN:
             transaction.stage = Stage.ABORTED

@@ -222,13 +222,17 @@ class Journal:
         return self._cause
 
     def on_replica_event(self, topic: str, partition: int, topic_id: bytes, what: str, facts: dict[str, int]) -> None:
-        """Queues an event about a replica here that lost records, or leads without all that others had."""
+        """Queues an event about a replica of this broker that lost records, or that leads without records that other
+        replicas had.
+        """
         if self._is_enabled:
             self.replica_events.add(topic, topic_id, partition, what, facts)
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
     def on_unexplained(self, delta: MetadataDelta, image: MetadataImage, controller_id: int) -> None:
-        """Queues a change that a controller without a journal made; its cause is inferred when the change settled."""
+        """Queues a change that a controller without a journal made; its cause is inferred once the list of live brokers
+        has arrived.
+        """
         if not self._is_enabled or not makes_events(delta) or len(self._unexplained) >= inferred.CHANGES_MAX:
             return
         if not self._unexplained:
@@ -346,7 +350,9 @@ class Journal:
         self._again()
 
     def _resume(self, epoch: int, key: bytes | None, is_known: bool) -> None:
-        """Continues after an earlier controller; the change it wrote last can be incomplete and is kept."""
+        """Continues after an earlier controller. The events of the last change that it wrote can be incomplete, so this
+        change is kept.
+        """
         self._is_busy = False
         if not is_known:
             self._again()

@@ -21,7 +21,7 @@ _KEPT_MAX: Final = 5_000
 
 
 class ReplicaEvents:
-    """The bounded queue of records to be written; if some were dropped, the next one has their number."""
+    """The bounded queue of records to be written; if some were dropped, the next one contains the number of those."""
 
     def __init__(self, node_id: int, clock: Clock) -> None:
         self._node_id = node_id

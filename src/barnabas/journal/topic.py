@@ -60,7 +60,7 @@ class EventsTopic:
     def append(self, batch: bytearray, done: Callable[[bool], None]) -> None:
         """Appends a batch and calls `done(is_committed)`, possibly before it returns.
 
-        False leaves open whether the batch was written.
+        False means that it is unknown whether the batch was written.
         """
         if self._is_led_here:
             self._partitions.append(_PARTITION, batch, lambda code, _: done(code is ErrorCode.NONE))
@@ -76,7 +76,9 @@ class EventsTopic:
         self._send(request, answered)
 
     def last_key(self, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]) -> None:
-        """Finds the last record whose key is wanted and calls `done(key or None, whether the topic could be read)`."""
+        """Finds the last record whose key is wanted. Calls `done` with the key, or None, and with whether the topic
+        could be read.
+        """
         _KeySearch(self, is_wanted, done).begin()
 
     # -- where it is

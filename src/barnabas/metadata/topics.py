@@ -38,7 +38,9 @@ FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
 
 
 class PartitionImage(NamedTuple):
-    """The state of one partition as the controller decided it. `directories[i]` is the directory of `replicas[i]`."""
+    """The state of one partition as the controller has decided it. `directories[i]` is the directory of
+    `replicas[i]`.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]

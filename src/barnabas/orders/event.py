@@ -57,7 +57,9 @@ ORDER_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A condition on an event. `fields`: those of the order, or `lines.NAME`; empty for the value as a whole."""
+    """A condition on an event. `fields` are the fields concerned: of the order, or `lines.NAME`; empty for the value as
+    a whole.
+    """
 
     reason: str
     fields: tuple[str, ...]
@@ -123,7 +125,9 @@ def parse(value: bytes | None) -> Parsed:
 
 
 def _parse_valid(document: dict[str, Any]) -> Parsed | None:
-    """Reads a good order, which most are, in one pass; None if it must be checked rule by rule."""
+    """Parses a valid order in one pass, as most orders are valid. Returns None if the value must be checked rule by
+    rule.
+    """
     try:
         order_id, customer_id, store_id, event_time, lines, total = _ORDER_VALUES(document)
         total_cents = 0

@@ -54,7 +54,7 @@ class TableCounts:
         quarantined: Iterable[tuple[str, int]] | Mapping[str, int] = (),
         duplicates_removed: int = 0,
     ) -> TableCounts:
-        """Counts the rows of queries: (order_id, lines, cents) of each order, (reason, count) of quarantine."""
+        """Counts the rows of two queries: (order_id, lines, cents) of each order, and (reason, count) of quarantine."""
         counts = cls(Counter(), 0, 0, dict(quarantined), duplicates_removed)
         for order_id, lines, cents in orders:
             counts.order_rows[order_id] += 1
@@ -243,7 +243,7 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
 
 
 def _read(proof: Proof, record: Record) -> tuple[Parsed | None, str | None]:
-    """Enters the record into the log's books. Returns a good order's figures, or the reason why the record is bad."""
+    """Adds the record to the log's books. Returns a good order's figures, or the reason why the record is bad."""
     try:
         parsed = parse(record.value)
     except Broken as broken:

@@ -44,7 +44,9 @@ _LAST_ACKS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The records to replay, and where to. `orders`, `weeks`, `years` and `faults` are fixed for one ledger."""
+    """The records to replay, and the topic for them. `orders`, `weeks`, `years` and `faults` are fixed for one
+    ledger.
+    """
 
     bootstrap: str
     ledger: Path
@@ -367,7 +369,7 @@ class _Run:
 
 
 class _Acknowledgements:
-    """The producer's callbacks: they write the ledger and measure how long no acknowledgement arrived."""
+    """The producer's callbacks: they write the ledger and measure the longest time without an acknowledgement."""
 
     def __init__(self, ledger: Ledger, progress: Progress) -> None:
         self.failure: OrdersError | None = None

@@ -35,7 +35,7 @@ SUMMARY_SCHEMA = "summary string"
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """The function that Spark's mapInArrow calls. It has only plain values, so that it can be sent to any worker."""
+    """The function that Spark's mapInArrow calls. Its fields are plain values, so that it can be sent to any worker."""
 
     tables: str
     staging: str

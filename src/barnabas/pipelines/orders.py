@@ -151,8 +151,8 @@ def release(query: StreamingQuery) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The function that Spark calls for each micro-batch. Spark Connect runs it in its server: it has only plain
-    values.
+    """The function that Spark calls for each micro-batch. Its fields are plain values, because Spark Connect runs it in
+    its server.
     """
 
     pipeline: OrdersPipeline

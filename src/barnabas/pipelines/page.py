@@ -20,7 +20,7 @@ img {{ max-width: 100% }}</style>
 
 
 def write_page(directory: Path, title: str, pictures: Sequence[Path], captions: Mapping[str, str]) -> Path:
-    """Writes the page, and returns its path. `captions`: by the pictures' names without their suffix."""
+    """Writes the page, and returns its path. `captions` maps the pictures' names, without suffix, to their captions."""
     parts = [_HEAD.format(title=html.escape(title))]
     for picture in pictures:
         caption = html.escape(captions[picture.stem])

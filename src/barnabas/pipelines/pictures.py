@@ -56,7 +56,9 @@ WHERE from_time > (SELECT min(from_time) FROM leader_spans f WHERE f.topic = s.t
 
 
 def draw_all(tables: Path, directory: Path, marks: Sequence[Mark] = ()) -> list[Path]:
-    """Draws all possible pictures, and returns their files. `marks` are shown in those over the time of the run."""
+    """Draws all possible pictures, and returns their files. `marks` are drawn in pictures whose axis is the time of the
+    run.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     style.apply()
     connection = connect(tables)

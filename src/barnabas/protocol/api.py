@@ -16,8 +16,8 @@ API_VERSIONS = 18
 
 
 class Offer(NamedTuple):
-    """An API as one kind of listener offers it: its handler's module, the versions served, and the lowest one
-    listed."""
+    """An API in the form in which one kind of listener offers it: its handler's module, the versions served, and the
+    lowest one listed."""
 
     name: str
     version_min: int

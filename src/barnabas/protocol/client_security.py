@@ -56,7 +56,9 @@ _JAAS_FORM: Final = 'a line such as org...ScramLoginModule required username="u"
 
 @dataclass(frozen=True)
 class Tls:
-    """The description of a TLS context. Files are PEM; `authorities` None: those that the system trusts."""
+    """The description of a TLS context. Files are PEM; If `authorities` is None, the system's trusted authorities are
+    used.
+    """
 
     authorities_file: str | None = None
     authorities_text: str | None = None

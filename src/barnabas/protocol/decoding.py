@@ -149,7 +149,9 @@ class _DecoderWriter:
         self._variable(target, field, length, is_tagged)
 
     def _variable(self, target: str, field: Field, length: str | None, is_tagged: bool = False) -> None:
-        """Generates the read of a value of variable size; if it is not compact, `length` is already read."""
+        """Generates the code that reads a value of variable size. If the value is not compact, `length` has been read
+        already.
+        """
         add, source = self._source.add, self._source
         nullable = field.is_nullable_in(self._layout.version)
         if field.is_struct and not field.is_array:
@@ -209,8 +211,8 @@ class _DecoderWriter:
         source.dedent()
 
     def _struct_value(self, target: str, field: Field, nullable: bool, is_tagged: bool) -> None:
-        """Generates the read of a single struct. A nullable one follows a byte: negative for null (KIP-893); if tagged,
-        0.
+        """Generates the code that reads a single struct. A nullable struct follows a byte, which is negative for null
+        (KIP-893); if tagged, 0.
         """
         add, source = self._source.add, self._source
         if nullable:

@@ -220,7 +220,9 @@ class _EncoderWriter:
             source.dedent()
 
     def _tags(self, o: str, cls: type[Struct], out: str) -> None:
-        """Generates the write of tagged fields that differ from their defaults, and of unknown ones from decoding."""
+        """Generates the code that writes tagged fields that differ from their defaults, and unknown ones that were
+        decoded.
+        """
         source, add = self._source, self._source.add
         known = self._layout.tagged_fields(cls)
         if not known:

@@ -78,7 +78,7 @@ class ReceiveArea:
 
 
 class FrameReader:
-    """A splitter of a byte stream into frames. It is of no use after FrameTooLarge or DecodeError of `next_frame`."""
+    """Splits a byte stream into frames. It cannot be used after FrameTooLarge or DecodeError of `next_frame`."""
 
     __slots__ = ("_area", "_end", "_frame_bytes_max", "_is_copied", "_own", "_start", "_view", "held_bytes")
 
@@ -180,7 +180,7 @@ class FrameReader:
         return 4 + int.from_bytes(self._view[self._start : self._start + 4], "big")
 
     def _keep_unfinished(self) -> None:
-        """Copies incomplete data to a buffer of this connection: the next connection uses the shared area."""
+        """Copies incomplete data to a buffer of this connection, because other connections use the shared area next."""
         buffered = self._end - self._start
         if self._own is None and buffered:
             self._adopt(self._larger_buffer(buffered))

@@ -147,7 +147,7 @@ class Source:
         return name
 
     def count_step(self) -> None:
-        """Generates, within a loop over elements, a yield after some of them, so that other work can run."""
+        """Generates a `yield` after some elements of a loop, so that other work can run."""
         self.add("done += 1")
         self.add(f"if done >= {ELEMENTS_PER_STEP}: done = 0; yield 1")
 

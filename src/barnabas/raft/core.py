@@ -74,7 +74,9 @@ class Core:
         delivery: Delivery,
         log_health: LogHealth,
     ) -> None:
-        """`run` executes a step as an event, and then carries out the actions that the step added to `draft`."""
+        """Creates the core. `run` executes a step as an event, and then carries out the actions that the step added to
+        `draft`.
+        """
         self.host = host
         self.run = run
         #: Timers whose callbacks are events.

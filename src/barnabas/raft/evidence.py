@@ -43,7 +43,9 @@ class Chain:
     """Checks, for one batch after the other, whether it can follow the one before it in a metadata log."""
 
     def __init__(self, start_offset: int, quorum_epoch: int | None) -> None:
-        """`quorum_epoch`: the epoch in `quorum-state`, which is synced before any record of it; None: not known."""
+        """Creates a check. `quorum_epoch` is the epoch in `quorum-state`, which is synced before any record of that
+        epoch; None if unknown.
+        """
         self._next_offset = start_offset
         self._epoch = -1
         self._quorum_epoch = quorum_epoch

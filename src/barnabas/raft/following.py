@@ -261,7 +261,7 @@ class Following:
         self._process(fetched)
 
     def _process(self, fetched: _Fetched) -> None:
-        """Continues when the log is changed as the response requires; immediately if nothing is to change."""
+        """Continues after the log was changed as the response requires; immediately if there is nothing to change."""
         self._fetched = fetched
         if not self._core.draft.changes_log:
             self.go_on()

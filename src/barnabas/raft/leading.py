@@ -116,7 +116,9 @@ class Leading:
     # The log.
 
     def _append_start(self, leader: Leader) -> None:
-        """Appends the LeaderChange that begins an epoch; also the voters, if not in the log or if this leader moved."""
+        """Appends the LeaderChange that begins an epoch; also appends the voters, if they are not in the log or if this
+        leader's address has changed.
+        """
         core = self._core
         history = core.history
         voters = history.voters
@@ -215,7 +217,7 @@ class Leading:
             self._core.quorum.become_resigned()
 
     def _send_begin(self) -> None:
-        """Sends BeginQuorumEpoch to every voter that has not fetched lately: it may not know the leader."""
+        """Sends BeginQuorumEpoch to every voter that has not fetched recently, because it may not know the leader."""
         core = self._core
         leader = core.quorum.role
         if not isinstance(leader, Leader) or core.is_stopped:
@@ -248,7 +250,7 @@ class Leading:
             self._core.learn_from(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
 
     def _send_end(self, role: Resigned) -> None:
-        """Sends EndQuorumEpoch, so that voters need not wait for their timeouts; they do if it is lost."""
+        """Sends EndQuorumEpoch, so that voters need not wait for their timeouts. If it is lost, they wait for them."""
         core = self._core
         voters: VoterSet = core.quorum.voters
         for voter in voters:

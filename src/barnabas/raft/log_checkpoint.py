@@ -237,7 +237,7 @@ class LogCheckpointWriter:
             self._write(checkpoint._replace(quorum_epoch=quorum_epoch))
 
     def release(self) -> None:
-        """Records, synced, that this voter votes from now on, also after a power failure. Raises OSError."""
+        """Records, synced, that this voter votes from now on, even after a power failure. Raises OSError."""
         self._file.write(self.checkpoint._replace(restriction=VotingRestriction.NONE), sync=True)
 
     def sync(self) -> None:

@@ -64,7 +64,7 @@ class MetadataLog:
         on_cut: OnCut,
         health: WriteHealth | None = None,
     ) -> None:
-        """Opens the log. `follows` and `on_cut`: see `raft.evidence`; the latter raises FatalFault."""
+        """Opens the log. `raft.evidence` explains `follows` and `on_cut`; the latter raises FatalFault."""
         self._host = host
         self._retention_bytes = config.int_of("metadata.max.retention.bytes")
         self._retention_ms = config.int_of("metadata.max.retention.ms")

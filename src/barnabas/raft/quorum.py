@@ -68,7 +68,9 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Requests pre-votes: whether it would be elected, before a new epoch disturbs other nodes."""
+    """The role of a node that requests pre-votes: it asks whether it would be elected, before a new epoch disturbs
+    other nodes.
+    """
 
     epoch: int
     votes: Votes
@@ -209,7 +211,7 @@ class QuorumState:
 
     @property
     def was_voter(self) -> bool:
-        """Whether this node is a voter by the voters before the latest ones.
+        """Whether this node is among the voters before the latest ones.
 
         Until the latest ones are committed its log can be needed, though not its vote.
         """
@@ -291,7 +293,9 @@ class QuorumState:
         self._promise_then(_state(candidate.epoch, NONE, self.own), candidate)
 
     def become_leader(self, epoch_start_offset: int) -> None:
-        """Changes to LEADER as soon as that is on disk, so that a restart does not lead the same epoch again."""
+        """Changes to LEADER as soon as the promise is on disk, so that the node does not lead the same epoch again
+        after a restart.
+        """
         candidate = self.role
         assert isinstance(candidate, Candidate), "only a candidate wins"
         assert candidate.votes.is_won(self.voters), "a majority elects"

@@ -76,7 +76,9 @@ def encode_snapshot(
     kraft_version: int,
     voters: VoterSet | None,
 ) -> bytearray:
-    """Encodes a snapshot. `voters` None: for `bootstrap.checkpoint` and static quorums, which list none."""
+    """Encodes a snapshot. `voters` is None for `bootstrap.checkpoint` and for static quorums, whose snapshots list no
+    voters.
+    """
     head: list[Message] = [
         SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     ]

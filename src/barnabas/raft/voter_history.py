@@ -49,7 +49,7 @@ class VoterHistory:
         return voters, version
 
     def note(self, offset: int, message: Message | None) -> bool:
-        """Adds a control record of the log, and returns whether it is about voters.
+        """Adds a control record of the log, and returns whether it changes the voters.
 
         Raises FatalFault if this release does not support it.
         """

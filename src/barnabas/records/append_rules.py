@@ -33,7 +33,9 @@ _WINDOW_MS: Final = 10
 
 
 class ValidationDeferred(Exception):
-    """The batch is too much work for the event loop now. Nothing has changed; `rules` are the current ones."""
+    """The exception for a batch that is too much work for the event loop now. Nothing has changed; `rules` are the
+    current rules.
+    """
 
     def __init__(self, rules: AppendRules) -> None:
         super().__init__(f"a batch for {rules.topic_partition} must be validated in a thread")

@@ -242,7 +242,9 @@ def encode_body(
 
 
 def assemble(header: BatchHeader, body: Buffer) -> tuple[BatchHeader, bytearray]:
-    """Builds a magic 2 batch of a header and its records, compressed as the header says; sets length and checksum."""
+    """Builds a magic 2 batch from a header and its records, which are compressed as the header says. Sets length and
+    checksum.
+    """
     out = bytearray(HEADER_BYTES)
     HEADER.pack_into(out, 0, header.base_offset, len(body) + _MIN_BATCH_LENGTH, *header[2:4], 0, *header[5:])
     out += body

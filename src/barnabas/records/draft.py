@@ -14,7 +14,7 @@ _HEAD = b"\x00\x00"
 
 
 class BatchDraft:
-    """A batch in construction: records with one timestamp, without headers. `size_bytes` is without compression."""
+    """A batch under construction: records with one timestamp, without headers. `size_bytes` is without compression."""
 
     __slots__ = ("_body", "count")
 

@@ -97,7 +97,7 @@ class Index(NamedTuple):
 
 class Walker(Protocol):
     """The interface that the compiled module and `python_walk` implement. `data` contains records from byte `start` to
-    its end, `count` by its header.
+    its end; `count` is their number according to the header.
     """
 
     NAME: str

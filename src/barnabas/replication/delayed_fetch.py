@@ -11,7 +11,9 @@ from barnabas.replication.purgatory import DelayedOperation
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that reads again when its partitions gained `missing_bytes` or changed otherwise, or at its deadline."""
+    """A fetch that reads again when its partitions have gained `missing_bytes`, when they change otherwise, or at its
+    deadline.
+    """
 
     __slots__ = ("_answer", "_follower", "_missing_bytes", "_partitions", "_waits")
 

@@ -22,7 +22,9 @@ class InternalPartitions:
         self._clock = clock
 
     def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
-        """Calls `done(code, base offset)` once, when committed or failed, possibly before this returns."""
+        """Appends a batch. Calls `done(code, base offset)` once, when it is committed or has failed, possibly before
+        this returns.
+        """
         try:
             leader = self._replicas.leader(*partition)
         except RequestFailed as failure:
@@ -46,8 +48,8 @@ class InternalPartitions:
     def read(
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
     ) -> None:
-        """Calls `done` with batches from the one that contains `offset`, empty at the end, or with the error; before
-        this returns if memory has them."""
+        """Calls `done` with batches from the one that contains `offset`, which are empty at the end of the log, or with
+        an error. If memory has them, it is called before this returns."""
         self._read(partition, offset, max_bytes, done, None)
 
     def _read(

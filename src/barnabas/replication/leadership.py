@@ -106,7 +106,9 @@ class FollowerState:
 
 
 class Leadership:
-    """A partition's term as leader. `is_alone` is stored, so that appends to an unreplicated log only check a flag."""
+    """The leadership of a partition in one leader epoch. `is_alone` is stored, so that appends to an unreplicated log
+    only check a flag.
+    """
 
     __slots__ = (
         "epoch",

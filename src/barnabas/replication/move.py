@@ -81,7 +81,9 @@ class Move:
         return self.future.recovery_point < self.partition.log.recovery_point
 
     def read(self, disk: Disk, place: MovePosition, path: str, end: int) -> bytes:
-        """Reads a slice, in a thread, one at a time; at least one whole batch if there is one before `end`."""
+        """Reads a slice in a thread, one at a time. It contains at least one whole batch if there is one before
+        `end`.
+        """
         position = place.position
         if self.file is None or self.file_of is not place.segment:
             self.close_file()

@@ -196,7 +196,7 @@ class ReplicaMoves:
         self._end(topic_partition, is_deleted=True)
 
     def directory_failed(self, directory: str) -> None:
-        """Ends the moves from and to the directory; those from it continue after a restart with it."""
+        """Ends the moves from and to the directory. Moves from it continue after a restart in which it works again."""
         for topic_partition, move in tuple(self._moves.items()):
             if directory in (move.source, move.target):
                 self._end(topic_partition)

@@ -63,7 +63,9 @@ class Watcher(StartWatcher, Protocol):
     """The interface of an object that a partition notifies when more can be read from it."""
 
     def on_note(self) -> None:
-        """Handles a change for the next response (a follower's HW, the ISR, the log start); must not complete now."""
+        """Handles a change for the next response (a follower's HW, the ISR, the log start); the watcher must not
+        complete within this call.
+        """
 
 
 class Purgatory:

@@ -67,7 +67,9 @@ class ReplicationQuota:
         self.throttle.rate_bytes = dynamic_rate(image, self._node_id, f"{self._prefix}.rate")
 
     def follow_topic(self, topic: str, config: Mapping[str, str]) -> None:
-        """Updates the throttled replicas of a topic. `config`: the topic's overrides, validated when they were set."""
+        """Updates the throttled replicas of a topic. `config` are the topic's overrides, which were validated when they
+        were set.
+        """
         listed = [item.strip() for item in config.get(f"{self._prefix}.replicas", "").split(",") if item.strip()]
         if listed == ["*"]:
             self._listed[topic] = None

@@ -11,7 +11,9 @@ UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    """`rate_bytes` per second over `windows` of `window_ms` each; exceeded by one copy at most."""
+    """A limit of `rate_bytes` per second over `windows` windows of `window_ms` each. It is exceeded by one copy at
+    most.
+    """
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows", "rate_bytes")
 

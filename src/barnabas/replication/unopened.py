@@ -17,7 +17,9 @@ _RETRY_MS = 1000
 
 class UnopenedReplicas:
     def __init__(self, timers: Timers, open_again: Callable[[TopicPartition], None]) -> None:
-        """`open_again` is called for each replica to be tried again, and calls `discard` if it succeeds."""
+        """Creates an empty set. `open_again` is called for each replica to be tried again, and calls `discard` if it
+        succeeds.
+        """
         self._timers = timers
         self._open_again = open_again
         self._waiting: dict[TopicPartition, bool] = {}

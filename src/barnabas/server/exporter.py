@@ -50,7 +50,7 @@ class Exporter:
         self.failures = 0
 
     async def start(self, text: str) -> None:
-        """Listens at "HOST:PORT". An address that cannot be bound is logged, and there are no metrics then. Raises
+        """Listens at "HOST:PORT". If the address cannot be bound, this is logged, and no metrics are served. Raises
         ConfigError for an invalid address.
         """
         host, port = _address(text)

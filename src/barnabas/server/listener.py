@@ -308,7 +308,9 @@ class ListeningSocket:
         on_accepted: Callable[[int], None] | None = None,
         turns: Turns | None = None,
     ) -> ListeningSocket:
-        """Binds the address. Raises OSError if it is in use. `on_accepted` gets the descriptor of each connection."""
+        """Binds the address. Raises OSError if it is in use. `on_accepted` is called with the descriptor of each
+        connection.
+        """
         loop = asyncio.get_running_loop()
         watch = turns or Turns()
         open_connections: set[ConnectionProtocol] = set()

@@ -39,7 +39,7 @@ _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/mem
 
 
 def prepare() -> None:
-    """Disables collection before startup, which creates many long-lived objects and little garbage, until `settle`."""
+    """Disables garbage collection until `settle`: startup creates many long-lived objects and little garbage."""
     gc.disable()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # Another C library than glibc lacks these settings.

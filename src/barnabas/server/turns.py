@@ -113,7 +113,9 @@ class Turns:
         return now_ns
 
     def end(self, begin_ns: int, what: object) -> None:
-        """Ends a turn. `what` was served: a callback, or a `Named`, which is called after long turns only."""
+        """Ends a turn. `what` is the work that was served: a callback, or a `Named`, whose name is requested after long
+        turns only.
+        """
         now_ns = perf_counter_ns()
         elapsed_ns = now_ns - begin_ns
         self.total_ns += elapsed_ns

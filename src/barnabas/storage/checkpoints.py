@@ -269,7 +269,9 @@ def decode_partition_metadata(path: str, data: bytes) -> Uuid:
 
 
 class MetaProperties(NamedTuple):
-    """The identity in a log directory: version 0 of ZooKeeper mode (`broker.id`), 1 of KRaft (`node.id`)."""
+    """The identity in a log directory. Version 0 is that of ZooKeeper mode (`broker.id`), version 1 that of KRaft
+    (`node.id`).
+    """
 
     version: int
     node_id: int | None

@@ -32,7 +32,9 @@ def shape_of(log: Log) -> Shape:
 
 
 def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, Shape]) -> list[StorageFault]:
-    """Closes the logs. Returns the errors. `opened_as`: the shapes of logs whose files a clean shutdown left."""
+    """Closes the logs. Returns the errors. `opened_as` has the shapes of logs that were opened after a clean
+    shutdown.
+    """
     touched: list[Log] = []
     faults: list[StorageFault] = []
     for log in logs:

@@ -84,8 +84,8 @@ class ColdRead:
         position: int | None,
         later: Sequence[Segment] | None,
     ) -> None:
-        """Prepares the read. `position` if it is known; `later` are the segments from this one on if aborted
-        transactions are requested."""
+        """Prepares the read. `position` is the position, if it is known. `later` are the segments from this one on, if
+        aborted transactions are requested."""
         self.segment = segment
         self.version = segment.version
         self.log_path = segment.log_path

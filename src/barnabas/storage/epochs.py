@@ -103,7 +103,7 @@ class LeaderEpochCache:
         self.is_saved = self._entries == entries
 
     def write_in_background(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
-        """Makes `files` write changes of the cache from now on; without any, only `persist` writes them."""
+        """Makes `files` write changes of the cache from now on; without `files`, only `persist` writes them."""
         self._files = files
         self._log_end_offset = log_end_offset
         if not self.is_saved:

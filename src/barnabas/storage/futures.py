@@ -75,7 +75,9 @@ class FutureLogs:
         self._on_truncated: Callable[[TopicPartition], None] | None = None
 
     def watch_truncations(self, truncated: Callable[[TopicPartition], None]) -> None:
-        """Sets a callback for each partition whose current log was truncated; its future log is truncated by then."""
+        """Sets a callback for each partition whose current log was truncated. The callback is called after its future
+        log has been truncated too.
+        """
         self._on_truncated = truncated
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
@@ -88,7 +90,7 @@ class FutureLogs:
 
     def request(self, topic_partition: TopicPartition, root: str) -> None:
         """Requests that the partition's log is created in this directory, if it is created later; ignored if its
-        current or future log is already there."""
+        current or future log is in that directory already."""
         for log in (self._logs.get(topic_partition), self._futures.get(topic_partition)):
             if log is not None and root_of(log.directory) == root:
                 return

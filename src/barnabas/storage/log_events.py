@@ -12,7 +12,7 @@ L = TypeVar("L")
 
 
 class LogEvents(Generic[L]):
-    """The handler of a log's events for its keeper. The default removes the files of deleted segments."""
+    """The handler of a log's events for the log's manager. The default removes the files of deleted segments."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -26,7 +26,7 @@ class LogEvents(Generic[L]):
         """Handles a new active segment."""
 
     def on_truncating(self, log: L) -> None:
-        """Handles a recovery point that went back; its checkpoint must be written before anything is truncated or
+        """Handles a recovery point that was lowered. Its checkpoint must be written before anything is truncated or
         appended.
         """
 

@@ -149,7 +149,9 @@ class LogReader:
         return ColdRead(self._services.disk, segment, wanted, position, later if with_aborted else None)
 
     def _with_descriptors(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Runs `work`, a second time after closing files if no descriptor was free: an index needs one for a moment."""
+        """Runs `work`, and runs it again after closing files if no descriptor was free: an index needs one for a
+        moment.
+        """
         try:
             return work(*args, **kwargs)
         except OSError as error:

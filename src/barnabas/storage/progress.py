@@ -28,7 +28,7 @@ class ProgressLog:
             self._host.faults.inform(f"{self._what}: {self._done} of {self._total}")
 
     def end(self) -> None:
-        """Logs the final count, if a count was logged before: work that is over quickly logs nothing."""
+        """Logs the final count, if a count was logged before: work that ends quickly logs nothing."""
         if self._reported_ms != self._started_ms:
             taken_ms = self._host.clock.now_ms() - self._started_ms
             self._host.faults.inform(f"{self._what}: {self._total} in {taken_ms / 1000:.1f} s")

@@ -168,8 +168,8 @@ class LogUpkeep:
                 files.finish(draft)
 
     def on_truncating(self, log: Log) -> None:
-        """Writes a recovery point that went back: otherwise the next startup would miss the truncated records, or treat
-        new ones as synced. Raises OSError."""
+        """Writes the checkpoint of a recovery point that was lowered: otherwise the next startup would miss the
+        truncated records, or treat new ones as synced. Raises OSError."""
         directory = self._directories.at(root_of(log.directory))
         name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
         if not files.is_at_most(directory, name, log.topic_partition, log.recovery_point):

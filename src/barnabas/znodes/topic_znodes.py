@@ -26,7 +26,9 @@ class ReplicaAssignment(NamedTuple):
 
 
 class TopicAssignment(NamedTuple):
-    """The content of /brokers/topics/T. Partitions can have holes; versions 1 and 2 have no topic id."""
+    """The content of /brokers/topics/T. Partition numbers need not be consecutive; versions 1 and 2 have no topic
+    id.
+    """
 
     topic_id: bytes | None
     partitions: Mapping[int, ReplicaAssignment]

@@ -114,7 +114,9 @@ def _algorithm(key: str, text: str) -> str:
 
 
 class _Key(NamedTuple):
-    """The place of a key ("server", "files", "config"), its field there, and how its text is read."""
+    """A key of the file: the settings that it belongs to ("server", "files", "config"), its field there, and the parser
+    of its text.
+    """
 
     part: str
     field: str

@@ -83,7 +83,7 @@ class BrokerChannels:
         self.send(broker_id, request, reply)
 
     def send(self, broker_id: int, request: Message, reply: Reply) -> None:
-        """Sends a request. `reply` is called once, never within this call; with None if there is no response in
+        """Sends a request. `reply` is called once, never within this call. It gets None if there is no response in
         time."""
         if broker_id == self._config.node_id:
             self._host.timers.call_soon(lambda: self._send_to_self(request, reply))

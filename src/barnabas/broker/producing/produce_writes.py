@@ -43,7 +43,9 @@ class ProduceWrites:
         topics: TopicAppends,
         answer: Callable[[], Chunks | None],
     ) -> None:
-        """`answer` is called when all batches have results, and returns the response, or None if it is sent later."""
+        """Creates the writes of one request. `answer` is called when all batches have results; it returns the response,
+        or None if that is sent later.
+        """
         self._request = request
         self._services = services
         self._transactional_id = transactional_id

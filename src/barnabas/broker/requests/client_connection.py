@@ -341,7 +341,7 @@ class Connection:
         return self._dispatcher.offers
 
     def complete(self, request: InFlight, chunks: Chunks) -> None:
-        """Sets the response to a request that kept its place; it is sent when all earlier ones have been."""
+        """Sets the response to a request that was not answered immediately. It is sent after all earlier responses."""
         if self.is_closed:
             return
         assert request.chunks is None, "answered twice"

@@ -47,7 +47,9 @@ class FeatureView(NamedTuple):
 
 
 class LeaderElections(Protocol):
-    """The controller's decisions about elections and reassignments. One that is not active replies NOT_CONTROLLER."""
+    """The controller's decisions about elections and reassignments. A controller that is not active replies
+    NOT_CONTROLLER.
+    """
 
     def elect_leaders(
         self, request: ElectLeadersRequest, reply: Reply[ElectLeadersResponse], *, actor: str
@@ -67,7 +69,7 @@ class LeaderElections(Protocol):
 
 
 class ClusterController(Protocol):
-    """The controller of this process. One that is not active replies NOT_CONTROLLER to everything."""
+    """The controller of this process. If it is not active, it replies NOT_CONTROLLER to everything."""
 
     @property
     def is_active(self) -> bool: ...
@@ -104,7 +106,7 @@ class ClusterController(Protocol):
 
 
 class ClusterSide(Protocol):
-    """The interface that hides the differences between KRaft and ZooKeeper mode that clients can see."""
+    """The interface of the features that clients see and that differ between KRaft and ZooKeeper mode."""
 
     def features(self) -> FeatureView: ...
 

@@ -55,7 +55,9 @@ class Dispatcher:
         memory: MemoryBudget,
         early: Mapping[int, Offer] | None = None,
     ) -> None:
-        """`early` are the APIs that are served until `open` is called; None serves all from the start."""
+        """Creates the dispatcher of one listener. `early` are the APIs that are served until `open` is called; None
+        serves all from the beginning.
+        """
         self.services = services
         self.offers = offers
         self._served = offers if early is None else early

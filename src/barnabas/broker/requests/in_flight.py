@@ -202,8 +202,8 @@ class InFlight:
         return not self.connection.is_closed and not self._failed
 
     def when_abandoned(self, cancel: Callable[[], object] | None) -> None:
-        """Sets the function to call if the connection closes before the response, so that a delayed operation ends;
-        None: there is none."""
+        """Sets the function to call if the connection closes before the response, so that a delayed operation ends.
+        None removes it."""
         self.on_abandoned = cancel
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:

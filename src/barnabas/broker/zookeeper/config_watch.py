@@ -137,7 +137,9 @@ class ConfigWatch:
             self._run()
 
     def refresh(self, entity: str) -> Steps[Mapping[str, str] | None]:
-        """Reads the configuration of a topic or broker and puts it into the image. Returns it; None if invalid."""
+        """Reads the configuration of a topic or broker and puts it into the image. Returns the configuration, or None
+        if it is invalid.
+        """
         kind, _, name = entity.partition("/")
         path = f"{paths.CONFIG}/{entity}"
         reply = yield from read(self._store, path)

@@ -94,7 +94,7 @@ class Membership:
         self._begin(create(self._store, paths.NEW_LOG_DIR_EVENT, data, CreateFlags.PERSISTENT_SEQUENTIAL))
 
     def _begin(self, steps: Steps[object]) -> None:
-        """Runs steps concurrently with others. They continue after a reconnect, and end with the session."""
+        """Runs steps concurrently with other steps. They continue after a reconnect, and end with the session."""
 
         def done(result: object) -> None:
             self._others.pop(running, None)

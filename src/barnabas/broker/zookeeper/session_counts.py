@@ -7,7 +7,7 @@ from barnabas.zookeeper.wire.codes import EventType
 
 
 class SessionCounts:
-    """A `StoreListener` that counts, and passes everything on. The first session is connected before it listens."""
+    """A `StoreListener` that counts the events and passes them on. The first session is connected before it listens."""
 
     def __init__(self, listener: StoreListener) -> None:
         self._listener = listener

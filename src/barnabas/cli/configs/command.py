@@ -47,7 +47,9 @@ app = typer.Typer(help="Show and change dynamic configs of topics, brokers and b
 
 
 class _Named(NamedTuple):
-    """The entities that the options name. Without a name and without `is_default`, these are all of one kind."""
+    """The entities that the options name. If there is neither a name nor `is_default`, these are all entities of one
+    kind.
+    """
 
     kind: EntityKind
     name: str | None

@@ -96,8 +96,8 @@ class GroupCoordinator:
     # -- life
 
     def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
-        """Loads a partition of `__consumer_offsets` that this broker leads; a loaded one only gets the new leader
-        epoch."""
+        """Loads a partition of `__consumer_offsets` that this broker leads; a partition that is loaded already only
+        gets the new leader epoch."""
         shard = self._shards.get(partition)
         if shard is not None:
             shard.leader_epoch = leader_epoch

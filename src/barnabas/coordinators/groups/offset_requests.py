@@ -369,8 +369,8 @@ def _fill(
 def _answer_alone(
     fetched: _Fetched, fetch: _Fetch, api_version: int, reply: Callable[[OffsetFetchResponse], None]
 ) -> Iterator[None]:
-    """Answers versions 1-7, which have one group. Version 1 has no error for the whole request, so that each
-    partition gets it."""
+    """Answers versions 1-7, which have one group. Version 1 has no error for the whole request, so the error is set for
+    each partition."""
     topics = fetched.topics
     if fetched.error is not ErrorCode.NONE:
         if api_version >= _GROUP_ERROR_SINCE:

@@ -35,7 +35,7 @@ class ProducerIds(Protocol):
     """The port for new producer ids."""
 
     def take(self, done: Callable[[ErrorCode, int], None]) -> None:
-        """Requests a producer id that is never given out again; `done` can be called during this call."""
+        """Requests a producer id that no other producer gets; `done` can be called during this call."""
 
 
 class Initialization(NamedTuple):

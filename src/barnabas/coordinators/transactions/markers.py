@@ -49,7 +49,7 @@ class PartitionLeaders(Protocol):
     def send_markers(
         self, broker_id: int, request: WriteTxnMarkersRequest, reply: Callable[[Message | None], None]
     ) -> None:
-        """Sends a request and calls `reply` once, with None if there was no response; never during this call."""
+        """Sends a request. Calls `reply` once, never during this call, with None if there was no response."""
 
 
 class MarkerDelivery:
@@ -90,7 +90,7 @@ class MarkerDelivery:
         self._retry.cancel()
 
     def later(self, again: Callable[[], None]) -> None:
-        """Schedules one retry for everything that failed in the meantime, with a longer delay each time."""
+        """Schedules one retry for all markers that failed in the meantime. Each retry has a longer delay."""
         if not self._retry.is_scheduled:
             self._retry.schedule(self._retry_ms, again)
             self._retry_ms = min(2 * self._retry_ms, _RETRY_MS_MAX)

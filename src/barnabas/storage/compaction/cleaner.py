@@ -191,8 +191,8 @@ class UnreadableBatches:
 
 
 class LogCleaner:
-    """Cleans one log after the other. `logs` and `offline` are read anew for every decision; `failed` is called when a
-    directory fails."""
+    """Cleans one log after the other. `logs` and `offline` are called again for every decision; `failed` is called when
+    a directory fails."""
 
     def __init__(
         self,

@@ -48,7 +48,9 @@ class SourceSegment(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The offset where a producer's last data ended, None if its last batch was a marker; and its epoch."""
+    """The last record of a producer: the offset where its last data ended, None if its last batch was a marker; and its
+    epoch.
+    """
 
     last_data_offset: int | None
     epoch: int
@@ -185,8 +187,8 @@ def _marker_kind(buffer: bytes, place: int, header: BatchHeader) -> int | None:
 
 
 class Copy:
-    """The copy of neighbouring segments into one compacted segment in `.cleaned` files; at the end `end_offset` is that
-    of its last batch.
+    """The copy of neighbouring segments into one compacted segment in `.cleaned` files; at the end, `end_offset` is the
+    end of its last batch.
     """
 
     def __init__(

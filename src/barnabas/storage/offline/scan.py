@@ -111,8 +111,8 @@ def scan_segment(
     on_batch: OnBatch,
     follows: Follows | None = None,
 ) -> SegmentScan:
-    """Reads the whole segment. `expected_offset` is where the segment before it ends, `end_offset` where the next one
-    begins."""
+    """Reads the whole segment. `expected_offset` is the end of the segment before it, `end_offset` the beginning of the
+    next one."""
     scan = SegmentScan(path, base_offset, expected_offset)
     file = disk.open(path, read_only=True)
     try:
@@ -160,7 +160,7 @@ class _Scanner:
             self._pending = None
 
     def _step(self, position: int) -> int | None:
-        """Checks the batch at this position. Returns its size, or None where no further batch can be located."""
+        """Checks the batch at this position. Returns its size, or None if no further batch can be located."""
         scan, left = self._scan, self._window.end - position
         fault = self._outline(position, left)
         if fault is not None:

@@ -116,7 +116,7 @@ class Opening:
 
 
 class DamagedLogError(CheckpointError):
-    """A log that should be whole cannot be read. It is left unchanged, as there are intact records after the damage."""
+    """The error for an unreadable log that should be intact. It is left unchanged: intact records follow the damage."""
 
 
 def open_log(services: LogServices, opening: Opening) -> Log:
@@ -368,8 +368,8 @@ class _Recovery:
             self._end_offset = last.end_offset
 
     def _cut_junk(self, end_offset: int) -> None:
-        """Cuts bytes after the last batch that are not a batch, and reports it. Only after a clean shutdown (@J of the
-        module table).
+        """Cuts bytes after the last batch that are not a batch, and reports this. It is called only after a clean
+        shutdown (@J of the module table).
         """
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
             segment, _, torn_bytes = self._ends[-1]

@@ -49,7 +49,7 @@ class SegmentEnd(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The offsets that a log lacks. `suspected`: gaps as compaction leaves them, in a log that was not compacted
+    """The offsets that a log lacks. `suspected` are gaps as compaction leaves them, in a log that was not compacted
     here."""
 
     holes: tuple[Hole, ...]
@@ -58,8 +58,8 @@ class Findings(NamedTuple):
 
 
 def find_end(segment: Segment) -> SegmentEnd:
-    """Finds the end of a segment from its last index entry on, by the headers alone. Sets the segment's size to it, and
-    leaves the file unchanged."""
+    """Finds the end of a segment from its last index entry on, by the batch headers alone. Sets the segment's size to
+    that end, and leaves the file unchanged."""
     size_bytes = segment.size_bytes
     start = segment.entry_position(segment.index.last())
     end, end_offset = _walk(segment, start)

@@ -80,7 +80,9 @@ class ExistsReply(NamedTuple):
 
 
 class ChildrenReply(NamedTuple):
-    """The names of the children, in no particular order, and the Stat of the parent; None with an error."""
+    """The names of the children, in no particular order, and the Stat of the parent; both None if there was an
+    error.
+    """
 
     names: tuple[str, ...] | None
     stat: Stat | None = None
@@ -92,7 +94,7 @@ class ChildrenReply(NamedTuple):
 
 
 class CreateReply(NamedTuple):
-    """The path of a znode that was created, with the number of a sequential one; "" with an error."""
+    """The path of a znode that was created, including the number of a sequential znode; "" if there was an error."""
 
     path: str
     error: int = ErrorCode.OK
@@ -122,7 +124,7 @@ class ZnodeStore(Protocol):
         """Writes all parts or none of them."""
 
     def read(self, path: str, reply: Callable[[ReadReply], None], *, watch: bool = False) -> None:
-        """Reads one znode. A watch on a znode that does not exist is not armed: `exists` does that."""
+        """Reads one znode. A watch on a znode that does not exist is not armed: only `exists` arms such a watch."""
 
     def exists(self, path: str, reply: Callable[[ExistsReply], None], *, watch: bool = False) -> None:
         """Requests the Stat of a path. The watch is armed whether or not the znode exists: it fires when the znode is

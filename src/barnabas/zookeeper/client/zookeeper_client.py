@@ -69,8 +69,8 @@ class ZooKeeperClient:
         self._session.open()
 
     def close(self, done: Callable[[], None]) -> None:
-        """Ends the session after the requests that were made; `done` is called once. Without a connection the session
-        is abandoned, and expires.
+        """Ends the session after the requests that were made; `done` is called once. If there is no connection, the
+        session is abandoned and expires later.
         """
         self._on_closed.append(done)
         if self._session.state is SessionState.CLOSED:

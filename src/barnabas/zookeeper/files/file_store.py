@@ -74,12 +74,14 @@ class FileStore:
         self._is_closed = False
 
     def start(self) -> None:
-        """Begins the regular purges, if there are any; the first one follows immediately, as in Apache's server."""
+        """Begins the periodic purges, if they are configured. The first one follows immediately, as in Apache's
+        server.
+        """
         if self._settings.purge_interval_hours > 0:
             self._purge_timer = self._host.timers.call_later(0, self._purge)
 
     def close(self) -> None:
-        """Writes and syncs buffered entries, and closes the log. A snapshot that is being written is dropped."""
+        """Writes and syncs buffered entries, and closes the log. A snapshot that is being written is discarded."""
         self._is_closed = True
         if self._purge_timer is not None:
             self._purge_timer.cancel()

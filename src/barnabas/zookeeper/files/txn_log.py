@@ -28,7 +28,7 @@ def padded_size(position: int, size: int, step: int) -> int:
 
 
 class LogWriter:
-    """The log that is written. Entries are buffered until `write_out`. All methods raise OSError."""
+    """The log file that is being written. Entries are buffered until `write_out`. All methods raise OSError."""
 
     __slots__ = (
         "_disk",

@@ -51,8 +51,8 @@ class Folders(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """The state of the files. `needs_snapshot` is True if there is none, or if the newest one is damaged: one must be
-    written before serving.
+    """The state of the files. `needs_snapshot` is True if there is no snapshot, or if the newest one is damaged: a
+    snapshot must be written before serving.
     """
 
     database: Database

@@ -89,7 +89,7 @@ class Serving(Protocol):
 
 
 class Connection:
-    """The end of a client's connection. The host calls `get_buffer`, `received`, `closed`, `pause_writing` and
+    """The server's end of a client's connection. The host calls `get_buffer`, `received`, `closed`, `pause_writing` and
     `resume_writing`.
     """
 

@@ -29,7 +29,9 @@ class TransactionLog(Protocol):
         """
 
     def applied(self, entry: TxnEntry) -> None:
-        """Reports that the database contains this entry now, so that the log can decide on a snapshot."""
+        """Reports that the entry has been applied to the database, so that the log can start a snapshot if one is
+        due.
+        """
 
 
 class DirectorySizes(NamedTuple):

@@ -71,7 +71,9 @@ CREATE_MODES: Final = (
 
 
 class Client(NamedTuple):
-    """The session of a request, its number, and the identities of its connection; the server itself has session 0."""
+    """The session and the number of a request, and the identities of its connection. The server itself has session
+    0.
+    """
 
     session_id: int
     cxid: int
@@ -82,8 +84,8 @@ Write = CreateRequest | CreateTtlRequest | DeleteRequest | SetDataRequest | SetA
 
 
 class Prep:
-    """Turns each write request into a transaction or an error, with the next zxid; `last_zxid` is that of the
-    newest.
+    """Turns each write request into a transaction or an error, with the next zxid. `last_zxid` is the zxid of the
+    newest one.
     """
 
     def __init__(

@@ -38,7 +38,9 @@ def first_session_id(wall_ms: int) -> int:
 
 
 class Session:
-    """An open session. `timeout_ms` is that of its latest connection; one that is closing accepts no requests."""
+    """An open session. `timeout_ms` is the timeout of its latest connection. A session that is closing accepts no
+    requests.
+    """
 
     __slots__ = ("bucket_ms", "is_closing", "session_id", "timeout_ms", "unanswered")
 

@@ -154,7 +154,9 @@ class Watches:
         self.children.remove_all(listener)
 
     def set_data_watch(self, path: str, zxid: int, listener: Listener) -> None:
-        """Sets a watch of getData again after a reconnect: a change after the zxid is sent immediately instead."""
+        """Sets a watch of getData again after a reconnect. If the node has changed since the zxid, the event is sent
+        immediately instead.
+        """
         node = self._tree.nodes.get(path or ROOT)
         if node is None:
             listener.notify(EventType.NODE_DELETED, path)

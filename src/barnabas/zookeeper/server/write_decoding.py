@@ -26,7 +26,9 @@ def write(op: int, frame: bytes) -> Write:
 
 
 def multi(frame: bytes) -> tuple[list[tuple[int, Write]], list[tuple[int, str]]]:
-    """Reads the operations of a multi: writes, or reads with their paths. Raises DecodeError, also for both kinds."""
+    """Reads the operations of a multi: writes, or reads with their paths. Raises DecodeError, for example if there are
+    reads and writes.
+    """
     request = read_request(OpCode.MULTI, FieldReader(frame, _BODY))
     assert isinstance(request, MultiRequest)
     writes: list[tuple[int, Write]] = []

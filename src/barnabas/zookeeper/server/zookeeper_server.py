@@ -135,7 +135,9 @@ class ZooKeeperServer:
             del self._of_sessions[connection.session_id]
 
     def connect(self, connection: Connection, request: ConnectRequest) -> None:
-        """Opens a session or continues one. A client that has seen a later zxid is left to another server."""
+        """Opens a session or continues one. A client that has seen a later zxid than this server is refused, so that it
+        tries another server.
+        """
         if request.last_zxid_seen > self.database.last_zxid:
             connection.abort()
         elif request.session_id:

@@ -108,7 +108,7 @@ def put_request(out: bytearray, op: int, request: Record) -> None:
 
 
 def read_request(op: int, reader: FieldReader) -> Record:
-    """Reads the body of a request. Raises DecodeError, also for an operation that does not exist."""
+    """Reads the body of a request. Raises DecodeError, for example for an operation that does not exist."""
     shape = SHAPES.get(op)
     if shape is None:
         raise DecodeError(f"there is no operation {op}")

@@ -47,7 +47,7 @@ CREATOR_ALL_ACL: Final = (Acl(31, Id("auth", "")),)
 
 
 class ConnectRequest(NamedTuple):
-    """The first frame of a client. `read_only` is a byte that clients before 3.4 do not send: None."""
+    """The first frame of a client. `read_only` is a byte; it is None for clients before 3.4, which do not send it."""
 
     protocol_version: int
     last_zxid_seen: int

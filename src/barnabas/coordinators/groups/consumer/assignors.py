@@ -52,7 +52,7 @@ def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 
 def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
-    """Assigns evenly over all topics and keeps as many partitions as possible at their members."""
+    """Assigns evenly over all topics and leaves as many partitions as possible with their members."""
     if not subscribers:
         return {}
     first = subscribers[0].topic_ids
@@ -146,8 +146,8 @@ class _Balance:
                 heapq.heapreplace(heap, (size + 1, member_id))
 
     def _even_out(self, topic_id: bytes) -> bool:
-        """Moves partitions of this topic from the member with the most to the one with the fewest, while their
-        numbers differ by two."""
+        """Moves partitions of this topic from the member with the most to the member with the fewest, while their
+        numbers differ by two or more."""
         subscriber_ids = self._subscribers_of[topic_id]
         own = {
             member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in subscriber_ids

@@ -27,7 +27,7 @@ class Savepoint(NamedTuple):
 
 
 class Draft:
-    """A draft that starts as the committed group, None if there is none. `records` are written as one batch."""
+    """A draft that starts as the committed group, or empty if there is none. `records` are written as one batch."""
 
     __slots__ = ("effects", "group_id", "is_last", "now", "records")
 
@@ -94,7 +94,9 @@ class Draft:
     # -- members
 
     def put_member(self, member: Member) -> None:
-        """Adds or replaces a member: one record each for a change of its subscription and of its partitions."""
+        """Adds or replaces a member. Writes one record if its subscription changes, and one if its partitions
+        change.
+        """
         old = self.group.members.get(member.member_id)
         self.now = self.group.with_member(member)
         if old is None or not old.same_subscription_record(member):

@@ -63,8 +63,8 @@ class Heartbeats:
         self._ensure_group = ensure_group
 
     def handle(self, api_version: int, heartbeat: ConsumerHeartbeat, *, after_settled: bool) -> None:
-        """Answers a heartbeat, immediately or when its changes are committed. Raises RequestFailed with
-        INVALID_REQUEST and others."""
+        """Answers a heartbeat, immediately or when its changes are committed. Raises RequestFailed, for example with
+        INVALID_REQUEST."""
         request = heartbeat.request
         check_heartbeat(request, api_version, self._context.config.assignors)
         if self._answer_immediately(heartbeat):
@@ -74,8 +74,8 @@ class Heartbeats:
         self._context.writes.submit(request.group_id, operation, after_settled=after_settled)
 
     def _answer_immediately(self, heartbeat: ConsumerHeartbeat) -> bool:
-        """Answers a heartbeat without changes from a member that has its target assignment; returns False for
-        others."""
+        """Answers a heartbeat without changes from a member that has its target assignment; returns False for any other
+        heartbeat."""
         request = heartbeat.request
         group = self._context.writes.group(request.group_id)
         if group is None or not is_plain(request):

@@ -131,8 +131,8 @@ class ConsumerGroups:
     def sync(
         self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
     ) -> None:
-        """Serves a classic member's SyncGroup. Raises RequestFailed, also from `serve_classic`, if nothing was
-        answered.
+        """Serves a classic member's SyncGroup. Raises RequestFailed if nothing was answered; `serve_classic` can raise
+        it too.
         """
 
         def serve(group: ConsumerGroup | None) -> None:
@@ -163,7 +163,7 @@ class ConsumerGroups:
         self._read(group_id, serve, reply)
 
     def _read(self, group_id: str, serve: Served, fail: Callable[[ErrorCode], None]) -> None:
-        """Serves a request from the committed group; if there is none yet, after the write in flight."""
+        """Serves a request from the committed group or, if there is none yet, after the write in flight."""
         group = self.find(group_id)
         if group is not None:
             serve(group)
