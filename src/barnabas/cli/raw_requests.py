@@ -35,8 +35,8 @@ class Wire:
 
     @classmethod
     def to_any(cls, addresses: Iterable[tuple[str, int]]) -> Wire:
-        """Connects to the first broker that is available: a broker from recent metadata can already be gone. Raises the
-        Failure of the last one if none is.
+        """Connects to the first available broker of `addresses`, some of which may have stopped since. If none is
+        available, raises the Failure of the last attempt.
         """
         failure = Failure("there is no broker to connect to")
         for host, port in addresses:

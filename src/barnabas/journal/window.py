@@ -25,8 +25,8 @@ _WEIGHT_MAX: Final = 60_000
 
 
 class ChangeWindow:
-    """The bounded queue of changes, with the positions up to which their events were taken for writing, and were
-    written.
+    """The bounded queue of changes. It has two positions: up to the first, the events of the changes were handed to the
+    writer, and up to the second, they were written.
     """
 
     def __init__(self) -> None:

@@ -56,8 +56,8 @@ _JAAS_FORM: Final = 'a line such as org...ScramLoginModule required username="u"
 
 @dataclass(frozen=True)
 class Tls:
-    """The description of a TLS context. Files are PEM; If `authorities` is None, the system's trusted authorities are
-    used.
+    """The description of a TLS context. The files are in PEM format. If both authorities are None, the system's trusted
+    authorities are used.
     """
 
     authorities_file: str | None = None

@@ -25,8 +25,8 @@ class NotCachedError(Exception):
 
 
 class Descriptors:
-    """Limits the open `.log` files of a broker. The next one to be closed is the one that has gone unused for longest,
-    as of the last check.
+    """Limits the number of open `.log` files of a broker. At the limit, it closes the file that was unused for longest
+    when use was last checked.
     """
 
     __slots__ = ("_limit", "_open")

@@ -141,8 +141,9 @@ class LeaderEpochCache:
             self.is_name_synced = True
 
     def take_draft(self, version: int, temporary: str) -> None:
-        """Renames a synced draft into place if the cache still has that version. The name is synced later. Raises
-        OSError."""
+        """Renames a synced draft into place if the cache has not changed since that `version`. The name is synced
+        later. Raises OSError.
+        """
         if version == self.version and not self.is_saved:
             self._disk.rename(temporary, self.path)
             self._now_on_file()

@@ -236,9 +236,10 @@ class LogManager:
         progress.end()
 
     def _is_left_over(self, opening: Opening) -> bool:
-        """Removes the unused one of two directories of a partition: one that failed while the log was being created can
-        leave an empty log there, and the partition was then placed in another directory. Returns whether `opening` was
-        removed. Raises ConfigError if both have records, because the right one cannot be determined here."""
+        """Removes the unused one of two directories of a partition. Such a directory remains if a log directory failed
+        while the log was being created, and the partition was then placed in another one. Returns whether `opening` was
+        removed. Raises ConfigError if both have records, because the right one cannot be determined here.
+        """
         other = self._logs.get(opening.topic_partition)
         if other is None:
             return False

@@ -177,7 +177,7 @@ class InFlight:
             self.reply_with(lambda: self.encode(response))
 
     def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
-        """Sends a response like `reply`, as work in steps that ends when the request is answered."""
+        """Sends a response like `reply` does, but in steps of work. The last step answers the request."""
         if self.is_long(response):
             chunks = yield from self._encode_in_steps(response)
             self._complete_with(chunks)

@@ -117,7 +117,7 @@ class TopicWatch:
             self.elect_unclean_leaders()
 
     def elect_unclean_leaders(self) -> None:
-        """Elects leaders for leaderless partitions of topics that allow unclean ones now."""
+        """Elects leaders for leaderless partitions of topics that now allow unclean leaders."""
         self._core.slices.begin(self._unclean_elections())
 
     def _unclean_elections(self) -> Job:
