@@ -139,6 +139,6 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
 
 
 def _print_json(value: object) -> None:
-    """Prints one JSON line, also at a terminal, and flushes it, because programs read it as it arrives."""
+    """Prints one JSON line, even at a terminal, and flushes it, because programs read it as it arrives."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()

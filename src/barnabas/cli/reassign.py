@@ -324,7 +324,7 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show the progress of a plan; removes throttles when nothing is in progress any more"""
+    """Show the progress of a plan, and remove its throttles when no reassignment is in progress any more"""
     plan = read_plan(plan_file)
     cluster = _Cluster(bootstrap, properties)
     ongoing = cluster.ongoing()

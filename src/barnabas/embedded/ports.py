@@ -30,8 +30,8 @@ def check_free(nodes: Iterable[Node], directory: Path) -> None:
 
 
 def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[int, tuple[int, int]]:
-    """Returns node id -> (port for clients, port of the controller). `wanted` is the first client port, the others
-    follow it; 0 takes those of the last start, or any free ones.
+    """Returns node id -> (port for clients, port of the controller). `wanted` is the first client port, and the
+    others follow it. If it is 0, the ports are those of the last run, or any free ones.
     """
     taken: set[int] = set()
 

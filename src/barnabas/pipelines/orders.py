@@ -143,7 +143,7 @@ _HELD: dict[Any, Lock] = {}
 
 
 def release(query: StreamingQuery) -> None:
-    """Releases the lock of a query that has ended: another one can write to its tables."""
+    """Releases the lock of a query that has ended, so that another query can write to its tables."""
     lock = _HELD.pop(query.runId, None)
     if lock is not None:
         lock.release()

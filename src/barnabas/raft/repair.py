@@ -34,8 +34,8 @@ def is_metadata_log(directory: str) -> bool:
 
 
 def chain_of(disk: Disk, directory: str) -> Callable[[BatchHeader, memoryview], str]:
-    """Returns a check for `PartitionVerification`, which returns why a batch cannot follow those before it; "" if it
-    can.
+    """Returns a check for `PartitionVerification`: a function that returns the reason why a batch cannot follow those
+    before it, or "" if it can.
     """
     chain = Chain(max(first_base(list(disk.list_dir(directory))), 0), None)
     return lambda header, batch: "" if chain.follows(header, batch) else chain.reason

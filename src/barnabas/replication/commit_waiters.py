@@ -33,7 +33,7 @@ class CommitWaiter:
 
 
 class CommitWaiters:
-    """The waiting callbacks of one partition; false if there are none."""
+    """The waiting callbacks of one partition. The object is false if there are none."""
 
     __slots__ = ("_cancelled", "_heap", "_sequence")
 

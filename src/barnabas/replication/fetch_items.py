@@ -70,7 +70,7 @@ class FetchItem:
         self.idle_follower: FollowerState | None = None
 
     def watch(self, isolation: Isolation) -> None:
-        """Watches the partition of the last read, instead of an earlier one."""
+        """Watches the partition that the last read found. Stops watching the one found before, if it is another."""
         partition = self.partition
         if partition is not self.watched:
             self.unwatch()

@@ -74,7 +74,9 @@ class FollowerState:
         self.session_fetch = session_fetch
 
     def end_idle(self, session_fetch: SessionFetch) -> None:
-        """Stops crediting the session's fetches to this follower; it was caught up at the last one."""
+        """Stops crediting the session's fetches to this follower. Its last fetch and the last time it was caught up are
+        those of the session's last fetch.
+        """
         if self.session_fetch is session_fetch:
             self.caught_up_ms = self.fetched_ms = session_fetch.ms
             self.session_fetch = None

@@ -390,7 +390,9 @@ class Partition:
     # -- waiting operations
 
     def watch(self, watcher: Watcher, isolation: Isolation) -> None:
-        """Calls the watcher when a reader with that isolation can see more, or when something else changed."""
+        """Calls the watcher when a reader with that isolation level can see more, or when something else has
+        changed.
+        """
         watchers = self._end_watchers if isolation is Isolation.LOG_END else self._watchers
         watchers[watcher] = None
 

@@ -1,7 +1,7 @@
 """All replicas of this broker: follows the metadata image and appends to partitions (`fetching` reads them).
 
 The image decides the roles; this package only carries them out. A storage fault takes the partitions of its directory
-offline, which are answered with KAFKA_STORAGE_ERROR; the others are served. In a directory without free space only
+offline: requests for them get KAFKA_STORAGE_ERROR, and the others are served. In a directory without free space only
 operations that need space are refused (decision 0012).
 """
 

@@ -41,8 +41,8 @@ def _unpack(raw: Buffer) -> list[AbortedTxn]:
 
 
 def _possible(entries: Iterable[AbortedTxn]) -> Iterator[AbortedTxn]:
-    """Yields the entries of a transaction index up to the first impossible one: markers ascend, and each is after the
-    first record of its transaction.
+    """Yields the entries of a transaction index up to the first impossible one. In possible entries, the offsets of the
+    markers ascend, and each is above the first offset of its transaction.
     """
     marker = -1
     for entry in entries:

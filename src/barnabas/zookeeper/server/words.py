@@ -65,7 +65,7 @@ def bytes_of(word: bytes) -> int:
 
 
 def answer(server: Served, word: bytes) -> bytes:
-    """Returns the answer to a word, which is followed by its mask if it is `stmk`."""
+    """Returns the answer to a four-letter word. The word `stmk` is followed by its mask."""
     name = word[:_WORD_BYTES]
     text = "telnet close" if name == _TELNET_CLOSE else name.decode()
     allowed = server.settings.four_letter_words
