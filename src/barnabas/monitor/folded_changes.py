@@ -20,7 +20,7 @@ FOLDED_FROM: Final = 4
 
 
 class ChangeLine(NamedTuple):
-    """A line about one change, or about several of one topic; `severity` is the highest of them."""
+    """A line about one change, or about several of one topic. `severity` is the highest severity of these changes."""
 
     text: str
     severity: Severity

@@ -42,7 +42,7 @@ STATES: Final = {
 
 
 class ReplicaDetail(NamedTuple):
-    """The report of a replica's broker about it; None is unknown, because that broker did not answer."""
+    """The report about a replica from its broker. A value is None if that broker did not report it."""
 
     log_end_offset: int | None = None
     size_bytes: int | None = None

@@ -25,7 +25,7 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 def decode_config(path: str, data: Buffer | None) -> dict[str, str]:
     """Returns the overrides. Without content, or without `config` in it, there are no overrides, as in Kafka.
 
-    Raises ZnodeError for anything else that is not an object of texts.
+    Raises ZnodeError for any other content that is not a JSON object of strings.
     """
     if data is None or not len(data):
         return {}

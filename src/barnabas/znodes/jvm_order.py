@@ -98,9 +98,9 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
 def properties_order(keys: Iterable[str]) -> list[str]:
     """Returns the keys as a `ConcurrentHashMap` of initial capacity 8 keeps them, after each was inserted.
 
-    The table doubles when an entry fills three quarters of it, and its buckets are split in a way that turns parts of
-    them around. Buckets of more than 8 entries in a table of 64 or more, which Java turns into trees, are kept as lists
-    here: no real set of configuration keys has them.
+    The table doubles when an entry fills three quarters of it, and its buckets are split in a way that reverses
+    parts of them. Buckets of more than 8 entries in a table of 64 or more, which Java turns into trees, are kept
+    as lists here: no real set of configuration keys has them.
     """
     table: list[list[_Hashed]] = [[] for _ in range(_SMALLEST_TABLE)]
     for count, key in enumerate(keys, 1):

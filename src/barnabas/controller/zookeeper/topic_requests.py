@@ -161,7 +161,7 @@ def _moves(name: str) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
 
 
 def _without_states(result: Result[T]) -> Result[T]:
-    """Returns the decision with partitions that have no states yet: a later decision creates these."""
+    """Returns the decision without the states of its partitions. A later decision creates the states."""
     records: list[Versioned] = []
     for record, version in result.records:
         if isinstance(record, PartitionRecord):

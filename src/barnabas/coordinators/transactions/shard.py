@@ -142,8 +142,9 @@ class TransactionShard(LoadSink):
     # -- writing
 
     def write(self, transaction: Transaction, image: TxnImage, done: Done | None = None) -> None:
-        """Writes the record of `image`, which becomes the committed image with the commit of the record. `done` is
-        called once: with NONE after the commit, when the next step has begun."""
+        """Writes the record of `image`, which becomes the committed image when the record is committed. `done` is
+        called once: with an error, or with NONE after the commit, when the next step has begun.
+        """
         assert transaction.pending is None, "one record of a transaction at a time"
         self._send(transaction, image, done, lambda code: self._settled(transaction, image, code))
 

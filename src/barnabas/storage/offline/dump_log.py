@@ -167,7 +167,7 @@ class DumpedBatches:
 
 @contextmanager
 def invalid_record() -> Iterator[None]:
-    """Returns the exception that ends the dump, for an error of our own reader about a broken record."""
+    """Turns an error of our own reader about a broken record into the exception that ends the dump."""
     try:
         yield
     except (DecodeError, RecordsRejected) as error:
