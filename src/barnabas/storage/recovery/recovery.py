@@ -438,7 +438,7 @@ class _Recovery:
         return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
     def _rescan(self, unverified: list[Segment], log_start_offset: int) -> int:
-        """Scans the part that was not synced batch by batch, and cuts it at the first that is not intact (@F of the
+        """Scans the unsynced part batch by batch, and cuts it at the first batch that is not intact (@F of the
         module table).
         """
         first, recovery_point = unverified[0], self._opening.recovery_point
