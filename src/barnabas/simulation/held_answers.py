@@ -42,7 +42,7 @@ class HeldAnswer:
         self._image_offset = -1
         self._pipe: Pipe | None = None
         self._is_over = False
-        cluster.network.write_observers.append(self._on_write)
+        cluster.network.observe_writes(self._on_write)
 
     def _on_write(self, socket: Socket, data: bytes) -> None:
         network = self._cluster.network
@@ -52,7 +52,7 @@ class HeldAnswer:
         other = network.name_of(socket.remote[0])
         if out is None or out.target.out is None or other not in self._cluster.nodes:
             return
-        network.write_observers.remove(self._on_write)
+        network.ignore_writes(self._on_write)
         self._image_offset = self._offset()
         self._pipe = out.target.out
         self._pipe.hold()
@@ -81,7 +81,7 @@ class HeldAnswer:
     def end(self) -> None:
         """Releases the answer if no image has."""
         if self._pipe is None:
-            self._cluster.network.write_observers.remove(self._on_write)
+            self._cluster.network.ignore_writes(self._on_write)
         elif not self._is_over:
             self._is_over = True
             self._pipe.release()

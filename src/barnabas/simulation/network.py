@@ -14,15 +14,12 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from zlib import crc32
 
 from barnabas.common.host import Buffer
 from barnabas.simulation.network_direction import RETRANSMIT_US_MAX, Direction
 from barnabas.simulation.world import SECOND_US, Process, World
-
-if TYPE_CHECKING:
-    from barnabas.simulation.taps import Follower, Tap
 
 #: Unconsumed bytes of one direction above which the sender must stop writing, and below which it can continue.
 _HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
@@ -53,6 +50,22 @@ class End(Protocol):
     def pause_writing(self) -> None: ...
 
     def resume_writing(self) -> None: ...
+
+
+class Tap(Protocol):
+    """An observer of one end of a connection: it sees the bytes when a program gets and writes them."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def sent(self, data: bytes) -> None: ...
+
+
+class Follower(Protocol):
+    """An observer of a network, which can put a `Tap` on the ends of new connections."""
+
+    def connected(self, dialled: Socket, accepted: Socket) -> None: ...
+
+    def closed(self, socket: Socket) -> None: ...
 
 
 class Listening:
@@ -229,7 +242,7 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
-        for observe in self.network.write_observers:
+        for observe in self.network.observers_of_writes():
             observe(self, data)
         if self.tap is not None:
             self.tap.sent(data)
@@ -369,8 +382,7 @@ class Network:
         #: The time for which a sender's system retries before it declares a connection broken.
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
-        #: Observers of what programs write, before it is sent.
-        self.write_observers: list[Callable[[Socket, bytes], None]] = []
+        self._write_observers: list[Callable[[Socket, bytes], None]] = []
         #: Machines that refuse every new connection.
         self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}
@@ -383,6 +395,16 @@ class Network:
         self._local_ports: dict[str, int] = {}
 
     # -- machines
+
+    def observe_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
+        """Calls `observer` with all that programs write, before it is sent."""
+        self._write_observers.append(observer)
+
+    def ignore_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
+        self._write_observers.remove(observer)
+
+    def observers_of_writes(self) -> Sequence[Callable[[Socket, bytes], None]]:
+        return self._write_observers
 
     def add(self, name: str) -> str:
         """Adds a machine, and returns its address."""

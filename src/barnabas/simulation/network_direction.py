@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US
 
 if TYPE_CHECKING:
     from random import Random
 
-    from barnabas.simulation.network import Pipe
-
 _RETRANSMIT_US: Final = 200 * MILLISECOND_US
 RETRANSMIT_US_MAX: Final = 120 * SECOND_US
+
+
+class Stalled(Protocol):
+    """Messages that wait until nothing cuts the direction any more."""
+
+    def unstall(self) -> None: ...
 
 
 class Direction:
@@ -29,7 +33,7 @@ class Direction:
         self.bytes_per_s = 1_000_000_000
         #: The number of faults that cut it now.
         self.cuts = 0
-        self.stalled: dict[Pipe, None] = {}
+        self.stalled: dict[Stalled, None] = {}
 
     def delay_us(self, size: int) -> int:
         """Draws the delay of one message: usually short, with a long tail and retransmissions of lost segments."""
