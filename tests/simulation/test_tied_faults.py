@@ -166,6 +166,21 @@ def test_an_answer_is_held_back_until_the_next_image() -> None:
     rig.await_equal()
 
 
+def test_an_image_that_is_faster_than_the_request_does_not_let_the_answer_through() -> None:
+    small = Small()
+    rig = small.rig
+    hold = fault_of(f"{small.now_ms}:hold-answer:broker1:3000:56")
+    injector = Injector(rig.cluster)
+    with injector.injecting([hold]):
+        rig.node(3).kill()
+        rig.run_until(lambda: "held back" in rig.world.trace.notes[-1].text, "a request is sent", 10_000)
+        (held,) = injector._effects.held_answers
+        held.on_image("broker1", rig.decided.offset + 1)
+        assert rig.world.trace.notes[-1].text.endswith("is held back"), "the answer is not there yet"
+        rig.run_until(lambda: rig.world.trace.notes[-1].text.endswith("arrives"), "an image lets it through", 1_000)
+    rig.await_equal()
+
+
 def test_an_answer_is_not_held_back_longer_than_the_fault_lasts() -> None:
     small = Small()
     with small.injecting("0:hold-answer:broker2:300:1"):
@@ -200,6 +215,22 @@ def test_leadership_goes_away_and_comes_back_within_a_second() -> None:
     assert [leader for leader, _ in led] in ([1, 2, 1], [1, 3, 1])
     assert led[2][1] == led[0][1] + 2
     assert set(small.rig.image().isr) == {1, 2, 3}
+
+
+def test_leadership_goes_away_first_when_the_controller_is_slow() -> None:
+    """The way back is due before the way there is answered."""
+    small = Small()
+    network = small.rig.cluster.network
+    led: list[int] = []
+    for name in ("broker1", "broker2", "broker3"):
+        network.direction(name, "controller1").extra_us = 100 * MILLISECOND_US
+        network.direction("controller1", name).extra_us = 100 * MILLISECOND_US
+    with small.injecting("10:away-and-back:broker1:20"):
+        for _ in range(300):
+            small.rig.run_for(10)
+            leader = small.rig.image().leader
+            led += [leader] if led[-1:] != [leader] else []
+    assert led in ([1, 2, 1], [1, 3, 1])
 
 
 # -- runs

@@ -1,7 +1,8 @@
 """Answers that are held back: one answer to a request of a node arrives only after newer metadata.
 
 The request is the next one of the node to another node, of a given kind or of any. The answer, and whatever follows it
-on its connection, waits until the node has applied an image that is newer than the one that it had when it asked.
+on its connection, waits until the node has applied an image after it has arrived: an image that is faster than the
+request would let the answer through before anything has overtaken it.
 """
 
 from __future__ import annotations
@@ -71,8 +72,10 @@ class HeldAnswer:
         return -1 if broker is None else broker.metadata.image.offset
 
     def on_image(self, node: str, offset: int) -> None:
-        """Releases the answer, after the current event, if this image of the node is newer than the request."""
-        if node == self._node and self._pipe is not None and offset > self._image_offset and not self._is_over:
+        """Releases the answer, after the current event, if it waits, and this image is newer than the request."""
+        if node != self._node or self._pipe is None or self._is_over:
+            return
+        if offset > self._image_offset and self._pipe.has_stalled:
             world = self._cluster.world
             self._is_over = True
             world.note(self._node, "the answer that was held back arrives")

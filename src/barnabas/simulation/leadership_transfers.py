@@ -1,8 +1,8 @@
 """Leaderships that go away and come back: what a broker leads is led by other members of its ISRs for a short time.
 
 An administrator changes the order of the replicas, so that another one is preferred, and elects the preferred leaders;
-later it does the same for the broker. No replica is added or removed. Requests can be lost or refused under other
-faults; then leadership stays where it is.
+later, and not before these requests are answered, it does the same for the broker. No replica is added or removed.
+Requests can be lost or refused under other faults; then leadership stays where it is.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ class LeadershipTransfers:
             others = [replica for replica in image.isr if replica != broker_id]
             if others:
                 orders[at] = _first(self._random.choice(others), image.replicas)
-        self._change(f"what {node} leads goes to others", orders)
-        return lambda: self._bring_back(node, broker_id, orders)
+        way = _Way(lambda: self._bring_back(node, broker_id, orders))
+        self._change(f"what {node} leads goes to others", orders, way.arrived)
+        return way.go_back
 
     def _bring_back(self, node: str, broker_id: int, orders: _Orders) -> None:
         now = self._partitions()
@@ -63,7 +64,7 @@ class LeadershipTransfers:
             for at, replicas in orders.items()
             if at in now and set(now[at].replicas) == set(replicas)
         }
-        self._change(f"what {node} led comes back", back)
+        self._change(f"what {node} led comes back", back, lambda: None)
 
     def _partitions(self) -> dict[TopicPartition, PartitionImage]:
         """Returns the partitions whose replicas are not being moved."""
@@ -74,8 +75,10 @@ class LeadershipTransfers:
             if partition.is_known and not partition.adding_replicas and not partition.removing_replicas
         }
 
-    def _change(self, what: str, orders: _Orders) -> None:
-        """Sends the new orders, and when they are answered the elections."""
+    def _change(self, what: str, orders: _Orders, done: Callable[[], None]) -> None:
+        """Sends the new orders, and when they are answered the elections. `done` is called at each broker's last
+        answer, or when it is late.
+        """
         if not orders:
             return
         names = ", ".join(map(str, orders))
@@ -101,7 +104,7 @@ class LeadershipTransfers:
         ]
         elect = ElectLeadersRequest(election_type=_PREFERRED, topic_partitions=chosen, timeout_ms=_TIMEOUT_MS)
         for broker in self._receivers():
-            self._process.enter(lambda broker=broker: self._send(broker, order, elect))  # type: ignore[misc]
+            self._process.enter(lambda broker=broker: self._send(broker, order, elect, done))  # type: ignore[misc]
 
     def _receivers(self) -> list[str]:
         """Returns the brokers that get a request: in ZooKeeper mode all, because only the controller serves it."""
@@ -111,16 +114,41 @@ class LeadershipTransfers:
         running = [name for name in brokers if self._cluster.nodes[name].is_running]
         return [self._random.choice(running or brokers)]
 
-    def _send(self, broker: str, order: Message, elect: Message) -> None:
+    def _send(self, broker: str, order: Message, elect: Message, done: Callable[[], None]) -> None:
         channel = self._channels.get(broker)
         if channel is None:
             channel = self._channels[broker] = Channel(self._host, self._area, (broker, _PORT), _NAME, _TIMES)
 
         def answered(response: Message | None) -> None:
-            if response is not None:
-                channel.send(elect, lambda _: None, timeout_ms=_TIMEOUT_MS)
+            if response is None:
+                done()
+            else:
+                channel.send(elect, lambda _: done(), timeout_ms=_TIMEOUT_MS)
 
         channel.send(order, answered, timeout_ms=_TIMEOUT_MS)
+
+
+class _Way:
+    """The state of a way there and back: the way back begins once it is due and the way there is answered."""
+
+    def __init__(self, back: Callable[[], None]) -> None:
+        self._back = back
+        self._has_arrived = False
+        self._is_due = False
+        self._is_over = False
+
+    def arrived(self) -> None:
+        self._has_arrived = True
+        self._maybe_go_back()
+
+    def go_back(self) -> None:
+        self._is_due = True
+        self._maybe_go_back()
+
+    def _maybe_go_back(self) -> None:
+        if self._has_arrived and self._is_due and not self._is_over:
+            self._is_over = True
+            self._back()
 
 
 def _first(replica: int, replicas: tuple[int, ...]) -> tuple[int, ...]:

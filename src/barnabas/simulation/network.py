@@ -161,6 +161,11 @@ class Pipe:
         delay_us = self.direction.random.randrange(max(1, min(outage_us, RETRANSMIT_US_MAX)))
         self.source.network.world.after(delay_us, self._flush, None, "retransmit")
 
+    @property
+    def has_stalled(self) -> bool:
+        """Whether data has arrived and waits."""
+        return bool(self._stalled)
+
     def hold(self) -> None:
         """Keeps what arrives from now on, until `release` is called as often as this."""
         self._holds += 1
