@@ -17,7 +17,7 @@ COVERED ?= tests/unit tests/property tests/conformance tests/simulation
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo system-deps test test-full coverage bench lint format generate docs clean
+.PHONY: help setup demo system-deps test test-full coverage mutants bench lint format generate docs clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ coverage: $(STAMP) ## Branch coverage by package, of the tests without processes
 	-$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist loadfile -m "not full" $(COVERED)
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python tools/coverage_by_package.py
+
+mutants: $(STAMP) ## 200 small faults, one at a time, and who notices them (hours; continues; ARGS="--minutes 60")
+	@$(BIN)/python tools/mutants.py $(ARGS)
 
 bench: $(STAMP) ## Compare with Apache Kafka on this machine; ARGS=--quick for a short run
 	$(BIN)/python bench/run.py $(ARGS)

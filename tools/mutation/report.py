@@ -1,0 +1,198 @@
+"""The page docs/mutants.md: how many mutants who killed, which survived and why, and all of them in a table."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from mutation.candidates import PACKAGES
+from mutation.field_operators import NAMES as FIELD_OPERATORS
+from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Verdict
+
+_HEAD: Final = """\
+# Mutants
+
+`make mutants` puts small faults into `replication`, `controller`, `raft`, `storage`, `coordinators` and `broker`, one
+at a time, each in a copy of the repository, and runs the simulated worlds and the fast tests against it. This page is
+written by `python tools/mutants.py --report` from [the results](../tests/data/mutants.jsonl) and
+[the verdicts on survivors](../tools/mutation/verdicts.toml).
+
+```
+make mutants                                 draws 200 mutants with seed 1; continues where it was interrupted
+make mutants ARGS="--minutes 60"             stops after an hour of CPU time
+make mutants ARGS="--count 400 --seed 2"     draws others; the first 200 of 400 are those of 200
+make mutants ARGS="--again survivors"        tries again what nothing killed
+make mutants ARGS="--again worlds"           tries the worlds again on what no world killed
+make mutants ARGS="--mutant ID"              one mutant, by its id or the beginning of it
+make mutants ARGS="--measure"                measures anew which functions each world and each test executes
+make mutants ARGS=--report                   writes this page
+```
+
+## What runs against a mutant
+
+| stage | what | CPU budget |
+|---|---|---|
+| worlds | seeds of the quorum worlds, power failures of the storage, the explorers of replication, transactions and \
+ZooKeeper mode, and `barnabas simulate` with all layouts and kinds of work | 40 s |
+| tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |
+| situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither of the \
+others found it | 60 s |
+
+A stage runs what executes the mutated function, the cheapest first, and ends with the first failure. Which functions a
+world or a test executes was measured on the unmutated code. A failure counts only if the same world or test passes
+without the mutant. Verdicts on long turns of a broker do not count, because they depend on the machine. Worlds and
+tests always run both. Seconds are CPU time of the whole process, with its start.
+
+A mutant is named by module, function, operator, number within the function, and a hash of the function and the change.
+The draw takes packages and operators in turn. Within an operator the order depends on the seed and the names, so that a
+change of the code changes few mutants of a draw.
+
+## Operators
+
+Of this field: {field}. They are described in [`field_operators.py`](../tools/mutation/field_operators.py).
+
+The usual ones: {usual} ([`usual_operators.py`](../tools/mutation/usual_operators.py)).
+"""
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many of some mutants were killed."""
+
+    of: int
+    killed: int
+    by_worlds: int
+    by_tests: int
+    reached: int
+
+    @staticmethod
+    def of_results(results: Sequence[Result]) -> Count:
+        return Count(
+            len(results),
+            sum(bool(each.kills) for each in results),
+            sum(each.killed_by(WORLDS) is not None for each in results),
+            sum(each.killed_by(TESTS) is not None for each in results),
+            sum(WORLDS in each.stages and each.stages[WORLDS].reached_by > 0 for each in results),
+        )
+
+    def cells(self) -> str:
+        shares = (_share(part, self.of) for part in (self.killed, self.by_worlds, self.by_tests, self.reached))
+        return f"{self.of} | {' | '.join(shares)}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} ({100 * part / whole:.0f} %)" if whole else "-"
+
+
+def page(results: Iterable[Result], verdicts: Mapping[str, Verdict]) -> str:
+    """Returns the page."""
+    tried = list(results)
+    counted = [each for each in tried if not _verdict(verdicts, each).equivalent]
+    operators = sorted({each.operator for each in tried})
+    usual = [name for name in operators if name not in FIELD_OPERATORS]
+    head = _HEAD.format(field=_names(FIELD_OPERATORS), usual=_names(usual))
+    parts = [head, *_numbers(tried, counted), *_survivors(tried, verdicts), *_table(tried, verdicts)]
+    return "\n".join(parts) + "\n"
+
+
+def _names(operators: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in operators)
+
+
+def _verdict(verdicts: Mapping[str, Verdict], result: Result) -> Verdict:
+    return verdicts.get(result.name, Verdict())
+
+
+def _numbers(tried: Sequence[Result], counted: Sequence[Result]) -> list[str]:
+    count = Count.of_results(counted)
+    of_kills = [min(stage.cpu_s for stage in each.kills) for each in counted if each.kills]
+    of_worlds = [stage.cpu_s for each in counted if (stage := each.killed_by(WORLDS)) is not None]
+    lines = [
+        "## Numbers",
+        "",
+        f"{len(tried)} mutants were tried; {len(tried) - len(counted)} of them are equivalent and do not count.",
+        "",
+        "| | goal | found |",
+        "|---|---|---|",
+        f"| killed by anything | 95 % | {_share(count.killed, count.of)} of {count.of} |",
+        f"| killed by worlds alone | 75 % | {_share(count.by_worlds, count.of)} of {count.of} |",
+        f"| killed by fast tests | | {_share(count.by_tests, count.of)} of {count.of} |",
+        f"| function executed by a world | | {_share(count.reached, count.of)} of {count.of} |",
+        f"| killed by worlds, of those | | {_share(count.by_worlds, count.reached)} of {count.reached} |",
+    ]
+    if of_kills:
+        lines.append(f"| CPU time until the first kill, median | 60 s | {median(of_kills):.1f} s |")
+    if of_worlds:
+        lines.append(f"| CPU time until a world kills, median | | {median(of_worlds):.1f} s |")
+    lines += ["", *_by("package", counted, lambda each: each.package, PACKAGES)]
+    return [*lines, "", *_by("operator", counted, lambda each: each.operator)]
+
+
+def _by(
+    title: str, results: Sequence[Result], key: Callable[[Result], str], order: Sequence[str] | None = None
+) -> list[str]:
+    groups: defaultdict[str, list[Result]] = defaultdict(list)
+    for each in results:
+        groups[key(each)].append(each)
+    lines = [
+        f"| {title} | mutants | killed | by worlds | by fast tests | executed by a world |",
+        "|---|---|---|---|---|---|",
+    ]
+    names = order if order is not None else sorted(groups)
+    return lines + [f"| {name} | {Count.of_results(groups[name]).cells()} |" for name in names if name in groups]
+
+
+def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list[str]:
+    equivalent = [(each, text) for each in tried if (text := _verdict(verdicts, each).equivalent)]
+    mended = [(each, text) for each in tried if (text := _verdict(verdicts, each).mended)]
+    left = [each for each in tried if not each.kills and not _verdict(verdicts, each).equivalent]
+    lines = ["", "## Survivors", ""]
+    lines += _listed("Equivalent: nothing that anybody can observe is different.", equivalent)
+    lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
+    return lines + _listed(
+        "Still alive:", [(each, _verdict(verdicts, each).mended or "not looked at") for each in left]
+    )
+
+
+def _listed(title: str, rows: Sequence[tuple[Result, str]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [title, "", "| mutant | change | |", "|---|---|---|"]
+    return [*lines, *(f"| {_code(each.name)} | {_change(each)} | {text} |" for each, text in rows), ""]
+
+
+def _table(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list[str]:
+    lines = ["## All mutants", "", "A dash: it survived. The number is the CPU time of the stage, in seconds.", ""]
+    lines += ["| mutant | change | worlds | tests | situations |", "|---|---|---|---|---|"]
+    for each in sorted(tried, key=lambda each: (PACKAGES.index(each.package), each.name)):
+        equivalent = " (equivalent)" if _verdict(verdicts, each).equivalent else ""
+        cells = " | ".join(_cell(each, stage) for stage in (WORLDS, TESTS, SITUATIONS))
+        lines.append(f"| {_code(each.name)}{equivalent} | {_change(each)} | {cells} |")
+    return lines
+
+
+def _cell(result: Result, name: str) -> str:
+    stage = result.stages.get(name)
+    if stage is None:
+        return ""
+    if stage.by is None:
+        return f"- ({stage.cpu_s:.0f})" if stage.reached_by else "not executed"
+    return f"{_short(stage.by)} ({stage.cpu_s:.0f})"
+
+
+def _short(by: str) -> str:
+    file, _, test = by.partition("::")
+    return f"{file.rpartition('/')[2].removesuffix('.py')}: {test.partition('[')[0]}" if test else by
+
+
+def _change(result: Result) -> str:
+    return f"line {result.line}: {_code(result.before)} → {_code(result.after)}"
+
+
+def _code(text: str) -> str:
+    text = re.sub(r"`", "'", text).replace("|", "\\|")
+    return f"`{text}`"

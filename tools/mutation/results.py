@@ -1,0 +1,113 @@
+"""The results of a campaign, a line of JSON for each mutant and try; and the verdicts of people on survivors.
+
+A later line of a mutant replaces the earlier one's stages, one by one: a new try of the worlds keeps what the tests
+found.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mutation.candidates import Mutant
+
+WORLDS: Final = "worlds"
+TESTS: Final = "tests"
+SITUATIONS: Final = "situations"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The result of a stage with a mutant."""
+
+    #: The world or test that found it; None: survived.
+    by: str | None
+    found: str | None
+    cpu_s: float
+    #: How many of the stage's worlds or tests execute the function.
+    reached_by: int
+
+
+@dataclass
+class Result:
+    """All that is known about one mutant."""
+
+    name: str
+    package: str
+    operator: str
+    line: int
+    before: str
+    after: str
+    stages: dict[str, Stage] = field(default_factory=dict)
+
+    @staticmethod
+    def of(mutant: Mutant) -> Result:
+        package, operator = mutant.package, mutant.operator
+        return Result(mutant.name, package, operator, mutant.line, mutant.before, mutant.after)
+
+    def killed_by(self, stage: str) -> Stage | None:
+        found = self.stages.get(stage)
+        return None if found is None or found.by is None else found
+
+    @property
+    def kills(self) -> list[Stage]:
+        return [stage for stage in self.stages.values() if stage.by is not None]
+
+
+class Results:
+    """The results in one file, in the order of their first tries."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.by_name: dict[str, Result] = {}
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._merge(_decode(json.loads(line)))
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.by_name.values())
+
+    def _merge(self, result: Result) -> None:
+        known = self.by_name.get(result.name)
+        if known is not None:
+            result.stages = {**known.stages, **result.stages}
+        self.by_name[result.name] = result
+
+    def add(self, result: Result) -> None:
+        self._merge(result)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            print(json.dumps(asdict(result)), file=file)
+
+    def compact(self) -> None:
+        """Writes one line for each mutant."""
+        lines = [json.dumps(asdict(result)) + "\n" for result in self]
+        self._path.write_text("".join(lines), encoding="utf-8")
+
+
+def _decode(fields: dict[str, Any]) -> Result:
+    stages = {name: Stage(**stage) for name, stage in fields.pop("stages").items()}
+    return Result(**fields, stages=stages)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement of a person on a mutant that survived: it is equivalent, or the tests were extended."""
+
+    equivalent: str = ""
+    mended: str = ""
+
+
+def read_verdicts(path: Path) -> dict[str, Verdict]:
+    """Reads the file kept by hand. Raises ValueError if a verdict is not one of the two kinds."""
+    found: dict[str, Verdict] = {}
+    for row in tomllib.loads(path.read_text(encoding="utf-8")).get("verdict", []):
+        verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""))
+        if bool(verdict.equivalent) == bool(verdict.mended) or row["mutant"] in found:
+            raise ValueError(f"{row['mutant']}: exactly one verdict is wanted")
+        found[row["mutant"]] = verdict
+    return found

@@ -1,0 +1,162 @@
+"""The simulated worlds that run against a mutant, each named by its kind and seed, such as `replication:3`.
+
+    python -m mutation.worlds BUDGET_S [NAME:CPU_S...]     runs them until one finds something or the budget is used
+
+A world that takes far longer than on the unmutated code counts as found: a mutant can loop without end. Each run ends
+with one line of JSON on the standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.world import World as QuorumWorld
+from tests.simulation.test_power_failures import fail_everywhere
+from tests.support import replication_explorer, txn_explorer, zookeeper_explorer
+from tests.support.crashing_disk import Fate
+
+from barnabas.simulation.faults import FaultKind
+from barnabas.simulation.scenario import Settings
+from barnabas.simulation.scenario import run as simulate
+from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.work import WorkKind
+
+#: What a world found, or None.
+Found = str | None
+
+#: A world may take this many times its ordinary CPU time, and some seconds more.
+_SLOWER = 6
+_MORE_S = 8
+#: Every how many changes of the disk the power fails, by seed; each of them with all three fates.
+_STORAGE_STRIDES = (9, 7, 4)
+
+
+def _quorum(seed: int) -> Found:
+    QuorumWorld(Plan.of(seed)).run()
+    return None
+
+
+def _storage(seed: int) -> Found:
+    stride, fate = divmod(seed - 1, len(Fate))
+    fail_everywhere([list(Fate)[fate]], every=_STORAGE_STRIDES[stride])
+    return None
+
+
+def _replication(seed: int) -> Found:
+    return replication_explorer.explore(seed).problem
+
+
+def _power(seed: int) -> Found:
+    return replication_explorer.explore(seed, kinds=(FaultKind.POWER,)).problem
+
+
+def _transactions(seed: int) -> Found:
+    return txn_explorer.explore(seed).problem
+
+
+def _zookeeper(seed: int) -> Found:
+    return zookeeper_explorer.explore(seed).problem
+
+
+def _simulated(layout: Layout, work: WorkKind = WorkKind.RECORDS) -> Callable[[int], Found]:
+    def explore(seed: int) -> Found:
+        settings = Settings(seed, layout, work=work, draws_properties=True, counts_rare_events=False)
+        return next(iter(simulate(settings).problems), None)
+
+    return explore
+
+
+_THREE = Layout(brokers=3)
+
+
+class Kind(NamedTuple):
+    """A kind of worlds: how one of its seeds is run, and how many of them there are, from 1."""
+
+    explore: Callable[[int], Found]
+    seeds: int
+    #: Whether it is a run of `barnabas simulate`; the others are the small worlds.
+    is_cluster: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "quorum": Kind(_quorum, 48),
+    "storage": Kind(_storage, len(_STORAGE_STRIDES) * len(Fate)),
+    "replication": Kind(_replication, 16),
+    "power": Kind(_power, 6),
+    "transactions": Kind(_transactions, 5),
+    "zookeeper": Kind(_zookeeper, 12),
+    "one broker": Kind(_simulated(Layout()), 4, True),
+    "three brokers": Kind(_simulated(_THREE), 5, True),
+    "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 1, True),
+    "transactions of clients": Kind(_simulated(_THREE, WorkKind.TRANSACTIONS), 2, True),
+    "groups": Kind(_simulated(_THREE, WorkKind.GROUPS), 3, True),
+    "zookeeper mode": Kind(_simulated(Layout(brokers=3, zookeeper=True)), 3, True),
+}
+
+
+def names() -> Iterator[str]:
+    """Yields the name of each world."""
+    for kind, (_, seeds, _) in KINDS.items():
+        for seed in range(1, seeds + 1):
+            yield f"{kind}:{seed}"
+
+
+def explore(name: str) -> Found:
+    """Runs one world, and returns what it found. An error of the mutant itself is found, too."""
+    kind, _, seed = name.rpartition(":")
+    try:
+        return KINDS[kind].explore(int(seed))
+    except AssertionError as broken:
+        return str(broken) or _place_of(broken)
+    except Exception as error:
+        return f"{type(error).__name__}: {error} ({_place_of(error)})"
+
+
+def _place_of(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}: {frames[-1].name}" if frames else "nowhere"
+
+
+def _say(name: str, found: Found) -> None:
+    text = None if found is None else " ".join(found.split())[:300]
+    print(json.dumps({"by": name, "found": text, "cpu_s": round(time.process_time(), 2)}), flush=True)
+
+
+def run(budget_s: float, planned: list[tuple[str, float]]) -> None:
+    """Runs the worlds, given with their ordinary CPU times, in their order."""
+    current = ""
+
+    def on_overtime(*_: object) -> None:
+        _say(current, "it does not end")
+        os._exit(0)
+
+    signal.signal(signal.SIGVTALRM, on_overtime)
+    began_s = time.process_time()
+    for current, cpu_s in planned:
+        if time.process_time() - began_s + cpu_s > budget_s:
+            continue
+        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s * _SLOWER + _MORE_S)
+        found = explore(current)
+        if found is not None:
+            _say(current, found)
+            return
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    _say("", None)
+
+
+def main(arguments: list[str]) -> None:
+    budget_s, *worlds = arguments
+    planned = [(name, float(cpu_s)) for name, _, cpu_s in (each.rpartition(":") for each in worlds)]
+    run(float(budget_s), planned)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
