@@ -59,9 +59,10 @@ def prepare(measure: bool = False) -> tuple[Shadow, Measured]:
     print("mutants: copying the repository", flush=True)
     shadow.refresh()
     measured = Measured(ROOT, BUILD, shadow)
-    if measure or not measured.has_worlds:
-        print("mutants: measuring what the worlds execute (about 6 minutes of CPU time)", flush=True)
-        measured.measure_worlds()
+    worlds = measured.world_names()
+    if names := worlds if measure else measured.not_measured(worlds):
+        print(f"mutants: measuring what {len(names)} worlds execute (about 6 minutes for all)", flush=True)
+        measured.measure_worlds(names, is_everything=names == worlds)
     if files := measured.test_files() if measure else measured.stale_files():
         print(f"mutants: measuring what {len(files)} test files execute (about 20 minutes for all)", flush=True)
         measured.measure_tests(files)

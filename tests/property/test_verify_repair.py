@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 from tests.support import damage
 from tests.support.damage import DIRECTORY, Files
 
+from barnabas.records.batch import iter_headers
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
 from barnabas.storage.index import OffsetIndex
 from barnabas.storage.offline.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
+from barnabas.storage.producer_entries import AppendedBatch, ProducerEntry
+from barnabas.storage.producer_snapshots import encode_snapshot
 
 log = cache(damage.varied_log)
 
@@ -134,3 +139,30 @@ def test_dump_of_damaged_files_ends_in_text_or_in_a_named_failure(damaged: Damag
     with suppress(DumpFailed):
         dump_files(disk, [DumpedFile(damaged.path, damaged.path)], options, lines.append, lines.append)
     assert lines[0] == f"Dumping {damaged.path}\n"
+
+
+def test_a_producer_snapshot_with_a_batch_of_later_offsets_is_reported() -> None:
+    (path, *_) = in_partition((".snapshot",))
+    offset = int(path.rpartition("/")[2].removesuffix(".snapshot"))
+    for last_offset, expected in ((offset - 1, []), (offset, [f"producer 7 has a batch at or above offset {offset}"])):
+        entry = ProducerEntry(7, 0, batch=AppendedBatch(0, last_offset, 0, 0))
+        _, faults = damage.verified(damage.disk_of(log() | {path: encode_snapshot([entry])}))
+        assert [fault.message for fault in faults] == expected
+
+
+def test_a_dump_reports_wrong_indexes_before_gaps_in_logs() -> None:
+    """The order of Kafka's own tool, whichever file is dumped first."""
+    logs = in_partition((".log",))
+    index = next(path for path in in_partition((".index",)) if path.replace(".index", ".log") != logs[-1])
+    whole = log()[logs[-1]]
+    first, second = (header.size_bytes for _, header in islice(iter_headers(memoryview(whole)), 2))
+    relative, position = struct.unpack_from(">ii", log()[index])
+    files = log() | {
+        logs[-1]: whole[:first] + whole[first + second :],
+        index: struct.pack(">ii", relative + 1, position) + log()[index][8:],
+    }
+    lines: list[str] = []
+    dumped = [DumpedFile(path, path) for path in (logs[-1], index)]
+    dump_files(damage.disk_of(files), dumped, DumpOptions(deep_iteration=True), lambda line: None, lines.append)
+    heads = [line.split(" in ")[0] for line in lines if not line.startswith("  ")]
+    assert heads == ["Mismatches", "Non-consecutive offsets"]

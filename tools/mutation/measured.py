@@ -55,11 +55,7 @@ class Measured:
         return bool(self._state.get("product") == self._product())
 
     def _product(self) -> str:
-        return self._shadow.digest("src/", "tests/support/", "tests/simulation/raft/", "tools/mutation/worlds.py")
-
-    @property
-    def has_worlds(self) -> bool:
-        return bool(self._worlds)
+        return self._shadow.digest("src/", "tests/support/", "tests/simulation/raft/")
 
     def has(self, name: str) -> bool:
         return name in self._names
@@ -84,27 +80,40 @@ class Measured:
         tests = sorted(path for path in paths if Path(path).name.startswith("test_") and path.endswith(".py"))
         return {path: hashlib.sha256((self._root / path).read_bytes()).hexdigest()[:16] for path in tests}
 
-    def measure_worlds(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._measure([str((self._folder / _WORLDS_FILE).resolve()), "worlds"])
-        self._save(product=self._product())
+    def world_names(self) -> list[str]:
+        """Returns the names of all worlds."""
+        ended = self._shadow.run("mutation.worlds", [], cpu_s_max=_HOURS_MAX, wall_s_max=_HOURS_MAX)
+        return ended.output.split("\n")[:-1]
+
+    def not_measured(self, names: Sequence[str]) -> list[str]:
+        known = frozenset(self._state.get("worlds", ()))
+        return [name for name in names if name not in known]
+
+    def measure_worlds(self, names: Sequence[str], *, is_everything: bool) -> None:
+        """Measures these worlds, and keeps what is known about the others."""
+        self._measure(_WORLDS_FILE, "worlds", names)
+        if is_everything:
+            self._save(product=self._product(), worlds=list(names))
+        else:
+            self._save(worlds=[*self._state.get("worlds", ()), *names])
 
     def measure_tests(self, files: Sequence[str]) -> None:
         """Measures these files again, and keeps what is known about the others."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        part, whole = self._folder / "part.jsonl", self._folder / _TESTS_FILE
-        self._measure([str(part.resolve()), "tests", *files])
-        anew = frozenset(files)
-        kept = [row for row in _rows(whole) if row[0].partition("::")[0] not in anew]
-        _write(whole, [*kept, *_rows(part)])
-        part.unlink()
+        self._measure(_TESTS_FILE, "tests", files)
         digests = self._files()
         self._save(files={**self._state.get("files", {}), **{path: digests[path] for path in files}})
 
-    def _measure(self, arguments: list[str]) -> None:
+    def _measure(self, file: str, what: str, names: Sequence[str]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part, whole = self._folder / "part.jsonl", self._folder / file
+        arguments = [str(part.resolve()), what, *names]
         ended = self._shadow.run("mutation.reach", arguments, cpu_s_max=_HOURS_MAX, wall_s_max=4 * _HOURS_MAX)
         if ended.errors.strip():
             print(ended.errors.strip()[-2000:])
+        anew = frozenset(names)
+        kept = [row for row in _rows(whole) if row[0].partition("::")[0] not in anew]
+        _write(whole, [*kept, *_rows(part)])
+        part.unlink()
 
     def _save(self, **state: Any) -> None:
         self._state.update(state)

@@ -1,6 +1,6 @@
 """The functions that each world and each test executes, measured on the unmutated code.
 
-    python -m mutation.reach OUT worlds             runs all worlds
+    python -m mutation.reach OUT worlds NAME...     runs these worlds
     python -m mutation.reach OUT tests FILE...      runs the tests of these files
 
 A mutant of a function that a test does not execute cannot be noticed by it, so that only tests that execute it are run.
@@ -112,15 +112,15 @@ def ignore_long_turns() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    out, what, *files = arguments
+    out, what, *names = arguments
     with Path(out).open("w", encoding="utf-8") as file:
         recorder = Recorder(file)
         if what == "tests":
             ignore_long_turns()
-            options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not full", "--tb=line", *files]
+            options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not full", "--tb=line", *names]
             pytest.main(options, plugins=[_Plugin(recorder)])
             return 0
-        for name in worlds.names():
+        for name in names:
             began_s = time.process_time()
             with recorder.recording():
                 found = worlds.explore(name)

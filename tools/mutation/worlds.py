@@ -1,6 +1,7 @@
 """The simulated worlds that run against a mutant, each named by its kind and seed, such as `replication:3`.
 
-    python -m mutation.worlds BUDGET_S [NAME:CPU_S...]     runs them until one finds something or the budget is used
+    python -m mutation.worlds                              prints the names
+    python -m mutation.worlds BUDGET_S NAME:CPU_S...       runs them until one finds something or the budget is used
 
 A world that takes far longer than on the unmutated code counts as found: a mutant can loop without end. Each run ends
 with one line of JSON on the standard output.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tests.simulation.raft.plan import Plan
+from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.raft.world import World as QuorumWorld
 from tests.simulation.test_power_failures import fail_everywhere
 from tests.support import replication_explorer, txn_explorer, zookeeper_explorer
@@ -41,6 +43,11 @@ _STORAGE_STRIDES = (9, 7, 4)
 
 def _quorum(seed: int) -> Found:
     QuorumWorld(Plan.of(seed)).run()
+    return None
+
+
+def _rot(seed: int) -> Found:
+    RottenWorld(rotten(seed)).run()
     return None
 
 
@@ -88,6 +95,7 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "quorum": Kind(_quorum, 48),
+    "rot": Kind(_rot, 30),
     "storage": Kind(_storage, len(_STORAGE_STRIDES) * len(Fate)),
     "replication": Kind(_replication, 16),
     "power": Kind(_power, 6),
@@ -153,6 +161,9 @@ def run(budget_s: float, planned: list[tuple[str, float]]) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    if not arguments:
+        print("\n".join(names()))
+        return
     budget_s, *worlds = arguments
     planned = [(name, float(cpu_s)) for name, _, cpu_s in (each.rpartition(":") for each in worlds)]
     run(float(budget_s), planned)

@@ -10,7 +10,9 @@ from tests.support.wired_requests import batch_of, fetch_request, produce
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.worlds.replicated import Replicated
+from barnabas.storage.log import Origin
 
 TRAFFIC = "kafka_server_brokertopicmetrics_"
 REPLICAS = "kafka_server_replicamanager_"
@@ -101,6 +103,18 @@ def test_a_waiting_request_is_in_the_purgatory() -> None:
     name = "kafka_server_delayedoperationpurgatory_purgatorysize"
     assert metrics(name, delayedOperation="Fetch") == 1
     assert metrics(name, delayedOperation="Produce") == 0
+
+
+def test_records_of_an_open_transaction_are_behind_the_last_stable_offset() -> None:
+    wired = WiredBroker()
+    wired.create_topic("orders")
+    (partition,) = wired.broker.replicas.partitions()
+    records = [Record(0, 1, b"k", b"v", []) for _ in range(3)]
+    batch = encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    name, labels = "kafka_cluster_partition_laststableoffsetlag", {"topic": "orders", "partition": "0"}
+    assert Metrics.of(wired.broker)(name, **labels) == 0
+    partition.append(batch, wired.host.clock.wall_ms(), Origin.CLIENT)
+    assert Metrics.of(wired.broker)(name, **labels) == 3
 
 
 def test_three_brokers_of_which_one_is_lost() -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.controller_world import ControllerWorld, registration
+from tests.support.controller_world import ControllerWorld, SeededChance, make_config, registration
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.bootstrap import own_registration
+from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration
 from barnabas.controller.kraft.features import update_features
 from barnabas.controller.requests.feature_requests import UpgradeType
-from barnabas.controller.requests.view import MIN_ISR
+from barnabas.controller.requests.result import Versioned
+from barnabas.controller.requests.view import MIN_ISR, ControllerView
 from barnabas.metadata.features import DEFAULT_FEATURES, default_features
-from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, GROUP_VERSION, METADATA_VERSION
+from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, EMPTY_IMAGE, GROUP_VERSION, METADATA_VERSION
 from barnabas.metadata.versions import METADATA_VERSIONS, metadata_changes_between, metadata_version_named
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest
-from barnabas.protocol.messages.records_metadata import ConfigRecord
+from barnabas.protocol.messages.records_metadata import ConfigRecord, FeatureLevelRecord
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 FAILED = "The update failed for all features since the following feature had an error: "
@@ -225,3 +226,11 @@ def test_what_a_new_cluster_begins_with() -> None:
     assert default_features(22) == ((METADATA_VERSION, 22), (GROUP_VERSION, 1))
     assert default_features(25) == ((METADATA_VERSION, 25), (GROUP_VERSION, 1), ("transaction.version", 2))
     assert default_features(27) == DEFAULT_FEATURES
+
+
+@pytest.mark.parametrize(("level", "configured"), [(0, []), (1, ["min.insync.replicas"])])
+def test_the_min_isr_is_in_the_log_only_with_the_elr(level: int, configured: list[str]) -> None:
+    formatted: list[Versioned] = [(FeatureLevelRecord(name=ELR_VERSION, feature_level=level), 0)]
+    view = ControllerView(EMPTY_IMAGE, make_config(), SeededChance(), None)
+    ((records, _),) = bootstrap_batches(view, formatted, in_transaction=False)
+    assert [record.name for record, _ in records if isinstance(record, ConfigRecord)] == configured

@@ -350,3 +350,17 @@ def test_a_group_that_is_not_there_is_dead_or_not_found(version: int) -> None:
         assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group none not found.")
     else:
         assert group.error_code == 0
+
+
+def test_a_new_coordinator_starts_the_sessions_of_hundreds_of_groups() -> None:
+    """They are started in several turns of the loop."""
+    world = GroupWorld()
+    names = [f"g{number}" for number in range(600)]
+    joins = [world.enter(name) for name in names]
+    world.pass_ms(2 * world.config.initial_rebalance_delay_ms)
+    for name, join in zip(names, joins, strict=True):
+        world.sync_all(name, join.response.generation_id, [join.response.member_id])
+    world = world.restart()
+    world.until_active(1)
+    world.pass_ms(60_000)
+    assert [name for name in names if world.group(name).members] == []

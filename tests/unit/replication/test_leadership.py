@@ -221,3 +221,10 @@ def test_an_image_that_is_older_than_an_answer_changes_replicas_and_no_isr() -> 
     lead.on_image(image((1, 2, 3), partition_epoch=10, replicas=(1, 2, 3, 4)), 0)
     assert (lead.isr, lead.partition_epoch, sorted(lead.followers)) == ((1, 2), 11, [2, 3, 4])
     assert not lead.commit_answer((1, 2, 3), 11), "the same epoch is no newer one"
+
+
+def test_an_empty_replica_that_is_about_to_join_is_waited_for() -> None:
+    lead = leading((1, 2), start=0)
+    fetch(lead, 2, 10, leo=10)
+    fetch(lead, 3, 0, leo=0)
+    assert hw(lead, 10) == 0

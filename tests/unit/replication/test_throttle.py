@@ -35,3 +35,10 @@ def test_what_was_copied_long_ago_does_not_count() -> None:
     throttle.record(250, 0)
     assert throttle.wait_ms(100) == 1000
     assert throttle.wait_ms(5000) == 0
+
+
+def test_a_window_ends_with_its_last_millisecond() -> None:
+    throttle = Throttle(2, 1000, 100)
+    throttle.record(1000, 0)
+    throttle.record(1000, 1000)  # in a window of its own, which is not forgotten with the first one
+    assert throttle.wait_ms(2001) == 1000

@@ -8,7 +8,15 @@ from barnabas.common.errors import RecordsRejected
 from barnabas.records.batch import Record, decode_batch, encode_batch, read_header
 from barnabas.records.header import HEADER_BYTES
 from barnabas.records.record import write_record
-from barnabas.storage.compaction.record_filter import outline, outline_batch
+from barnabas.storage.compaction.offset_map import OffsetMap, map_key
+from barnabas.storage.compaction.record_filter import (
+    KeptBatch,
+    Retention,
+    Verdict,
+    filter_batch,
+    outline,
+    outline_batch,
+)
 
 #: Around the places where a zigzag varint grows by a byte.
 DELTAS = (0, 1, 63, 64, 65, 127, 128, 8191, 8192, 8193, 16383, 16384, 1 << 20, (1 << 20) + 1, 1 << 28, (1 << 31) - 1)
@@ -50,3 +58,19 @@ def test_the_outline_of_a_large_batch_is_what_decoding_it_says() -> None:
     assert [(1_000 + each[3], each[4], each[5], each[6]) for each in found] == [
         (record.timestamp, record.offset, record.key, record.value is not None) for record in decoded
     ]
+
+
+def test_a_tombstone_stays_until_its_horizon_and_not_at_it() -> None:
+    offsets = OffsetMap(1 << 20)
+    offsets.add([map_key(b"a")], [0])
+    keeps = Verdict(discard=False, keep_empty=False, is_idle_marker=False)
+
+    def filtered(batch: bytes, wall_ms: int) -> KeptBatch | None:
+        return filter_batch(batch, 0, read_header(batch), Retention(offsets, 0, wall_ms, 60_000), keeps)
+
+    marked = filtered(bytes(encode_batch([Record(0, 500, b"a", None, [])])), 1_000)
+    assert marked is not None
+    batch = bytes(marked.data)
+    assert read_header(batch).delete_horizon_ms == 61_000
+    assert filtered(batch, 60_999) == KeptBatch(batch, 0, 500)
+    assert filtered(batch, 61_000) is None

@@ -4,6 +4,8 @@ this with offsets, never assigns an offset again, and answers readers of the los
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.support.damage import Files, files_in
 from tests.support.damaged_world import (
@@ -64,6 +66,13 @@ def check_next_start(files: Files, before: Log) -> None:
     log = taken_up(manager)
     assert lost(log) == lost(before)
     assert sorted(readable(log)) == sorted(set(range(43)) - lost(before))
+
+
+@pytest.mark.parametrize("stop", [stopped, killed])
+def test_nothing_is_said_about_a_log_that_reaches_its_high_watermark(stop: Callable[[], Files]) -> None:
+    _, host = started(stop())
+    assert host.faults.reported == []
+    assert [text for text in host.faults.informed if "high watermark" in text] == []
 
 
 @pytest.mark.parametrize("stop", [stopped, killed])

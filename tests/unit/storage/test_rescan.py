@@ -106,12 +106,16 @@ def test_batches_behind_the_last_index_entry_are_no_reason_to_scan() -> None:
     assert synced_part(segment, 40) == ScanStart(segment.size_bytes, 40)
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_rises_and_says_something_else_is_made_anew(suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "place"),
+    [(".index", -1), (".index", -9), (".timeindex", -5)],
+    ids=["the last position", "the position before it", "the last timestamp"],
+)
+def test_an_index_that_rises_and_says_something_else_is_made_anew(suffix: str, place: int) -> None:
     world = filled()
     (name,) = world.files(suffix)
     changed = bytearray(world.disk.read(world.path(name)))
-    changed[-1 if suffix == ".index" else -5] -= 1  # the last position; the last timestamp
+    changed[place] -= 1
     world.disk.write(world.path(name), changed)
     assert synced_part(world.log.segments.active, 40) == ScanStart(0, 0)
     world.log.recovery_point = 40
