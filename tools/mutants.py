@@ -23,7 +23,7 @@ from mutation import report
 from mutation.campaign import Budgets, Campaign
 from mutation.candidates import PACKAGES, Mutant, all_mutants, draw
 from mutation.measured import Measured
-from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Results, read_verdicts
+from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Results, Verdicts
 from mutation.shadow import Shadow
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -77,7 +77,7 @@ def plan(options: argparse.Namespace, results: Results) -> list[tuple[Mutant, Se
     if options.again:
         by_name = {each.name: each for each in mutants}
         chosen = {result.name: _again(options.again, result) for result in results if result.name in by_name}
-        equivalent = {name for name, verdict in read_verdicts(VERDICTS).items() if verdict.equivalent}
+        equivalent = {name for name, verdict in Verdicts(VERDICTS).items() if verdict.equivalent}
         return [(by_name[name], stages) for name, stages in chosen.items() if stages and name not in equivalent]
     drawn = draw(ROOT, mutants, options.seed, options.count)
     return [(each, _STAGES) for each in drawn if each.name not in results.by_name or options.list]
@@ -114,8 +114,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def page() -> str:
+    verdicts = Verdicts(VERDICTS)
+    return report.page(Results(RESULTS), verdicts, verdicts.note)
+
+
 def write_page() -> None:
-    PAGE.write_text(report.page(Results(RESULTS), read_verdicts(VERDICTS)), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
     print(f"mutants: wrote {PAGE.relative_to(ROOT)}")
 
 

@@ -16,7 +16,7 @@ from mutation.campaign import Budgets, Campaign, affordable, fair
 from mutation.candidates import PACKAGES, Mutant, all_mutants, draw, mutants_of
 from mutation.measured import Reaching
 from mutation.reach import name_of
-from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Results, Stage, Verdict, read_verdicts
+from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Results, Stage, Verdict, Verdicts
 from mutation.shadow import Shadow
 
 _MODULE = """
@@ -204,11 +204,13 @@ def test_a_later_try_of_one_stage_keeps_the_others(tmp_path: Path) -> None:
 
 def test_a_verdict_is_of_one_kind_and_given_once(tmp_path: Path) -> None:
     path = tmp_path / "verdicts.toml"
-    path.write_text('[[verdict]]\nmutant = "a"\nequivalent = "same"\n[[verdict]]\nmutant = "b"\nmended = "test"\n')
-    assert read_verdicts(path) == {"a": Verdict(equivalent="same"), "b": Verdict(mended="test")}
+    path.write_text(
+        'note = "seed 1"\n[[verdict]]\nmutant = "a"\nequivalent = "same"\n[[verdict]]\nmutant = "b"\nmended = "test"\n'
+    )
+    assert Verdicts(path) == {"a": Verdict(equivalent="same"), "b": Verdict(mended="test")}
     path.write_text(path.read_text() + '[[verdict]]\nmutant = "a"\nmended = "test"\n')
     with pytest.raises(ValueError, match="a: exactly one"):
-        read_verdicts(path)
+        Verdicts(path)
 
 
 def test_equivalent_mutants_do_not_count() -> None:
@@ -218,7 +220,8 @@ def test_equivalent_mutants_do_not_count() -> None:
         _result("raft/c.py:f:constant:1:cc", worlds=_SURVIVED, tests=_SURVIVED, situations=_SURVIVED),
         _result("raft/d.py:f:constant:1:dd", worlds=Stage(None, None, 0.0, 0), tests=_SURVIVED),
     ]
-    text = report.page(results, {results[2].name: Verdict(equivalent="nobody reads it")})
+    text = report.page(results, {results[2].name: Verdict(equivalent="nobody reads it")}, "Budgets of 20 s.")
+    assert "Budgets of 20 s." in text
     assert "4 mutants were tried; 1 of them are equivalent" in text
     assert "| killed by anything | 95 % | 2 (67 %) of 3 |" in text
     assert "| killed by worlds alone | 75 % | 1 (33 %) of 3 |" in text
@@ -230,13 +233,11 @@ def test_equivalent_mutants_do_not_count() -> None:
 
 
 def test_the_page_is_that_of_the_results() -> None:
-    assert mutants.PAGE.read_text() == report.page(Results(mutants.RESULTS), read_verdicts(mutants.VERDICTS)), (
-        "python tools/mutants.py --report"
-    )
+    assert mutants.PAGE.read_text() == mutants.page(), "python tools/mutants.py --report"
 
 
 def test_every_verdict_is_about_a_result() -> None:
-    assert set(read_verdicts(mutants.VERDICTS)) <= set(Results(mutants.RESULTS).by_name)
+    assert set(Verdicts(mutants.VERDICTS)) <= set(Results(mutants.RESULTS).by_name)
 
 
 def test_survivors_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,14 +88,14 @@ def _share(part: int, whole: int) -> str:
     return f"{part} ({100 * part / whole:.0f} %)" if whole else "-"
 
 
-def page(results: Iterable[Result], verdicts: Mapping[str, Verdict]) -> str:
-    """Returns the page."""
+def page(results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str) -> str:
+    """Returns the page. `note`: how the results were made."""
     tried = list(results)
     counted = [each for each in tried if not _verdict(verdicts, each).equivalent]
     operators = sorted({each.operator for each in tried})
     usual = [name for name in operators if name not in FIELD_OPERATORS]
     head = _HEAD.format(field=_names(FIELD_OPERATORS), usual=_names(usual))
-    parts = [head, *_numbers(tried, counted), *_survivors(tried, verdicts), *_table(tried, verdicts)]
+    parts = [head, *_numbers(tried, counted, note), *_survivors(tried, verdicts), *_table(tried, verdicts)]
     return "\n".join(parts) + "\n"
 
 
@@ -107,14 +107,14 @@ def _verdict(verdicts: Mapping[str, Verdict], result: Result) -> Verdict:
     return verdicts.get(result.name, Verdict())
 
 
-def _numbers(tried: Sequence[Result], counted: Sequence[Result]) -> list[str]:
+def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str) -> list[str]:
     count = Count.of_results(counted)
     of_kills = [min(stage.cpu_s for stage in each.kills) for each in counted if each.kills]
     of_worlds = [stage.cpu_s for each in counted if (stage := each.killed_by(WORLDS)) is not None]
     lines = [
         "## Numbers",
         "",
-        f"{len(tried)} mutants were tried; {len(tried) - len(counted)} of them are equivalent and do not count.",
+        f"{len(tried)} mutants were tried; {len(tried) - len(counted)} of them are equivalent and do not count. {note}",
         "",
         "| | goal | found |",
         "|---|---|---|",

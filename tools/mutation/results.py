@@ -102,12 +102,18 @@ class Verdict:
     mended: str = ""
 
 
-def read_verdicts(path: Path) -> dict[str, Verdict]:
-    """Reads the file kept by hand. Raises ValueError if a verdict is not one of the two kinds."""
-    found: dict[str, Verdict] = {}
-    for row in tomllib.loads(path.read_text(encoding="utf-8")).get("verdict", []):
-        verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""))
-        if bool(verdict.equivalent) == bool(verdict.mended) or row["mutant"] in found:
-            raise ValueError(f"{row['mutant']}: exactly one verdict is wanted")
-        found[row["mutant"]] = verdict
-    return found
+class Verdicts(dict[str, Verdict]):
+    """The file kept by hand: verdicts by mutant, and a `note` on how the results were made.
+
+    Raises ValueError if a verdict is not of exactly one kind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        self.note: str = content.get("note", "").strip()
+        for row in content.get("verdict", []):
+            verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""))
+            if bool(verdict.equivalent) == bool(verdict.mended) or row["mutant"] in self:
+                raise ValueError(f"{row['mutant']}: exactly one verdict is wanted")
+            self[row["mutant"]] = verdict

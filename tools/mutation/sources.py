@@ -9,7 +9,7 @@ from typing import NamedTuple
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Calls that only inform: their words are no behaviour that a test should fix.
-_INFORMING = frozenset({"report", "debug", "info", "warning", "note_event"})
+_INFORMING = frozenset({"report", "inform", "debug", "info", "warning"})
 
 
 class Edit(NamedTuple):

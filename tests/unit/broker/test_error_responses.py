@@ -25,6 +25,7 @@ from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.create_topics import CreateTopicsResponse
 from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchResponse
 
 SERVED = sorted(
@@ -99,6 +100,14 @@ def test_an_empty_request_too(api_key: int, version: int) -> None:
     answer = error_response(request_class(api_key)(), version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     if answer is not None:
         codec.encode(answer, version)
+
+
+@pytest.mark.parametrize(("version", "name"), [(10, ""), (11, ""), (12, None), (13, None)])
+def test_a_topic_asked_for_by_its_id_has_the_name_that_the_version_allows(version: int, name: str | None) -> None:
+    topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(range(16)), name=None)
+    answer: Any = error_response(MetadataRequest(topics=[topic]), version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    assert [(row.topic_id, row.name) for row in answer.topics] == [(bytes(range(16)), name)]
+    codec.encode(answer, version)
 
 
 def test_each_thing_asked_for_has_its_row() -> None:

@@ -353,7 +353,7 @@ def test_a_group_that_is_not_there_is_dead_or_not_found(version: int) -> None:
 
 
 def test_a_new_coordinator_starts_the_sessions_of_hundreds_of_groups() -> None:
-    """They are started in several turns of the loop."""
+    """The sessions are started in several turns of the loop."""
     world = GroupWorld()
     names = [f"g{number}" for number in range(600)]
     joins = [world.enter(name) for name in names]

@@ -6,12 +6,13 @@ import struct
 
 import pytest
 from tests.support.consumer_members import Consumer, consumer_group, describe, settle
-from tests.support.group_world import GroupWorld, subscription
+from tests.support.group_world import Answer, Context, GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.consumer.consumer_config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.embedded import parse_assignment
 from barnabas.coordinators.groups.group_config import GroupConfig
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 NO_DELAY = GroupConfig(initial_rebalance_delay_ms=0)
 RANGE = {"range": subscription("orders")}
@@ -79,6 +80,26 @@ def test_a_classic_group_takes_a_member_of_the_consumer_protocol_and_both_share(
     assert len(newcomer.owned) == 3
     assert not newcomer.owned & owned_by(world, member_id)
     assert world.heartbeat("g", 2, member_id) is ErrorCode.NONE
+
+
+def test_an_upgrade_waits_for_the_writes_of_the_classic_group() -> None:
+    world = GroupWorld(NO_DELAY)
+    join = world.enter("g", protocols=RANGE)
+    world.pass_ms(0)
+    world.log.holding = True
+    member_id = join.response.member_id
+    world.sync("g", 1, member_id, {member_id: assignment(*ALL)})
+    end = world.log.next_offset[world.partition()]
+    answer: Answer[ConsumerGroupHeartbeatResponse] = Answer(1)
+    world.coordinator.consumer_group_heartbeat(Context(1), Consumer(world, "new").request(), answer)
+    assert answer.is_parked
+    assert world.log.next_offset[world.partition()] == end
+    world.log.holding = False
+    world.log.commit()
+    world.pass_ms(0)
+    assert answer.error is ErrorCode.NONE
+    assert world.log.next_offset[world.partition()] > end
+    assert set(consumer_group(world).members) == {member_id, "new"}
 
 
 def test_an_upgraded_group_is_the_same_after_a_failover() -> None:

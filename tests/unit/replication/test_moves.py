@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 from tests.support.move_world import ORDERS, MoveWorld, expected, world
@@ -107,6 +108,25 @@ def test_a_move_cancelled_after_the_controller_knew_of_it_is_taken_back() -> Non
         assert made.alter("/d1") == 0
         made.settle()
         assert made.assigned_root() == "/d1"
+
+
+def test_an_answer_about_a_move_that_was_cancelled_is_ignored() -> None:
+    made = world(100)
+    assignments = made.broker.quorum.assignments
+    assign, held = assignments.assign, list[tuple[Any, ...]]()
+    assignments.assign = lambda *asked_for: held.append(asked_for)  # type: ignore[method-assign]
+    assert made.alter("/d2") == 0
+    made.run()
+    assert len(held) == 1
+    assignments.assign = assign  # type: ignore[method-assign]
+    assert made.alter("/d1") == 0
+    made.run()
+    (*_, known) = held[0]
+    known()
+    made.run()
+    assert made.root == made.assigned_root() == "/d1"
+    assert made.values() == expected(100)
+    assert made.host.faults.reported == []
 
 
 def test_a_partition_that_is_not_there_is_made_where_it_was_wished() -> None:

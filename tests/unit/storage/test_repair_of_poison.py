@@ -4,12 +4,14 @@ it; all other records keep their offsets, and the batch is set aside.
 
 from __future__ import annotations
 
+import pytest
 from tests.support.batches import NOW_MS
 from tests.support.damage import DIRECTORY, KEPT, batches, disk_of, files_in, records, repaired, verified
 from tests.support.log_world import LogWorld
 from tests.unit.storage.test_compaction import lying_batch
 
-from barnabas.storage.file_faults import FileFaultKind
+from barnabas.storage.file_faults import FileFault, FileFaultKind
+from barnabas.storage.offline.repair import is_repairable
 
 
 def poisoned() -> LogWorld:
@@ -19,6 +21,12 @@ def poisoned() -> LogWorld:
     world.append(NOW_MS + 2, NOW_MS + 3, NOW_MS + 4)
     world.log.close(clean=True)
     return world
+
+
+@pytest.mark.parametrize(("directory", "expected"), [("/data/orders-0", True), ("/data/__cluster_metadata-0", False)])
+def test_records_of_the_metadata_log_are_not_repaired(directory: str, expected: bool) -> None:
+    fault = FileFault(f"{directory}/{0:020d}.log", FileFaultKind.RECORDS, "a batch that cannot be decoded")
+    assert is_repairable(fault) == expected
 
 
 def test_it_is_named_and_taken_out() -> None:
