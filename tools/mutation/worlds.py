@@ -18,18 +18,18 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.simulation.raft.plan import Plan
 from tests.simulation.raft.rot import RottenWorld, rotten
-from tests.simulation.raft.world import World as QuorumWorld
 from tests.simulation.test_power_failures import fail_everywhere
-from tests.support import replication_explorer, txn_explorer, zookeeper_explorer
-from tests.support.crashing_disk import Fate
 
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
 from barnabas.simulation.scenario import Settings
 from barnabas.simulation.scenario import run as simulate
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
+from barnabas.simulation.worlds.quorum_plan import Plan
+from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 
 #: What a world found, or None.
 Found = str | None
