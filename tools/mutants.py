@@ -6,6 +6,7 @@
     python tools/mutants.py --mutant ID            one mutant, by its id or the beginning of it
     python tools/mutants.py --list                 prints the draw
     python tools/mutants.py --measure              measures anew what each world and each test executes
+    python tools/mutants.py --as-measured          uses the last measurement, without the tests that have changed
     python tools/mutants.py --report               writes docs/mutants.md
 
 docs/mutants.md describes how it works, and has the results.
@@ -49,16 +50,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument("--list", action="store_true", help="print the draw, and run nothing")
     parser.add_argument("--measure", action="store_true", help="measure anew what worlds and tests execute")
+    parser.add_argument("--as-measured", action="store_true", help="use the last measurement, without changed tests")
     parser.add_argument("--report", action="store_true", help="write docs/mutants.md from the results")
     return parser.parse_args(arguments)
 
 
-def prepare(measure: bool = False) -> tuple[Shadow, Measured]:
-    """Makes the copy, and measures what was not measured yet."""
+def prepare(measure: bool = False, as_measured: bool = False) -> tuple[Shadow, Measured]:
+    """Makes the copy, and measures what was not measured yet, unless it is to be used as it was measured."""
     shadow = Shadow(ROOT, BUILD / "tree")
     print("mutants: copying the repository", flush=True)
     shadow.refresh()
     measured = Measured(ROOT, BUILD, shadow)
+    if as_measured:
+        return shadow, measured
     worlds = measured.world_names()
     if names := worlds if measure else measured.not_measured(worlds):
         print(f"mutants: measuring what {len(names)} worlds execute (about 6 minutes for all)", flush=True)
@@ -97,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         for mutant, _ in planned:
             print(f"{mutant.name}\n    {mutant.before} -> {mutant.after}")
         return 0
-    shadow, measured = prepare(options.measure)
+    shadow, measured = prepare(options.measure, options.as_measured)
     campaign = Campaign(shadow, measured, Budgets(options.worlds, options.tests, options.situations))
     spent_s = 0.0
     for number, (mutant, stages) in enumerate(planned, 1):

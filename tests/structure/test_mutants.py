@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import mutants
-from mutation import report, worlds
+from mutation import campaign, report, worlds
 from mutation.campaign import Budgets, Campaign, affordable, fair
 from mutation.candidates import PACKAGES, Mutant, all_mutants, draw, mutants_of
 from mutation.measured import Reaching
 from mutation.reach import name_of
 from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Results, Stage, Verdict, Verdicts
-from mutation.shadow import Shadow
+from mutation.shadow import Ended, Shadow
 
 _MODULE = """
 class Log:
@@ -176,6 +176,31 @@ def test_all_worlds_have_a_name_and_a_bad_one_is_found(monkeypatch: pytest.Monke
     assert found.startswith("KeyError: 7")
 
 
+_BEGUN = '{"begins": "tests/a.py::test_b"}\n'
+
+
+@pytest.mark.parametrize(
+    ("output", "is_overdue", "expected"),
+    [
+        (_BEGUN + '{"ends": 0}\n', False, None),
+        (_BEGUN + '{"by": "tests/a.py::test_b", "found": "no"}\n{"ends": 1}\n', False, ("tests/a.py::test_b", "no")),
+        (_BEGUN, True, ("tests/a.py::test_b", "it does not end")),
+        ("", False, ("the start", "ImportError")),
+        ('{"ends": 4}\n', False, ("the start", "ImportError")),
+    ],
+    ids=["all pass", "one fails", "one does not end", "no process", "no test"],
+)
+def test_what_a_run_of_tests_says(output: str, is_overdue: bool, expected: tuple[str, str] | None) -> None:
+    tests = campaign._Tests(Shadow(mutants.ROOT, mutants.BUILD))
+    assert tests.kill(Ended(output, "ImportError\n", 1.0, is_overdue)) == expected
+
+
+def test_a_test_that_is_gone_is_no_kill() -> None:
+    tests = campaign._Tests(Shadow(mutants.ROOT, mutants.BUILD))
+    with pytest.raises(RuntimeError, match=r"gone: ERROR: not found: a\.py"):
+        tests.kill(Ended('{"ends": 4}\n', "ERROR: not found: a.py::test_b\n", 1.0, False))
+
+
 # -- results
 
 
@@ -220,11 +245,13 @@ def test_equivalent_mutants_do_not_count() -> None:
         _result("raft/c.py:f:constant:1:cc", worlds=_SURVIVED, tests=_SURVIVED, situations=_SURVIVED),
         _result("raft/d.py:f:constant:1:dd", worlds=Stage(None, None, 0.0, 0), tests=_SURVIVED),
     ]
-    text = report.page(results, {results[2].name: Verdict(equivalent="nobody reads it")}, "Budgets of 20 s.")
+    verdicts = {results[2].name: Verdict(equivalent="nobody reads it"), results[1].name: Verdict(mended="test_a")}
+    text = report.page(results, verdicts, "Budgets of 20 s.")
     assert "Budgets of 20 s." in text
     assert "4 mutants were tried; 1 of them are equivalent" in text
     assert "| killed by anything | 95 % | 2 (67 %) of 3 |" in text
     assert "| killed by worlds alone | 75 % | 1 (33 %) of 3 |" in text
+    assert "| the same before tests were added for survivors | | 1 (33 %) of 3 |" in text
     assert "| CPU time until the first kill, median | 60 s | 3.5 s |" in text
     assert "nobody reads it" in text
     assert "`raft/d.py:f:constant:1:dd` | line 7: `a \\| b` → `a` | not looked at" in text
@@ -312,10 +339,10 @@ def test_a_small_draw_is_killed_again(tmp_path: Path) -> None:
     assert len(quick) >= 10, "most of the mutants are gone: run `make mutants` again"
     shadow = Shadow(mutants.ROOT, tmp_path / "copy")
     shadow.refresh()
-    campaign = Campaign(shadow, _Recorded(quick[:10]), Budgets(worlds_s=60.0, tests_s=30.0))
+    small = Campaign(shadow, _Recorded(quick[:10]), Budgets(worlds_s=60.0, tests_s=30.0))
     alive = {}
     for result in quick[:10]:
-        again = campaign.run(present[result.name], (WORLDS, TESTS))
+        again = small.run(present[result.name], (WORLDS, TESTS))
         if len(again.kills) < 2:
             alive[result.name] = again.stages
     assert alive == {}

@@ -146,7 +146,9 @@ class _Tests:
         failed, begun = _last(ended, "by"), _last(ended, "begins").get("begins", "the start")
         if failed:
             return failed["by"], failed["found"]
-        if _last(ended, "ends"):
+        if "ERROR: not found" in ended.errors:
+            raise RuntimeError(f"a test that was measured is gone: {ended.errors.strip()[-2000:]}")
+        if _last(ended, "ends") and begun != "the start":
             return None
         return begun, "it does not end" if ended.is_overdue else ended.errors.strip()[-200:]
 

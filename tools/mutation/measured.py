@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -45,7 +45,7 @@ class Measured:
 
     def _load(self) -> None:
         self._worlds = _read(self._folder / _WORLDS_FILE)
-        self._tests = _read(self._folder / _TESTS_FILE)
+        self._tests = _read(self._folder / _TESTS_FILE, frozenset(self._current_files()))
         lists = [*self._worlds.values(), *self._tests.values()]
         self._names = {each.name for reaching in lists for each in reaching}
 
@@ -66,14 +66,19 @@ class Measured:
     def tests(self, place: str) -> Sequence[Reaching]:
         return self._tests.get(place, [])
 
+    def _current_files(self) -> list[str]:
+        """Returns the test files that were measured as they are now."""
+        known: dict[str, str] = self._state.get("files", {})
+        return [path for path, digest in self._files().items() if known.get(path) == digest]
+
     def test_files(self) -> list[str]:
         """Returns all files with tests that can run against mutants."""
         return list(self._files())
 
     def stale_files(self) -> list[str]:
         """Returns the test files that were not measured as they are now."""
-        known: dict[str, str] = self._state.get("files", {})
-        return [path for path, digest in self._files().items() if known.get(path) != digest]
+        current = frozenset(self._current_files())
+        return [path for path in self._files() if path not in current]
 
     def _files(self) -> dict[str, str]:
         paths = [path for path in files_of(self._root) if path.startswith(TEST_FOLDERS)]
@@ -148,10 +153,12 @@ def _write(path: Path, rows: Iterable[_Row]) -> None:
             print(json.dumps({"name": name, "cpu_s": cpu_s, "reaches": reaches}), file=file)
 
 
-def _read(path: Path) -> dict[str, list[Reaching]]:
-    """Returns what reaches each function, in the order of the file."""
+def _read(path: Path, files: Collection[str] | None = None) -> dict[str, list[Reaching]]:
+    """Returns what reaches each function, in the order of the file; only tests in `files`, if there are any."""
     found: defaultdict[str, list[Reaching]] = defaultdict(list)
     for name, cpu_s, functions in _rows(path):
+        if files is not None and name.partition("::")[0] not in files:
+            continue
         reaching = Reaching(name, cpu_s)
         for function in functions:
             found[function].append(reaching)

@@ -29,6 +29,7 @@ make mutants ARGS="--again survivors"        tries again what nothing killed
 make mutants ARGS="--again worlds"           tries the worlds again on what no world killed
 make mutants ARGS="--mutant ID"              one mutant, by its id or the beginning of it
 make mutants ARGS="--measure"                measures anew which functions each world and each test executes
+make mutants ARGS=--as-measured              uses the last measurement, without the tests that have changed
 make mutants ARGS=--report                   writes this page
 ```
 
@@ -36,7 +37,8 @@ make mutants ARGS=--report                   writes this page
 
 | stage | what | CPU budget |
 |---|---|---|
-| worlds | seeds of the quorum worlds, power failures of the storage, the explorers of replication, transactions and \
+| worlds | seeds of the quorum worlds, also with damaged disks, power failures of the storage, the explorers of \
+replication, transactions and \
 ZooKeeper mode, and `barnabas simulate` with all layouts and kinds of work | 40 s |
 | tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |
 | situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither of the \
@@ -95,7 +97,12 @@ def page(results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str) 
     operators = sorted({each.operator for each in tried})
     usual = [name for name in operators if name not in FIELD_OPERATORS]
     head = _HEAD.format(field=_names(FIELD_OPERATORS), usual=_names(usual))
-    parts = [head, *_numbers(tried, counted, note), *_survivors(tried, verdicts), *_table(tried, verdicts)]
+    parts = [
+        head,
+        *_numbers(tried, counted, note, _mended(counted, verdicts)),
+        *_survivors(tried, verdicts),
+        *_table(tried, verdicts),
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -107,8 +114,14 @@ def _verdict(verdicts: Mapping[str, Verdict], result: Result) -> Verdict:
     return verdicts.get(result.name, Verdict())
 
 
-def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str) -> list[str]:
+def _mended(counted: Sequence[Result], verdicts: Mapping[str, Verdict]) -> int:
+    """Returns how many were killed only after somebody had looked at them."""
+    return sum(bool(each.kills and _verdict(verdicts, each).mended) for each in counted)
+
+
+def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str, mended: int) -> list[str]:
     count = Count.of_results(counted)
+    first = count.killed - mended
     of_kills = [min(stage.cpu_s for stage in each.kills) for each in counted if each.kills]
     of_worlds = [stage.cpu_s for each in counted if (stage := each.killed_by(WORLDS)) is not None]
     lines = [
@@ -119,6 +132,7 @@ def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str) -> l
         "| | goal | found |",
         "|---|---|---|",
         f"| killed by anything | 95 % | {_share(count.killed, count.of)} of {count.of} |",
+        f"| the same before tests were added for survivors | | {_share(first, count.of)} of {count.of} |",
         f"| killed by worlds alone | 75 % | {_share(count.by_worlds, count.of)} of {count.of} |",
         f"| killed by fast tests | | {_share(count.by_tests, count.of)} of {count.of} |",
         f"| function executed by a world | | {_share(count.reached, count.of)} of {count.of} |",
@@ -153,9 +167,7 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     lines = ["", "## Survivors", ""]
     lines += _listed("Equivalent: nothing that anybody can observe is different.", equivalent)
     lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
-    return lines + _listed(
-        "Still alive:", [(each, _verdict(verdicts, each).mended or "not looked at") for each in left]
-    )
+    return lines + _listed("Still alive:", [(each, _verdict(verdicts, each).open or "not looked at") for each in left])
 
 
 def _listed(title: str, rows: Sequence[tuple[Result, str]]) -> list[str]:

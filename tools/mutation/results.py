@@ -96,10 +96,13 @@ def _decode(fields: dict[str, Any]) -> Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a person on a mutant that survived: it is equivalent, or the tests were extended."""
+    """The judgement of a person on a mutant that survived: it is equivalent, the tests were extended, or what is left
+    to be done.
+    """
 
     equivalent: str = ""
     mended: str = ""
+    open: str = ""
 
 
 class Verdicts(dict[str, Verdict]):
@@ -113,7 +116,8 @@ class Verdicts(dict[str, Verdict]):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         self.note: str = content.get("note", "").strip()
         for row in content.get("verdict", []):
-            verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""))
-            if bool(verdict.equivalent) == bool(verdict.mended) or row["mutant"] in self:
+            verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""), row.get("open", ""))
+            kinds = [verdict.equivalent, verdict.mended, verdict.open]
+            if sum(map(bool, kinds)) != 1 or row["mutant"] in self:
                 raise ValueError(f"{row['mutant']}: exactly one verdict is wanted")
             self[row["mutant"]] = verdict
