@@ -109,11 +109,10 @@ def _tree_of_server(connect: str, data_dir: Path | None, chroot: str) -> ZnodeTr
     waiting = ["/"]
     with ZookeeperSession(connect) as session:
         while waiting:
-            path = waiting.pop()
-            found = session.read(path)
-            if found is not None:
-                znodes[path] = Znode(found.data, found.stat.version, found.stat.czxid)
-                waiting += [f"{path.rstrip('/')}/{name}" for name in session.children(path)]
+            found = session.read_all(waiting)
+            znodes |= {path: Znode(read.data, read.stat.version, read.stat.czxid) for path, read in found.items()}
+            below = session.children_of_all(found)
+            waiting = [f"{path.rstrip('/')}/{name}" for path, names in below.items() for name in names]
     return ZnodeTree(znodes)
 
 

@@ -4,8 +4,9 @@ controller and the brokers leave out because its znode is invalid: topics, confi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.zookeeper_session import ZookeeperSession
@@ -15,6 +16,9 @@ from barnabas.znodes.cluster_znodes import decode_controller, decode_controller_
 from barnabas.znodes.tree_records import topic_records, tree_records
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.znodes.znode_tree import Znode, ZnodeTree
+
+#: The topics whose znodes are in memory at a time.
+_TOPICS_AT_ONCE: Final = 200
 
 
 class Registered(NamedTuple):
@@ -47,48 +51,52 @@ def view_of(connect: str) -> ZookeeperView:
                 controller = decode_controller(paths.CONTROLLER, found.data).broker_id
             if (found := session.read(paths.CONTROLLER_EPOCH)) is not None:
                 epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, found.data)
-            for name in session.children(paths.BROKER_IDS):
-                if name.isdigit() and (found := session.read(paths.broker(int(name)))) is not None:
-                    brokers[int(name)] = Registered(found.stat.ephemeral_owner, found.stat.czxid)
-            for name in sorted(session.children(paths.TOPICS)):
-                if (problem := _topic_problem(session, name)) is not None:
-                    invalid.append(str(problem))
+            ids = {paths.broker(int(name)): int(name) for name in session.children(paths.BROKER_IDS) if name.isdigit()}
+            for path, found in session.read_all(ids).items():
+                brokers[ids[path]] = Registered(found.stat.ephemeral_owner, found.stat.czxid)
+            topics = sorted(session.children(paths.TOPICS))
+            for begin in range(0, len(topics), _TOPICS_AT_ONCE):
+                invalid += map(str, _topic_problems(session, topics[begin : begin + _TOPICS_AT_ONCE]))
             invalid += map(str, _other_problems(session))
     except (Failure, ZnodeError) as error:
         return ZookeeperView(controller, epoch, brokers, str(error))
     return ZookeeperView(controller, epoch, brokers, invalid=tuple(invalid))
 
 
-def _topic_problem(session: ZookeeperSession, name: str) -> ZnodeError | None:
-    """Returns what is wrong with a topic's assignment, states or configuration."""
-    path = paths.topic(name)
-    found = {path: session.read(path)}
-    if found[path] is None:
-        return None  # deleted a moment ago
-    for number in session.children(f"{path}/partitions"):
-        state = f"{path}/partitions/{number}/state"
-        found[state] = session.read(state)
-    config = paths.config(paths.TOPIC_CONFIGS, name)
-    found[config] = session.read(config)
-    znodes = {each: Znode(read.data, read.stat.version, read.stat.czxid) for each, read in found.items() if read}
-    try:
-        for _ in topic_records(ZnodeTree(znodes), name, lambda: bytes(16)):
-            pass
-    except ZnodeError as error:
-        return error
-    return None
+def _topic_problems(session: ZookeeperSession, names: Sequence[str]) -> Iterator[ZnodeError]:
+    """Yields what is wrong with the assignments, states and configurations of these topics."""
+    states = [
+        f"{parent}/{number}/state"
+        for parent, numbers in session.children_of_all(f"{paths.topic(name)}/partitions" for name in names).items()
+        for number in numbers
+    ]
+    configs = (paths.config(paths.TOPIC_CONFIGS, name) for name in names)
+    tree = _tree(session, [*map(paths.topic, names), *states, *configs])
+    for name in names:
+        if tree.get(paths.topic(name)) is None:
+            continue  # deleted a moment ago
+        try:
+            for _ in topic_records(tree, name, lambda: bytes(16)):
+                pass
+        except ZnodeError as error:
+            yield error
 
 
 def _other_problems(session: ZookeeperSession) -> list[ZnodeError]:
     """Returns what is wrong with the configurations of brokers, users, clients and IP addresses, with the block of
     producer ids and with the features.
     """
-    below = {kind: session.children(f"{paths.CONFIG}/{kind}") for kind in (paths.BROKER_CONFIGS, *CLIENT_TYPES)}
+    kinds = (paths.BROKER_CONFIGS, *CLIENT_TYPES)
+    below = session.children_of_all(f"{paths.CONFIG}/{kind}" for kind in kinds)
+    users = below[f"{paths.CONFIG}/{paths.USER_CONFIGS}"]
+    below |= session.children_of_all(
+        f"{paths.CONFIG}/{paths.USER_CONFIGS}/{user}/{paths.CLIENT_CONFIGS}" for user in users
+    )
     names = [paths.PRODUCER_ID_BLOCK, paths.FEATURE]
-    names += (f"{paths.CONFIG}/{kind}/{name}" for kind, found in below.items() for name in found)
-    for user in below[paths.USER_CONFIGS]:
-        clients = f"{paths.CONFIG}/{paths.USER_CONFIGS}/{user}/{paths.CLIENT_CONFIGS}"
-        names += (f"{clients}/{client}" for client in session.children(clients))
-    found = ((name, session.read(name)) for name in names)
-    znodes = {name: Znode(read.data, read.stat.version, read.stat.czxid) for name, read in found if read is not None}
-    return tree_records(ZnodeTree(znodes), lambda: bytes(16)).problems
+    names += (f"{parent}/{name}" for parent, found in below.items() for name in found)
+    return tree_records(_tree(session, names), lambda: bytes(16)).problems
+
+
+def _tree(session: ZookeeperSession, names: Iterable[str]) -> ZnodeTree:
+    found = session.read_all(names)
+    return ZnodeTree({path: Znode(read.data, read.stat.version, read.stat.czxid) for path, read in found.items()})

@@ -1,4 +1,5 @@
-"""A blocking session with ZooKeeper, one request at a time, for commands and tests that look at few znodes.
+"""A blocking session with ZooKeeper, for commands and tests. It sends the reads of many znodes in windows, so that they
+take one round trip per window.
 
 Brokers use the client of `barnabas.zookeeper.client`, which does not block.
 """
@@ -6,7 +7,8 @@ Brokers use the client of `barnabas.zookeeper.client`, which does not block.
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +25,9 @@ from barnabas.zookeeper.wire.operations import Record, read_response
 _FRAME_BYTES_MAX: Final = 0xFFFFF
 _TIMEOUT_MS: Final = 10_000
 _TIMEOUT_S: Final = 2.0
+#: The most requests that wait for their responses. Together they fit into the buffers of a connection, so that sending
+#: them never waits for the reading of a response.
+_WINDOW: Final = 100
 
 
 class Found(NamedTuple):
@@ -47,7 +52,7 @@ class ZookeeperSession:
         self._chroot = servers.chroot
         self._frames = FrameReader(_FRAME_BYTES_MAX)
         self._socket = self._dial(servers.hosts)
-        self._received: list[bytes] = []
+        self._received: deque[bytes] = deque()
         self._xid = 0
         password = password_of(session_id) if session_id else bytes(16)
         try:
@@ -73,19 +78,27 @@ class ZookeeperSession:
 
     def read(self, path: str) -> Found | None:
         """Returns a znode; None if there is none."""
-        found = self._request(OpCode.GET_DATA, r.WatchedRequest(self._chroot.on_server(path), False))
-        return None if found is None else Found(found.data or b"", found.stat)
+        return self.read_all((path,)).get(path)
+
+    def read_all(self, paths: Iterable[str]) -> dict[str, Found]:
+        """Returns these znodes, without those that do not exist."""
+        found = self._read_each(OpCode.GET_DATA, paths)
+        return {path: Found(each.data or b"", each.stat) for path, each in found if each is not None}
 
     def children(self, path: str) -> list[str]:
         """Returns the names of a znode's children; none for a znode that does not exist."""
-        found = self._request(OpCode.GET_CHILDREN, r.WatchedRequest(self._chroot.on_server(path), False))
-        return [] if found is None else list(found.names)
+        return self.children_of_all((path,))[path]
+
+    def children_of_all(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        """Returns the names of the children of each of these znodes; none for one that does not exist."""
+        found = self._read_each(OpCode.GET_CHILDREN, paths)
+        return {path: [] if each is None else list(each.names) for path, each in found}
 
     def close(self) -> None:
         """Ends the session: its ephemeral znodes are deleted."""
         with self._socket:
             try:
-                self._request(OpCode.CLOSE_SESSION, ())
+                self._requests(OpCode.CLOSE_SESSION, ((),))
             except Failure:
                 return
 
@@ -97,22 +110,35 @@ class ZookeeperSession:
     ) -> None:
         self.close()
 
-    def _request(self, op: OpCode, request: Record) -> Any:
-        """Sends a request. Returns the response, or None if there is no such znode. Raises Failure for any other
-        error.
+    def _read_each(self, op: OpCode, paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        wanted = list(paths)
+        for begin in range(0, len(wanted), _WINDOW):
+            window = wanted[begin : begin + _WINDOW]
+            requests = [r.WatchedRequest(self._chroot.on_server(path), False) for path in window]
+            yield from zip(window, self._requests(op, requests), strict=True)
+
+    def _requests(self, op: OpCode, requests: Sequence[Record]) -> list[Any]:
+        """Sends these requests together. Returns their responses, or None where there is no such znode. Raises Failure
+        for any other error.
         """
-        self._xid += 1
         try:
-            self._socket.sendall(request_frame(self._xid, op, request))
-            reader = FieldReader(self._receive())
-            header = r.read(r.ReplyHeader, reader)
-            if header.error == ErrorCode.NO_NODE:
-                return None
-            if header.error != ErrorCode.OK:
-                raise Failure(f"ZooKeeper refuses {op.name}: error {header.error}")
-            return () if reader.is_at_end else read_response(op, reader)
+            self._socket.sendall(b"".join(self._frame(op, request) for request in requests))
+            return [self._response(op) for _ in requests]
         except (OSError, DecodeError) as error:
             raise Failure(f"ZooKeeper does not answer: {error}") from error
+
+    def _frame(self, op: OpCode, request: Record) -> bytes:
+        self._xid += 1
+        return request_frame(self._xid, op, request)
+
+    def _response(self, op: OpCode) -> Any:
+        reader = FieldReader(self._receive())
+        header = r.read(r.ReplyHeader, reader)
+        if header.error == ErrorCode.NO_NODE:
+            return None
+        if header.error != ErrorCode.OK:
+            raise Failure(f"ZooKeeper refuses {op.name}: error {header.error}")
+        return () if reader.is_at_end else read_response(op, reader)
 
     def _receive(self) -> bytes:
         while not self._received:
@@ -120,7 +146,7 @@ class ZookeeperSession:
             if not data:
                 raise ConnectionError("the connection was closed")
             self._received += self._frames.feed(data)
-        return self._received.pop(0)
+        return self._received.popleft()
 
 
 def expire(connect: str, session_id: int) -> None:
