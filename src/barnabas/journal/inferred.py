@@ -10,9 +10,11 @@ Only changes of leader, ISR and replicas are inferred, and changes of the contro
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from barnabas.common.host import Timers
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.controller.requests.view import ControllerView
 from barnabas.journal.causes import EventCause
@@ -24,6 +26,68 @@ from barnabas.metadata.topics import NO_LEADER, PartitionImage
 SETTLE_MS: Final = 500
 #: The largest number of changes that wait; later ones are not explained.
 CHANGES_MAX: Final = 1_000
+#: The changed partitions that are explained in one turn of the loop: a broker that dies changes thousands.
+_WEIGHT_AT_ONCE: Final = 250
+
+
+class UnexplainedChanges:
+    """The queue of changes by a controller without a journal. Those that have settled are explained in slices.
+
+    `explain` returns the events of a change by a controller; `take` gets the events of a slice, and `ended` is called
+    after the last one.
+    """
+
+    def __init__(
+        self,
+        timers: Timers,
+        explain: Callable[[int, MetadataChange], Iterable[Event]],
+        take: Callable[[list[Event]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._timers = timers
+        self._explain = explain
+        self._take = take
+        self._ended = ended
+        self._unsettled: list[tuple[int, MetadataChange]] = []
+        self._settled: deque[tuple[int, MetadataChange]] = deque()
+        self._is_scheduled = False
+        self._is_closed = False
+
+    def add(self, controller_id: int, change: MetadataChange) -> None:
+        if len(self._unsettled) + len(self._settled) >= CHANGES_MAX:
+            return
+        self._unsettled.append((controller_id, change))
+        self._await_settling()
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _await_settling(self) -> None:
+        if self._unsettled and not self._is_scheduled:
+            self._is_scheduled = True
+            self._timers.call_later(SETTLE_MS, self._begin)
+
+    def _begin(self) -> None:
+        self._settled.extend(self._unsettled)
+        self._unsettled.clear()
+        self._run_slice()
+
+    def _run_slice(self) -> None:
+        if self._is_closed:
+            return
+        found: list[Event] = []
+        left = _WEIGHT_AT_ONCE
+        while self._settled and left > 0:
+            controller_id, change = self._settled.popleft()
+            found += self._explain(controller_id, change)
+            left -= change.weight
+        self._take(found)
+        if self._settled:
+            self._timers.call_soon(self._run_slice)
+            return
+        self._is_scheduled = False
+        self._ended()
+        self._await_settling()
 
 
 def inferred_events(

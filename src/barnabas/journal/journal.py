@@ -103,8 +103,11 @@ class Journal:
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
         self.replica_events = ReplicaEvents(config.node_id, host.clock)
-        #: Changes by a controller without a journal: (the controller, the change).
-        self._unexplained: list[tuple[int, MetadataChange]] = []
+        self._unexplained = inferred.UnexplainedChanges(
+            host.timers, self._inferred_events, self._on_inferred, self._on_all_inferred
+        )
+        #: Inferred events that are only written if later ones concern users.
+        self._inferred: list[Event] = []
         #: The quorum's epoch in which this node, as the active controller, has read how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None
@@ -230,30 +233,30 @@ class Journal:
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
     def on_unexplained(self, delta: MetadataDelta, image: MetadataImage, controller_id: int) -> None:
-        """Queues a change that a controller without a journal made; its cause is inferred once the list of live brokers
-        has arrived.
-        """
-        if not self._is_enabled or not makes_events(delta) or len(self._unexplained) >= inferred.CHANGES_MAX:
-            return
-        if not self._unexplained:
-            self._host.timers.call_later(inferred.SETTLE_MS, self._infer)
-        self._unexplained.append((controller_id, MetadataChange(delta, image, None)))
+        """Queues a change that a controller without a journal made; its cause is inferred once it has settled."""
+        if self._is_enabled and makes_events(delta):
+            self._unexplained.add(controller_id, MetadataChange(delta, image, None))
 
-    def _infer(self) -> None:
-        changes, self._unexplained = self._unexplained, []
+    def _inferred_events(self, controller_id: int, change: MetadataChange) -> Iterator[Event]:
         live = self._context.metadata.image.brokers
-        if self._is_closed or len(self._context.metadata.image.brokers) < 2:
+        if len(live) < 2:
             return
-        found: list[Event] = []
-        for controller_id, change in changes:
-            view = ControllerView(change.image, self._config, self._host.random)
-            found += inferred.inferred_events(change, view, self._node_id, controller_id, live)
-        if found and (self._topic.exists or inferred.concerns_users(found)):
-            self.replica_events.extend(found)
+        view = ControllerView(change.image, self._config, self._host.random)
+        yield from inferred.inferred_events(change, view, self._node_id, controller_id, live)
+
+    def _on_inferred(self, events: list[Event]) -> None:
+        self._inferred += events
+        if self._inferred and (self._topic.exists or self.replica_events or inferred.concerns_users(events)):
+            self.replica_events.extend(self._inferred)
+            self._inferred.clear()
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
+
+    def _on_all_inferred(self) -> None:
+        self._inferred.clear()
 
     def close(self) -> None:
         self._is_closed = True
+        self._unexplained.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

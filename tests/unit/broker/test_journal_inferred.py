@@ -34,19 +34,28 @@ class Obedient:
         self._lead_the_journal()
 
     def update(
-        self, state: State, replicas: list[int] = ALL, live: tuple[int, ...] = (1, 2, 3), *, epoch: int = 9
+        self,
+        state: State,
+        replicas: list[int] = ALL,
+        live: tuple[int, ...] = (1, 2, 3),
+        *,
+        epoch: int = 9,
+        partitions: int = 1,
     ) -> None:
         leader, leader_epoch, isr, version = state
-        row = UpdateMetadataRequest.UpdateMetadataPartitionState(
-            partition_index=0,
-            controller_epoch=epoch,
-            leader=leader,
-            leader_epoch=leader_epoch,
-            isr=isr,
-            zk_version=version,
-            replicas=replicas,
-        )
-        topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="orders", topic_id=ID, partition_states=[row])
+        rows = [
+            UpdateMetadataRequest.UpdateMetadataPartitionState(
+                partition_index=index,
+                controller_epoch=epoch,
+                leader=leader,
+                leader_epoch=leader_epoch,
+                isr=isr,
+                zk_version=version,
+                replicas=replicas,
+            )
+            for index in range(partitions)
+        ]
+        topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="orders", topic_id=ID, partition_states=rows)
         brokers = [
             UpdateMetadataRequest.UpdateMetadataBroker(
                 id=each,
@@ -195,3 +204,15 @@ def test_a_controller_with_a_journal_writes_its_causes_itself() -> None:
     broker = Obedient(f"broker-{CONTROLLER}")
     broker.update((1, 5, [1, 2], 8), live=(1, 2))
     assert broker.events() == []
+
+
+def test_thousands_of_partitions_are_explained_in_slices() -> None:
+    """A broker with 5,000 partitions dies. The watch over all tests fails turns above 50 ms of CPU; explaining all of
+    them in one took 90 ms.
+    """
+    broker, count = Obedient(), 5_000
+    broker.update(BEGIN, partitions=count)
+    broker.update((1, 5, [1, 2], 8), live=(1, 2), partitions=count)
+    events = broker.events()
+    assert {event["cause"] for event in events} == {"broker-gone"}
+    assert sorted(event["partition"] for event in events) == [*range(count)]
