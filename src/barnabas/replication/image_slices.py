@@ -40,6 +40,11 @@ class ImageSlices:
         self._scheduled = False
         self._running = False
 
+    @property
+    def is_behind(self) -> bool:
+        """Returns whether a change, or a part of it, waits for its turn."""
+        return bool(self._waiting)
+
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._waiting.append(self._apply(delta, image))
         if not self._scheduled and not self._running:

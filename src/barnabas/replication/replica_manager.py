@@ -164,6 +164,11 @@ class ReplicaManager:
             yield from partitions.values()
 
     @property
+    def is_behind(self) -> bool:
+        """Returns whether the replicas do not have all changes of the image yet: large ones are applied in slices."""
+        return self._slices.is_behind
+
+    @property
     def unopened_count(self) -> int:
         """The number of replicas that belong here but whose logs cannot be opened."""
         return len(self.unopened)

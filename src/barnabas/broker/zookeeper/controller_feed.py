@@ -13,9 +13,10 @@ The gate, in this order, with Kafka's errors:
                       StopReplica: below the replica's, unless it deletes            FENCED_LEADER_EPOCH
 
 A request about many partitions is applied in slices, each of which is a change of its own; the rest is refused if a
-later controller's request came meanwhile. Each change gets the next offset, so that the image moves forward as in a
-quorum; the epoch of the image is the controller's. UpdateMetadata replaces a partition in the image only by one whose
-leader epoch and partition epoch are not lower. Source: `ReplicaManager` and `ZkMetadataCache` of Kafka 3.9.1.
+later controller's request came meanwhile. LeaderAndIsr is answered when its roles are assigned, and StopReplica waits
+for the roles that it could end. Each change gets the next offset, so that the image moves forward as in a quorum; the
+epoch of the image is the controller's. UpdateMetadata replaces a partition in the image only by one whose leader epoch
+and partition epoch are not lower. Source: `ReplicaManager` and `ZkMetadataCache` of Kafka 3.9.1.
 """
 
 from __future__ import annotations
@@ -180,11 +181,14 @@ class ControllerFeed:
         for number, topics in enumerate(_slices(rows)):
             if number:
                 yield SLICE_UNITS
+            yield from self._settled()
             code = self._refusal(request.broker_epoch, request.controller_epoch)
             if code is not ErrorCode.NONE:
                 return LeaderAndIsrResponse(error_code=code)
             self._note_controller(request.controller_id, client_id)
             errors |= self._take_roles(topics)
+        yield from self._settled()
+        errors |= {key: self._role_result(key) for key, code in errors.items() if code is ErrorCode.NONE}
         return _leader_response(version, rows, errors)
 
     def _take_roles(self, topics: Sequence[_Rows[_RoleRow]]) -> dict[_Key, ErrorCode]:
@@ -201,9 +205,14 @@ class ControllerFeed:
                 self._take_partitions(delta, topic.name, topic.topic_id, states, is_role=True)
         delta.roles = frozenset(key for key, code in errors.items() if code is ErrorCode.NONE)
         self._publish(delta)
-        for key in delta.roles:
-            errors[key] = self._role_result(key)
         return errors
+
+    def _settled(self) -> Generator[int, None, None]:
+        """Waits until the replicas have the roles of the slices before. A role that is assigned after StopReplica would
+        create the log again.
+        """
+        while self._replicas.is_behind:
+            yield SLICE_UNITS
 
     def _role_refusal(self, topic: _Rows[_RoleRow], row: _RoleRow) -> ErrorCode:
         if self._node_id not in row.replicas:
@@ -219,9 +228,7 @@ class ControllerFeed:
         return ErrorCode.NONE if row.leader_epoch > partition.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _role_result(self, key: _Key) -> ErrorCode:
-        """Returns the error code for a role that was assigned: an error if the log of the replica is unusable, none for
-        a role that is still queued.
-        """
+        """Returns the error code of a role that was assigned: the log of the replica can be unusable."""
         partition = self._replicas.find(*key)
         if partition is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR if partition.role is Role.OFFLINE else ErrorCode.NONE
@@ -236,6 +243,7 @@ class ControllerFeed:
         for number, portion in enumerate(portions(rows)):
             if number:
                 yield SLICE_UNITS
+            yield from self._settled()
             code = self._refusal(request.broker_epoch, request.controller_epoch)
             if code is not ErrorCode.NONE:
                 return StopReplicaResponse(error_code=code)
