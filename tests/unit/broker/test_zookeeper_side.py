@@ -25,6 +25,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from barnabas.replication.partition import Role
 from barnabas.znodes import paths
 from barnabas.znodes.config_znodes import decode_config
 from barnabas.znodes.topic_znodes import ReplicaAssignment, TopicAssignment, encode_topic
@@ -70,6 +71,23 @@ def test_a_session_that_expires_while_the_logs_are_opened_is_followed_by_another
     assert broker.opened
     assert broker.store.session_id not in (0, first)
     assert broker.broker.side.controller.is_active
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(1, 5_000), (500, 10)])
+def test_thousands_of_replicas_are_opened_in_slices(topics: int, partitions: int) -> None:
+    """New ones, and those of a broker that was killed and starts again. The watch over all tests fails long turns."""
+    broker = ZooKeeperBroker().start()
+    assignment = {index: ReplicaAssignment((1,)) for index in range(partitions)}
+    for number in range(topics):
+        topic = TopicAssignment(number.to_bytes(16, "big"), assignment)
+        broker.tree.set(paths.topic(f"topic-{number}"), encode_topic(topic))
+    broker.settle(3_000)
+    assert sum(partition.role is Role.LEADER for partition in broker.broker.replicas.partitions()) == 5_000
+    broker.tree.end_session(broker.store.session_id)
+    broker.host.disk.locked.clear()
+    again = ZooKeeperBroker(broker.tree, broker.host.disk).start()
+    again.settle(3_000)
+    assert sum(partition.role is Role.LEADER for partition in again.broker.replicas.partitions()) == 5_000
 
 
 def test_clients_see_the_apis_and_the_controller_of_kafka_3_9_1(alone: ZooKeeperBroker) -> None:
