@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from tests.clients import wire
 from tests.support.process_nodes import until
 
 import kafka28_jars
@@ -39,7 +42,13 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    properties = {"auto.leader.rebalance.enable": "false", "zookeeper.session.timeout.ms": "6000"}
+    properties = {
+        "auto.leader.rebalance.enable": "false",
+        "zookeeper.session.timeout.ms": "6000",
+        "group.initial.rebalance.delay.ms": "0",
+        # So that a test may leave a transaction of which no coordinator knows.
+        "transaction.partition.verification.enable": "false",
+    }
     folder = tmp_path_factory.mktemp("brokers")
     with Cluster(folder, brokers=3, zookeeper=True, properties=properties) as made:
         yield made
@@ -305,3 +314,87 @@ def test_groups_transactions_records_and_leaders_by_tools(cluster: Cluster, tmp_
     run(ELECTION, "--election-type", "preferred", "--topic", topic, "--partition", "1")
     wanted = {number: row[0] for (_, number), row in turned.items()}
     until("preferred leaders", lambda: leaders(run(TOPICS_39, "--describe", "--topic", topic)) == wanted)
+
+
+def settings_of(cluster: Cluster, group: str) -> dict[str, str | int | float | bool]:
+    """Returns the settings of a member of this group that commits only when it is told to."""
+    settings: dict[str, str | int | float | bool] = {"bootstrap.servers": cluster.bootstrap, "group.id": group}
+    return {**settings, "client.id": "the-member", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+
+
+@pytest.mark.full
+def test_members_and_offsets_of_a_group(cluster: Cluster, new: Run, tmp_path: Path) -> None:
+    """What ConsumerGroupCommand does besides: a group with a member, each way to reset offsets, offsets in a file."""
+    topic, group = "consumed", "consumers"
+
+    def groups(*args: str) -> str:
+        return new(GROUPS, "--timeout", "60000", *args)
+
+    new(TOPICS_39, "--create", "--topic", topic, "--partitions", "2", "--replication-factor", "3")
+    fill(cluster, topic, 2)
+    one = ("--group", group)
+    with closing(Consumer(settings_of(cluster, group))) as member:
+        member.subscribe([topic])
+        read: list[bytes | None] = []
+
+        def has_everything() -> bool:
+            read.extend(record.value() for record in member.consume(200, 0.5) if record.error() is None)
+            return len(read) == 200
+
+        until("all records", has_everything)
+        member.commit(asynchronous=False)
+        members = groups("--describe", *one, "--members", "--verbose")
+        # The tool of 3.9.1 does not name the topic.
+        row = rf"^{group}\s+the-member\S+\s+/127.0.0.1\s+the-member\s+2\s+\(0,1\)"
+        assert re.search(row, members, re.M), members
+        state = groups("--describe", *one, "--state")
+        assert re.search(rf"^{group}\s+\S+ +\(\d\)\s+range\s+Stable\s+1", state, re.M), state
+        assert re.search(rf"^{group}\s+Classic\s+Stable", groups("--list", "--state", "--type"), re.M)
+        refused = kafka39_jars.run_tool(GROUPS, "--bootstrap-server", cluster.bootstrap, "--delete", *one)
+        assert "GroupNotEmptyException" in refused.stdout + refused.stderr
+
+    def committed() -> list[str]:
+        return re.findall(rf"^{group}\s+{topic}\s+\d\s+(\d+)\s", groups("--describe", *one), re.M)
+
+    reset = ("--reset-offsets", *one, "--topic", topic)
+    for way, expected in (
+        (("--to-earliest",), "0"),
+        (("--shift-by", "30"), "30"),
+        (("--to-datetime", "2020-01-01T00:00:00.000"), "0"),
+        (("--by-duration", "PT0S"), "100"),
+    ):
+        groups(*reset, *way, "--execute")
+        assert committed() == [expected] * 2, way
+    exported = groups(*reset, "--to-offset", "20", "--export", "--dry-run")
+    file = tmp_path / "offsets.csv"
+    file.write_text("".join(f"{line}\n" for line in exported.splitlines() if line.startswith(topic)))
+    groups("--reset-offsets", *one, "--from-file", str(file), "--execute")
+    assert committed() == ["20", "20"]
+    assert "Successful" in groups("--delete-offsets", *one, "--topic", f"{topic}:0")
+    assert committed() == ["20"]
+    assert "was successful" in groups("--delete", *one)
+
+
+@pytest.mark.full
+def test_a_hanging_transaction_is_found_and_aborted(cluster: Cluster, new: Run) -> None:
+    """It was written by a producer that no coordinator knows."""
+    topic = "hung"
+    new(TOPICS_39, "--create", "--topic", topic, "--replica-assignment", "2:3:1")
+    fill(cluster, topic, 1)
+    lost = wire.batch([wire.record(0, None, b"lost")], attributes=0x10, producer=(99_999, 0, 0))
+    with wire.Wire(int(cluster.bootstrap.split(",")[1].rpartition(":")[2])) as connection:
+        # The first field of the request is the transactional id, and that was null.
+        body = struct.pack(">h4s", 4, b"lost") + wire.produce_body(topic, 0, lost, acks=-1)[2:]
+        answer = connection.request(wire.PRODUCE, 7, body)
+    _, error, offset = struct.unpack_from(">ihq", answer, 4 + 2 + len(topic) + 4)
+    assert (error, offset) == (0, 100)
+
+    def hanging() -> list[tuple[str, str]]:
+        found = new(TRANSACTIONS, "find-hanging", "--broker-id", "2")
+        return re.findall(rf"^{topic}\s+(\d)\s+(\d+)\s", found, re.M)
+
+    assert hanging() == [("0", "99999")]
+    new(TRANSACTIONS, "abort", "--topic", topic, "--partition", "0", "--start-offset", "100")
+    assert hanging() == []
+    producers = new(TRANSACTIONS, "describe-producers", "--topic", topic, "--partition", "0")
+    assert re.search(r"^99999\s+0\s+.*\sNone\s*$", producers, re.M), producers
