@@ -19,6 +19,7 @@ from tests.support.znode_memory import MemoryTree
 from tests.support.zookeeper_controllers import Cluster, FakeBroker
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.zookeeper.large_requests import LargeReplicationRequests
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
@@ -41,6 +42,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.longest: tuple[float, str] = (0.0, "")
+        self.count = 0
         self._depth = 0
         self._left_out_ns = 0
 
@@ -50,6 +52,7 @@ class Turns:
             yield
             return
         self._depth, self._left_out_ns = 1, 0
+        self.count += 1
         begin_ns = thread_time_ns()
         try:
             yield
@@ -230,17 +233,19 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
     assert not long, found
 
 
-@pytest.mark.parametrize("count", [1_000, 5_000])
+@pytest.mark.parametrize("count", [1_000, 5_000, 10_000])
 def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """G44: the begin and the end of the moves of all its partitions; each part of them writes the whole assignment, and
-    encodes the partitions that it changes.
+    encodes the partitions that it changes. The first text is made in portions.
     """
     found: dict[str, tuple[float, str]] = {}
     encoded: Counter[int] = Counter()
+    encoded_in_turn: Counter[int] = Counter()
     put = TopicText.put
 
     def counted(text: TopicText, number: int, *brokers: Any) -> None:
         encoded[number] += 1
+        encoded_in_turn[turns.count] += 1
         put(text, number, *brokers)
 
     cluster = Cluster(0, 1, 2)
@@ -283,6 +288,7 @@ def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.Monk
     found["end"] = turns.taken()
     assert sorted(encoded) == [*range(count)]
     assert max(encoded.values()) <= 4, "at first, at the begin and at the end of its move"
+    assert max(encoded_in_turn.values()) <= PARTITIONS_IN_PORTION
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
     assert not long, found
 

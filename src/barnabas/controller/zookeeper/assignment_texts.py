@@ -1,16 +1,17 @@
 """The contents of `/brokers/topics/T`, from images of topics.
 
 Each part of a reassignment of thousands of partitions, and each growth of such a topic, writes the whole assignment.
-The texts of the large topics that were written last are kept, and only partitions that have changed since are encoded
-again.
+The texts of the large topics that were written last are kept, and only partitions that are not the same as then are
+encoded again. The first text of such a topic can be made in portions.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.znodes.topic_text import TopicText
@@ -26,6 +27,20 @@ class AssignmentTexts:
         #: The text of a topic and the partitions that it is about, by topic id, in the order of their last use.
         self._known: OrderedDict[bytes, tuple[TopicText, Sequence[PartitionImage]]] = OrderedDict()
 
+    def prepare(self, topic: TopicImage) -> Iterator[None]:
+        """Makes the text of a large topic in portions, so that its next write has little left to encode."""
+        if len(topic.partitions) <= PARTITIONS_IN_PORTION or topic.topic_id in self._known:
+            return
+        text = TopicText(topic.topic_id)
+        for index, partition in enumerate(topic.partitions):
+            if index and not index % PARTITIONS_IN_PORTION:
+                yield
+            text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        yield
+        text.encoded()  # puts the partitions in order
+        yield
+        self._keep(topic, text)
+
     def encoded(self, topic: TopicImage) -> bytes:
         """Returns the content of `/brokers/topics/T`."""
         text, before = self._known.pop(topic.topic_id, (None, ()))
@@ -36,7 +51,10 @@ class AssignmentTexts:
             if index >= count or before[index] is not partition:
                 text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
         if len(topic.partitions) > PARTITIONS_AT_ONCE:
-            self._known[topic.topic_id] = (text, topic.partitions)
-            if len(self._known) > _TEXTS_MAX:
-                self._known.popitem(last=False)
+            self._keep(topic, text)
         return text.encoded()
+
+    def _keep(self, topic: TopicImage, text: TopicText) -> None:
+        self._known[topic.topic_id] = (text, topic.partitions)
+        if len(self._known) > _TEXTS_MAX:
+            self._known.popitem(last=False)

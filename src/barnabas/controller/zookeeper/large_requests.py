@@ -6,7 +6,8 @@ writes found unexpected content in ZooKeeper refuses the whole request, as it wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from barnabas.common.errors import ErrorCode
@@ -38,9 +39,12 @@ def decide_parts(
     decide: Callable[[ControllerView, T], Result[Any]],
     answer: Answer,
     joined: Callable[[Sequence[Any]], object],
+    preparation: Iterable[None] = (),
 ) -> None:
-    """Decides the parts of a request, and answers with their joined responses when all of them are written."""
-    active.core.slices.begin(_deciding(active, parts, decide, answer, joined))
+    """Decides the parts of a request, after a preparation, and answers with their joined responses when all of them are
+    written.
+    """
+    active.core.slices.begin(chain(preparation, _deciding(active, parts, decide, answer, joined)))
 
 
 def _deciding(
@@ -109,4 +113,13 @@ class LargeReplicationRequests(ReplicationRequests):
             lambda view, part: reassignments.alter_reassignments(view, part, actor, decided),
             active.answers.add(reply, lambda code: reply(reassignments.refused(request, code))),
             joined_alter_reassignments,
+            _texts_of(active, {topic.name for topic in request.topics}),
         )
+
+
+def _texts_of(active: ActiveController, names: Iterable[str]) -> Job:
+    """Makes the texts of large topics, each of which is written with every part that is about it."""
+    for name in names:
+        topic = active.core.image.topics_by_name.get(name)
+        if topic is not None:
+            yield from active.core.records.texts.prepare(topic)

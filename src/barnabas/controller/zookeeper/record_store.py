@@ -84,7 +84,7 @@ class RecordStore:
         self.committed: MetadataImage = self.image
         #: The data versions of znodes that the image does not have: assignments, the block of producer ids.
         self.versions: dict[str, int] = {}
-        self._texts = AssignmentTexts()
+        self.texts = AssignmentTexts()
         self._writer = writer
         self._controller_epoch = controller_epoch
         self._clock = clock
@@ -115,7 +115,7 @@ class RecordStore:
         """
         before = self.image
         after = self._replayed([record for record, _ in records])
-        context = WriteContext(self._controller_epoch, before, after, self._texts, self._version_of)
+        context = WriteContext(self._controller_epoch, before, after, self.texts, self._version_of)
         self.write(list(units_of(context, records)), [record for record, _ in records], settled, after, cause=cause)
 
     def write(
