@@ -60,7 +60,7 @@ def lost_answer_taken_for_done(patch: pytest.MonkeyPatch) -> None:
 
 def states_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        "barnabas.controller.zookeeper.record_writes.set_data",
+        "barnabas.controller.zookeeper.decision_writes.set_data",
         lambda path, data, version=ANY_VERSION: set_data(path, data),
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.zookeeper.controller_feed import EPOCH_DURING_DELETE, ControllerFeed
 from barnabas.broker.zookeeper.registration import Registrar
-from barnabas.controller.zookeeper import fenced_writer, record_writes
+from barnabas.controller.zookeeper import decision_writes, fenced_writer
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.claim import Claim
 from barnabas.controller.zookeeper.deletions import TopicDeletions
@@ -71,7 +71,7 @@ def isr_changed_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     def unconditional(path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeWrite:
         return set_data(path, data)
 
-    patch.setattr(record_writes, "set_data", unconditional)
+    patch.setattr(decision_writes, "set_data", unconditional)
 
 
 def leader_epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def leader_epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
 
 def assignment_before_the_states(patch: pytest.MonkeyPatch) -> None:
     """Takes replicas out of the assignment, and out of the ISR afterwards (the end of a move, in the wrong order)."""
-    topic_units = record_writes._topic_units
+    topic_units = decision_writes._topic_units
 
     def mutated(context: Any, topic_id: bytes, changed: Mapping[int, Any]) -> Iterator[Unit]:
         for unit in topic_units(context, topic_id, changed):
@@ -97,7 +97,7 @@ def assignment_before_the_states(patch: pytest.MonkeyPatch) -> None:
             else:
                 yield unit
 
-    patch.setattr(record_writes, "_topic_units", mutated)
+    patch.setattr(decision_writes, "_topic_units", mutated)
 
 
 def deletion_without_dead_replicas(patch: pytest.MonkeyPatch) -> None:

@@ -207,12 +207,12 @@ CLUSTER: Final = (
     ),
     RareEvent(
         "elections are asked for by znode",
-        "controller.zookeeper.asked_by_znode:PreferredElectionZnode._elect",
+        "controller.zookeeper.admin_znode_requests:PreferredElectionZnode._elect",
         needs=_ZOOKEEPER,
     ),
     RareEvent(
         "moves are asked for by znode",
-        "controller.zookeeper.asked_by_znode:ReassignmentZnode._begin",
+        "controller.zookeeper.admin_znode_requests:ReassignmentZnode._begin",
         lambda call: bool(call.subject._asked),
         needs=_BROKERS,
     ),

@@ -12,7 +12,7 @@ from tests.support.zookeeper_controllers import Cluster
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.controller.requests import reassignments
-from barnabas.controller.zookeeper import asked_by_znode
+from barnabas.controller.zookeeper import admin_znode_requests
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -108,8 +108,8 @@ def test_the_end_of_many_moves_looks_at_the_partitions_that_changed(
         reads.append(data)
         return read(path, data)
 
-    monkeypatch.setattr(asked_by_znode, "is_in_progress", looked)
-    monkeypatch.setattr(asked_by_znode, "reassignment_in_portions", reading)
+    monkeypatch.setattr(admin_znode_requests, "is_in_progress", looked)
+    monkeypatch.setattr(admin_znode_requests, "reassignment_in_portions", reading)
     for index in range(20):
         cluster.alter_isr("large", index, (0, 1, 2))
     left = json.loads(cluster.tree.content(paths.REASSIGN_PARTITIONS).data or b"")  # type: ignore[union-attr]

@@ -20,8 +20,8 @@ from tests.support.zookeeper_controllers import Cluster, FakeBroker
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import PARTITIONS_IN_PORTION
-from barnabas.controller.zookeeper.large_requests import LargeReplicationRequests
 from barnabas.controller.zookeeper.runtime import ZookeeperController
+from barnabas.controller.zookeeper.sliced_decisions import LargeReplicationRequests
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest

@@ -19,22 +19,22 @@ from barnabas.common.reports import LimitedReports
 from barnabas.controller.periodic import Periodic
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.strategies import NamedStrategy
+from barnabas.controller.zookeeper.admin_znode_requests import PreferredElectionZnode, ReassignmentZnode
 from barnabas.controller.zookeeper.answers import Answers
-from barnabas.controller.zookeeper.asked_by_znode import PreferredElectionZnode, ReassignmentZnode
 from barnabas.controller.zookeeper.broker_queues import BrokerQueues, BrokerSender
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender, add_change
 from barnabas.controller.zookeeper.broker_watch import BrokerWatch
 from barnabas.controller.zookeeper.claim import Won
-from barnabas.controller.zookeeper.cluster_znodes import ClusterZnodes
 from barnabas.controller.zookeeper.core import SELF, Core, Problems, located, places_of
 from barnabas.controller.zookeeper.deletions import TopicDeletions
 from barnabas.controller.zookeeper.fenced_writer import FencedWriter
-from barnabas.controller.zookeeper.full_requests import add_unchanged, introduce
+from barnabas.controller.zookeeper.full_state_requests import add_unchanged, introduce
 from barnabas.controller.zookeeper.imbalance import imbalanced, rebalance
 from barnabas.controller.zookeeper.new_partitions import has_state
 from barnabas.controller.zookeeper.notifications import Notifications
 from barnabas.controller.zookeeper.record_store import RecordStore, StoreEvents
-from barnabas.controller.zookeeper.replica_events import is_unsettled, settle
+from barnabas.controller.zookeeper.replica_changes import is_unsettled, settle
+from barnabas.controller.zookeeper.single_znodes import SingleZnodes
 from barnabas.controller.zookeeper.slices import Job, Slices, portions
 from barnabas.controller.zookeeper.topic_watch import TopicWatch
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
@@ -96,7 +96,7 @@ class ActiveController:
         self.deletions = TopicDeletions(self.core, lambda: self.topics.names)
         self.topics = TopicWatch(self.core, self.deletions.has_begun)
         self.brokers = BrokerWatch(self.core, self.topics.decide_first_states)
-        self.cluster = ClusterZnodes(self.core)
+        self.cluster = SingleZnodes(self.core)
         self._elections = PreferredElectionZnode(self.core)
         self._reassignments = ReassignmentZnode(self.core)
         self._notifications = Notifications(self.core, self.topics.read_again)

@@ -10,7 +10,7 @@ from barnabas.controller.requests.result import Cause, ControllerEvent, Result
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.core import Core, located
 from barnabas.controller.zookeeper.new_partitions import has_state
-from barnabas.controller.zookeeper.replica_events import controlled_shutdown
+from barnabas.controller.zookeeper.replica_changes import controlled_shutdown
 from barnabas.controller.zookeeper.slices import Job, portions
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

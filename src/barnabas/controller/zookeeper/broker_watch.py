@@ -22,7 +22,7 @@ from barnabas.controller.requests.result import Cause, ControllerEvent, Result
 from barnabas.controller.zookeeper.broker_processes import BrokerProcesses, ProcessListener
 from barnabas.controller.zookeeper.core import SELF, Core, located
 from barnabas.controller.zookeeper.new_partitions import has_state
-from barnabas.controller.zookeeper.replica_events import directories_lost, directories_regained, settle
+from barnabas.controller.zookeeper.replica_changes import directories_lost, directories_regained, settle
 from barnabas.metadata.registrations import BrokerImage, broker_from_record
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.messages.records_metadata import RegisterBrokerRecord, UnregisterBrokerRecord

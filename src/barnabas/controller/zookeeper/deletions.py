@@ -25,8 +25,8 @@ from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.zookeeper.broker_requests import EPOCH_DURING_DELETE
 from barnabas.controller.zookeeper.core import SELF, Core
+from barnabas.controller.zookeeper.decision_writes import offline_units, partition_deletions, topic_deletion
 from barnabas.controller.zookeeper.fenced_writer import Unit
-from barnabas.controller.zookeeper.record_writes import offline_units, partition_deletions, topic_deletion
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job, portions
 from barnabas.controller.zookeeper.subtree import read_subtree
 from barnabas.controller.zookeeper.znode_writes import create, delete

@@ -11,7 +11,7 @@ from functools import partial
 
 from barnabas.controller.zookeeper.core import Core
 from barnabas.controller.zookeeper.fenced_writer import Unit
-from barnabas.controller.zookeeper.full_requests import repeat_roles
+from barnabas.controller.zookeeper.full_state_requests import repeat_roles
 from barnabas.controller.zookeeper.znode_writes import delete
 from barnabas.znodes import paths
 from barnabas.znodes.admin_znodes import decode_log_dir_event, decode_partitions

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from barnabas.common.host import Clock
 from barnabas.controller.requests.result import Cause, Versioned
 from barnabas.controller.zookeeper.assignment_texts import AssignmentTexts
+from barnabas.controller.zookeeper.decision_writes import WriteContext, units_of
 from barnabas.controller.zookeeper.fenced_writer import Conflict, FencedWriter, Unit
-from barnabas.controller.zookeeper.record_writes import WriteContext, units_of
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.message import Message

@@ -21,7 +21,7 @@ from barnabas.controller.requests import elections, partitions, topics
 from barnabas.controller.requests.result import Cause, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.strategies import NamedStrategy
-from barnabas.controller.zookeeper import large_requests, topic_requests
+from barnabas.controller.zookeeper import sliced_decisions, topic_requests
 from barnabas.controller.zookeeper.active_controller import ActiveController, ActivityEvents
 from barnabas.controller.zookeeper.broker_queues import BrokerSender
 from barnabas.controller.zookeeper.broker_shutdown import shut_down
@@ -88,7 +88,7 @@ class ZookeeperController:
         #: The broker that `/controller` names; -1 if there is none, as far as this broker knows.
         self.leader_id = -1
         #: Elections and reassignments on request.
-        self.replication = large_requests.LargeReplicationRequests(self, lambda: self._active)
+        self.replication = sliced_decisions.LargeReplicationRequests(self, lambda: self._active)
         self.gauges = ControllerGauges(lambda: self._active)
         #: Unclean elections decided since this process began.
         self.unclean_election_count = 0
@@ -185,7 +185,7 @@ class ZookeeperController:
         if self._active is None or not self.is_active:
             refused(ErrorCode.NOT_CONTROLLER)
             return
-        large_requests.decide_parts(
+        sliced_decisions.decide_parts(
             self._active,
             parts_of_alter_partition(request),
             lambda view, part: partitions.alter_partition(view, part, version),

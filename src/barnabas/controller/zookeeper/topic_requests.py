@@ -16,9 +16,9 @@ from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Result, Versioned
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.answers import Answer
+from barnabas.controller.zookeeper.decision_writes import topic_creation
 from barnabas.controller.zookeeper.new_partitions import without_state
 from barnabas.controller.zookeeper.record_store import ReadPartitions, Settled
-from barnabas.controller.zookeeper.record_writes import topic_creation
 from barnabas.controller.zookeeper.request_parts import parts_of_create_topics
 from barnabas.controller.zookeeper.slices import Job
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, PartitionImage, partition_to_record

@@ -24,7 +24,7 @@ from barnabas.controller.zookeeper.core import SELF, Core, located
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.new_partitions import NO_STATE, first_states, without_state
 from barnabas.controller.zookeeper.record_store import ReadPartitions
-from barnabas.controller.zookeeper.replica_events import raised, settle
+from barnabas.controller.zookeeper.replica_changes import raised, settle
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, Job
 from barnabas.controller.zookeeper.topic_reads import TopicReading, checked
 from barnabas.controller.zookeeper.znode_writes import set_data

@@ -1,4 +1,4 @@
-"""Requests about all partitions, in slices: what a broker gets when it has registered, or has lost a log directory.
+"""The state that a broker gets as a whole, in slices: when it has registered, or has lost a log directory.
 
 A step reads the partitions as they are committed when it is done, and requests to a broker keep their order: a later
 change never comes before an earlier state.

@@ -20,10 +20,9 @@ from barnabas.zookeeper.client.store import ReadReply
 _NO_FEATURES = Features(2, True, {})
 
 
-class ClusterZnodes:
-    """Reads and writes these znodes for the active controller, in one controller epoch. The block of producer ids is
-    read at the activation, then only written here: each write depends on its version, and after a conflict it is read
-    again.
+class SingleZnodes:
+    """The znodes of one controller epoch. The block of producer ids is read at the activation, then only written here:
+    each write depends on its version, and after a conflict it is read again.
     """
 
     def __init__(self, core: Core) -> None:

@@ -1,4 +1,4 @@
-"""Requests about thousands of partitions, whose parts are decided one after the other, in slices.
+"""The decisions of requests about thousands of partitions, part by part, in slices.
 
 Each part is a decision of its own, on the image as it is then; the response has the rows of all parts. A part whose
 writes found unexpected content in ZooKeeper refuses the whole request, as it would refuse a small one.
