@@ -324,7 +324,7 @@ def settings_of(cluster: Cluster, group: str) -> dict[str, str | int | float | b
 
 @pytest.mark.full
 def test_members_and_offsets_of_a_group(cluster: Cluster, new: Run, tmp_path: Path) -> None:
-    """What ConsumerGroupCommand does besides: a group with a member, each way to reset offsets, offsets in a file."""
+    """ConsumerGroupCommand shows a member, resets offsets in each way, and exports and imports them."""
     topic, group = "consumed", "consumers"
 
     def groups(*args: str) -> str:
@@ -377,7 +377,7 @@ def test_members_and_offsets_of_a_group(cluster: Cluster, new: Run, tmp_path: Pa
 
 @pytest.mark.full
 def test_a_hanging_transaction_is_found_and_aborted(cluster: Cluster, new: Run) -> None:
-    """It was written by a producer that no coordinator knows."""
+    """A producer that no coordinator knows wrote the transaction."""
     topic = "hung"
     new(TOPICS_39, "--create", "--topic", topic, "--replica-assignment", "2:3:1")
     fill(cluster, topic, 1)
