@@ -1,8 +1,8 @@
 """The contents of `/brokers/topics/T`, from images of topics.
 
 Each part of a reassignment of thousands of partitions, and each growth of such a topic, writes the whole assignment.
-The texts of the large topics that were written last are kept, and only partitions that are not the same as then are
-encoded again. The first text of such a topic can be made in portions.
+The texts of the large topics that were written last are kept, and only partitions that have changed since are encoded
+again. The first text of such a topic can be made in portions.
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ _NO_FEATURES = Features(2, True, {})
 
 
 class SingleZnodes:
-    """The znodes of one controller epoch. The block of producer ids is read at the activation, then only written here:
-    each write depends on its version, and after a conflict it is read again.
+    """Reads and writes these znodes for the active controller, in one controller epoch. The block of producer ids is
+    read at the activation, then only written here: each write depends on its version, and after a conflict it is read
+    again.
     """
 
     def __init__(self, core: Core) -> None:
