@@ -167,6 +167,15 @@ def test_a_mistake_in_what_is_kept_twice_is_found(plant: Plant, monkeypatch: pyt
     assert FOUND[plant] in found
 
 
+def test_a_snapshot_that_a_power_failure_has_damaged_is_ignored() -> None:
+    world = worked_on()
+    offset = world.log.producers.snapshots.latest
+    assert offset is not None
+    path = world.log.producers.snapshots.path(offset)
+    world.disk.write(path, world.disk.read(path)[:-9] + bytes(9))
+    assert problem(world) is None
+
+
 def test_checkpoints_beyond_what_the_log_has_are_found() -> None:
     world = worked_on()
     world.append(world.wall_ms)

@@ -9,13 +9,15 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.records.checksum import crc32c
 from barnabas.simulation.faulty_disk import FaultyDisk
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 _OFFSET_ENTRY, _TIME_ENTRY, _ABORTED = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
 _PRODUCER = struct.Struct(">qhiqiqiq")
-_PRODUCERS_FROM = 10
+#: A snapshot: version 2, checksum 4, count 4, producers.
+_CHECKSUM_END, _PRODUCERS_FROM = 6, 10
 
 
 class Batch(NamedTuple):
@@ -93,9 +95,12 @@ def read_log(disk: FaultyDisk, directory: str) -> LogFiles:
         if suffix == "log":
             segments.append(_read_segment(disk, f"{directory}/{stem}", names))
         elif suffix == "snapshot":
-            raw = disk.read(f"{directory}/{name}")[_PRODUCERS_FROM:]
-            whole = raw[: len(raw) - len(raw) % _PRODUCER.size]
-            snapshots[int(stem)] = [SavedProducer(*fields) for fields in _PRODUCER.iter_unpack(whole)]
+            raw = disk.read(f"{directory}/{name}")
+            # A power failure can damage a snapshot, which a start ignores.
+            if crc32c(raw[_CHECKSUM_END:]) == int.from_bytes(raw[_CHECKSUM_END - 4 : _CHECKSUM_END], "big"):
+                snapshots[int(stem)] = [
+                    SavedProducer(*fields) for fields in _PRODUCER.iter_unpack(raw[_PRODUCERS_FROM:])
+                ]
     epochs = []
     if "leader-epoch-checkpoint" in names:
         for line in disk.read(f"{directory}/leader-epoch-checkpoint").decode().split("\n")[2:]:

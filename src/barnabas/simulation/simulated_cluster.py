@@ -38,6 +38,8 @@ class Layout:
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Whether the metadata is in a ZooKeeper server instead of a quorum.
     zookeeper: bool = False
+    #: Whether each broker is in a rack of its own, `rack1` and so on.
+    has_racks: bool = False
 
     @property
     def replication_factor(self) -> int:
@@ -70,6 +72,9 @@ class Layout:
             **self.properties,
         }
 
+    def _rack(self, number: int) -> dict[str, str]:
+        return {"broker.rack": f"rack{number}"} if self.has_racks else {}
+
     def _properties_with_zookeeper(self) -> dict[str, dict[str, str]]:
         assert not self.controllers, "a broker in ZooKeeper mode is a controller too"
         return {
@@ -78,6 +83,7 @@ class Layout:
                 "zookeeper.connect": f"{ZOOKEEPER}:{ZOOKEEPER_PORT}",
                 "broker.id": str(number),
                 "listeners": f"PLAINTEXT://broker{number}:{_CLIENT_PORT}",
+                **self._rack(number),
             }
             for number in range(1, self.brokers + 1)
         }
@@ -97,13 +103,15 @@ class Layout:
         for name, node_id in {**controllers, **brokers}.items():
             listeners = []
             roles = []
+            own = {}
             if name in brokers:
+                own = self._rack(node_id)
                 roles.append("broker")
                 listeners.append(f"PLAINTEXT://{name}:{_CLIENT_PORT}")
             if name in voters:
                 roles.append("controller")
                 listeners.append(f"CONTROLLER://{name}:{_CONTROLLER_PORT}")
-            own = {"node.id": str(node_id), "process.roles": ",".join(roles), "listeners": ",".join(listeners)}
+            own |= {"node.id": str(node_id), "process.roles": ",".join(roles), "listeners": ",".join(listeners)}
             nodes[name] = {**shared, **own}
         return nodes
 
@@ -117,6 +125,7 @@ class Client:
         self._world = world
         self._network = network
         self._program: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._task: asyncio.Task[None] | None = None
         #: Objects of its ended processes. They are kept because a task that is garbage-collected would run its
         #: `finally`.
         self._remains: list[object] = []
@@ -136,7 +145,13 @@ class Client:
             if error is not None:
                 self._world.note(self.name, f"its program failed: {error!r}")
 
-        self.loop.create_task(program()).add_done_callback(ended)
+        self._task = self.loop.create_task(program())
+        self._task.add_done_callback(ended)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its program has returned."""
+        return self._task is not None and self._task.done()
 
     def kill(self) -> None:
         self._remains += [self.loop, asyncio.all_tasks(self.loop)]
