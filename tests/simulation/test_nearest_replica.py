@@ -14,9 +14,11 @@ from barnabas.simulation.worlds.replicated import Replicated, fetch_request, val
 RACKS = ("a", "b", "c")
 
 
-def rig(selector: str = RACK_AWARE, racks: tuple[str, ...] = RACKS) -> Replicated:
+def rig(selector: str = RACK_AWARE, racks: tuple[str, ...] = RACKS, cache_slots: str = "1000") -> Replicated:
     """Returns a world with `orders` of one partition; broker 1, in rack a, leads."""
-    world = Replicated(racks=racks, replica_selector_class=selector)
+    world = Replicated(
+        racks=racks, replica_selector_class=selector, max_incremental_fetch_session_cache_slots=cache_slots
+    )
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
     return world
 
@@ -106,6 +108,17 @@ def test_a_consumer_that_waits_at_a_follower_has_the_record_at_once() -> None:
         assert world.world.now_us - begin_us < 50_000
         assert answers[0].responses[0].partitions[0].high_watermark == int(value) + 1
         assert world.partition(2).high_watermark == int(value) + 1
+
+
+def test_followers_without_fetch_sessions_wait_for_records() -> None:
+    """A leader does not know which HW it answered last if there is no session: that makes no answer urgent."""
+    world = rig(cache_slots="0")
+    assert world.produce(b"0")[0] == 0
+    world.await_equal()
+    before = world.world.trace.count
+    world.run_for(5_000)
+    assert world.world.trace.count - before < 5_000
+    assert world.partition(2).high_watermark == 1
 
 
 def test_g15_a_follower_shows_nothing_above_its_hw_and_nothing_is_out_of_range_that_it_has() -> None:

@@ -218,7 +218,8 @@ def _read_into(
             if loaded is None and result.diverging is None:
                 _note_follower(partition, item, plan)
             item.is_throttled = loaded is None and replicas.quotas.holds_back(partition, plan.replica_id)
-            behind = item.answered_high_watermark < partition.high_watermark
+            # Without a session it is unknown what the follower was answered last: it would never wait.
+            behind = item.session is not None and item.answered_high_watermark < partition.high_watermark
             result.is_urgent = behind and replicas.environment.pushes_high_watermark
         if result.diverging is None and not item.is_throttled and (remaining > 0 or min_one_batch):
             budget = min(item.max_bytes, remaining)
