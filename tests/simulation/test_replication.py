@@ -362,6 +362,23 @@ def test_records_are_deleted_on_all_replicas() -> None:
     assert delete_before(world, 7)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_a_follower_begins_with_a_batch_of_which_a_part_is_deleted() -> None:
+    world = Replicated()
+    world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
+    world.cluster.prevent_start("broker3")
+    world.node(3).kill()
+    world.await_isr([1, 2])
+    for values in ((b"0", b"1", b"2"), (b"3", b"4", b"5")):
+        assert world.produce(*values)[0] == 0
+    assert delete_before(world, 4) == (0, 4)
+    world.cluster.allow_start("broker3")
+    world.await_isr([1, 2, 3])
+    world.await_equal()
+    assert world.partition(3).log.log_start_offset == 4
+    assert world.produce(b"6")[0] == 0
+    world.await_equal()
+
+
 def test_a_deletion_waits_for_followers_that_live() -> None:
     world = rig()
     for count in range(6):

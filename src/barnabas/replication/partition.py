@@ -20,6 +20,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import RECOVERING, PartitionImage
+from barnabas.records.batch import iter_headers
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
 from barnabas.replication.isr_reasons import encode_reason
@@ -313,6 +314,9 @@ class Partition:
         assert self.leadership is None, "a leader takes no records of another one"
         log = self.log
         if len(records):
+            if log.log_start_offset == log.log_end_offset and (base := _first_below(log, records)) is not None:
+                log.truncate_fully_and_start_at(base)
+                self.high_watermark = base
             log.append_as_follower(records)
             self.traffic.replication_bytes_in += len(records)
         known = min(high_watermark, log.log_end_offset)
@@ -441,6 +445,13 @@ class Partition:
         self.log.delete_records_before(target)
         self.wake(0)
         return target
+
+
+def _first_below(log: Log, records: Buffer) -> int | None:
+    """Returns the base offset of the first batch if an empty log begins inside of it: a client deleted a part of it."""
+    first = next((header for _, header in iter_headers(records)), None)
+    is_inside = first is not None and first.base_offset < log.log_end_offset < first.next_offset
+    return first.base_offset if first is not None and is_inside else None
 
 
 def _note(*all_watchers: dict[Watcher, None]) -> None:
