@@ -57,6 +57,27 @@ def test_who_was_not_heard_of_for_a_session_has_nothing() -> None:
     assert told.history.problems() == []
 
 
+def test_a_static_member_that_has_ended_keeps_what_it_had_for_a_session() -> None:
+    for second, is_wrong in ((6, True), (12, False)):
+        told = Told()
+        told.at(1).contacted("a", SECOND)
+        told.at(1).assigned("a", PLACE, 1)
+        told.at(2).left("a")
+        told.at(second).assigned("b", PLACE, 2)
+        found = [problem.text.partition(":")[0] for problem in told.history.problems()]
+        assert found == ["owned twice at once"] * is_wrong
+
+
+def test_a_static_member_that_is_back_has_what_it_is_assigned_again() -> None:
+    told = Told()
+    told.at(1).contacted("a", SECOND)
+    told.at(1).assigned("a", PLACE, 1)
+    told.at(2).left("a")
+    told.at(4).contacted("a", 4 * SECOND)
+    told.at(6).assigned("b", PLACE, 2)
+    assert told.history.problems() == []
+
+
 def test_commits_that_go_back_or_get_lost() -> None:
     told = Told()
     told.at(2).saw(PLACE, SECOND, 5, is_commit=True)

@@ -17,6 +17,7 @@ from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Settings, run, schedule_of
 from barnabas.simulation.shortening import kind_of, shorten, shorten_outcome
 from barnabas.simulation.simulated_cluster import Layout
+from barnabas.simulation.work_features import WorkFeature
 
 Output = pytest.CaptureFixture[str]
 POWER = Settings(seed=0, faults_s=20, kinds=(FaultKind.POWER,), producers=1, consumers=1)
@@ -93,7 +94,8 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     assert (again["trace"], again["problems"]) == (found["trace"], found["problems"])
     assert again["again"] == found["again"]
     whole = ["simulate", "--seed", str(failing.seed), "--hours", "0.0056", "--kafka-defaults", "--faults", "power"]
-    assert entry.run([*whole, "--producers", "1", "--consumers", "1", "--rate", "10", "--shorten", "--json"]) == 1
+    whole += ["--features", "none", "--producers", "1", "--consumers", "1", "--rate", "10"]
+    assert entry.run([*whole, "--shorten", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["again"] == found["again"]
 
 
@@ -113,11 +115,14 @@ def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
         ),
         ({"operations": (AdminOperation.ELECT,)}, "--changes elect"),
         ({"operations": (), "edits": ()}, "--changes none"),
+        ({"features": ()}, "--features none"),
+        ({"features": (WorkFeature.BULK, WorkFeature.IDLE)}, "--features bulk,idle"),
         ({"producers": 1, "consumers": 0, "records_per_s": 2.5}, "--producers 1 --consumers 0 --rate 2.5"),
     ],
 )
 def test_a_command_says_what_is_special(changed: dict[str, object], options: str) -> None:
     settings = Settings(seed=3, layout=Layout(brokers=3), draws_properties=True, records_per_s=None)
+    settings = replace(settings, features=changed.get("features", tuple(WorkFeature)))  # type: ignore[arg-type]
     whole = schedule_of(settings)
     chosen = {"first": whole[:1], "all": whole}.get(str(changed.get("schedule")))
     settings = replace(settings, **{**changed, **({} if chosen is None else {"schedule": chosen})})  # type: ignore[arg-type]

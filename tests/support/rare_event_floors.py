@@ -15,6 +15,7 @@ from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 
 FLOORS_FILE: Final = Path(__file__).parent.parent / "data" / "rare-event-floors.json"
 #: The share of its measured rate that an event must keep.
@@ -31,7 +32,13 @@ class Kind:
 
     def runs(self) -> Iterator[Settings]:
         for seed in range(1, self.seeds + 1):
-            yield Settings(seed=seed, layout=self.layout, work=self.work, draws_properties=True)
+            yield Settings(
+                seed=seed,
+                layout=self.layout,
+                work=self.work,
+                draws_properties=True,
+                features=tuple(WorkFeature),
+            )
 
 
 KINDS: Final = (

@@ -49,6 +49,14 @@ OneFault = Annotated[
 Changes = Annotated[
     str, typer.Option("--changes", metavar="KIND,...", help="Changes by operators: `all`, `none`, or a list")
 ]
+Features = Annotated[
+    str,
+    typer.Option(
+        "--features",
+        metavar="KIND,...",
+        help="Features of clients' work: `all`, of which each seed draws some, `none`, or a list",
+    ),
+]
 Producers = Annotated[int, typer.Option("--producers", min=0, help="Number of producers")]
 Consumers = Annotated[int, typer.Option("--consumers", min=0, help="Number of consumers, chains or members")]
 Rate = Annotated[
@@ -106,6 +114,7 @@ def simulate(
     untied: Untied = False,
     fault: OneFault = None,
     changes: Changes = "all",
+    features: Features = "all",
     producers: Producers = 2,
     consumers: Consumers = 2,
     rate: Rate = None,
@@ -142,6 +151,7 @@ def simulate(
         draws_properties=not kafka_defaults,
         ties_faults=not untied,
         changes=changes,
+        features=features,
         size=(producers, consumers, rate),
     )
     if explore is None:

@@ -18,12 +18,21 @@ from barnabas.simulation.facts import DECIDED
 from barnabas.simulation.faults import THERE, Fault, FaultEvent, FaultKind, fault_of, fault_spec
 from barnabas.simulation.guided_exploration import Guide, explore_guided, is_variation
 from barnabas.simulation.operator import AdminOperation
-from barnabas.simulation.scenario import Outcome, Settings, drawn_properties, run, schedule_of
+from barnabas.simulation.scenario import (
+    Outcome,
+    Settings,
+    drawn_features,
+    drawn_properties,
+    run,
+    schedule_of,
+    struck_clients,
+)
 from barnabas.simulation.shortening import shorten_outcome
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Layout
 from barnabas.simulation.timeline import fold
 from barnabas.simulation.timeline_page import page_of
-from barnabas.simulation.work import WorkKind, client_names
+from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 from barnabas.simulation.worlds.small_worlds import WorldKind
 from barnabas.simulation.znode_operator import ZnodeEdit
 
@@ -51,6 +60,7 @@ def settings_for(
     draws_properties: bool = True,
     ties_faults: bool = True,
     changes: str = "all",
+    features: str = "all",
     size: tuple[int, int, float | None] = _DEFAULT_SIZE,
 ) -> Settings:
     """Returns the settings. Raises Failure if they are invalid."""
@@ -72,6 +82,7 @@ def settings_for(
         draws_properties=draws_properties,
         ties_faults=ties_faults,
         operations=_chosen_of("--changes", changes, AdminOperation),
+        features=_chosen_of("--features", features, WorkFeature),
         edits=() if changes == "none" else tuple(ZnodeEdit),
         producers=producers,
         consumers=consumers,
@@ -125,7 +136,7 @@ def _fault(settings: Settings, spec: str) -> Fault:
             f"kinds: {kinds}\nevents: {events}",
         ) from None
     nodes = [*settings.layout.node_properties(), *([ZOOKEEPER] if settings.layout.zookeeper else [])]
-    machines = [*nodes, *client_names(settings.work, settings.size)]
+    machines = [*nodes, *struck_clients(settings)]
     node = "" if fault.node == THERE else fault.node
     at = "" if fault.trigger is None else fault.trigger.node
     for name in filter(None, (node, fault.peer, at)):
@@ -199,6 +210,9 @@ def _summary(outcome: Outcome) -> Iterator[str]:
         f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} made, "
         f"unclean elections of {output.counted(outcome.unclean, 'partition')}"
     )
+    features = drawn_features(outcome.settings)
+    if features:
+        yield f"features of work: {', '.join(feature.value for feature in WorkFeature if feature in features)}"
     drawn = drawn_properties(outcome.settings)
     if drawn:
         yield f"properties: {', '.join(f'{key}={value}' for key, value in sorted(drawn.items()))}"
@@ -244,6 +258,8 @@ def command_for(settings: Settings, schedule: Sequence[Fault]) -> str:
         parts.append("--untied")
     if set(settings.operations) != set(AdminOperation):
         parts.append(f"--changes {','.join(kind.value for kind in settings.operations) or 'none'}")
+    if set(settings.features) != set(WorkFeature):
+        parts.append(f"--features {','.join(feature.value for feature in settings.features) or 'none'}")
     size = (settings.producers, settings.consumers, settings.records_per_s)
     sizes = zip(("--producers", "--consumers", "--rate"), size, _DEFAULT_SIZE, strict=True)
     parts += [f"{option} {value:g}" for option, value, default in sizes if value is not None and value != default]
@@ -271,6 +287,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "problems": outcome.problems,
         "lives": {problem: [str(note) for note in notes] for problem, notes in outcome.lives.items()},
         "properties": drawn_properties(outcome.settings),
+        "features": sorted(feature.value for feature in drawn_features(outcome.settings)),
         "faults": [str(fault) for fault in outcome.schedule],
         "trace": outcome.trace_hash,
         "events": outcome.events,

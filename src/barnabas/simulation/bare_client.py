@@ -59,6 +59,9 @@ class BareClient:
         answer = await answered
         return answer if isinstance(answer, kind) else None
 
+    def any_broker(self) -> str:
+        return self.random.choice(self._brokers)
+
     async def coordinator(self, key: str, key_type: int) -> str:
         """Returns the coordinator, repeating the request until a broker knows it; remembers it until `forget`."""
         while True:
@@ -66,7 +69,7 @@ class BareClient:
             if known is not None:
                 return known
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            answer = await self.call(self.random.choice(self._brokers), request, FindCoordinatorResponse)
+            answer = await self.call(self.any_broker(), request, FindCoordinatorResponse)
             if answer is not None and answer.coordinators and answer.coordinators[0].error_code == ErrorCode.NONE:
                 self._coordinators[key, key_type] = f"broker{answer.coordinators[0].node_id}"
             else:
@@ -85,7 +88,7 @@ class BareClient:
     async def refresh(self, topics: list[str]) -> None:
         requested = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         request = MetadataRequest(topics=requested, allow_auto_topic_creation=False)
-        answer = await self.call(self.random.choice(self._brokers), request, MetadataResponse)
+        answer = await self.call(self.any_broker(), request, MetadataResponse)
         for topic in answer.topics if answer is not None else ():
             if topic.name is not None and topic.error_code == ErrorCode.NONE:
                 self.topic_ids[topic.topic_id] = topic.name

@@ -35,6 +35,16 @@ class DecidedMetadata:
             self._image = _image_of(server.database)
         return self._image
 
+    def leads(self, node: str, topic: str, index: int) -> bool:
+        """Returns whether a broker leads a partition as it was decided last. One that was cut off or paused can answer
+        as if it still led.
+        """
+        decided, broker = self.image().partition(topic, index), self._cluster.nodes[node].broker
+        if decided is None or broker is None or decided.leader != broker.config.node_id:
+            return False
+        partition = broker.replicas.find(topic, index)
+        return partition is not None and partition.leader_epoch == decided.leader_epoch
+
 
 def _image_of(database: Database) -> MetadataImage:
     znodes = {path: Znode(node.data, node.version, node.czxid) for path, node in database.tree.nodes.items()}

@@ -57,13 +57,17 @@ class _Holding:
 
 
 class GroupHistory:
-    """The history of one group. `member`: one membership; a member that joins again is another one."""
+    """The history of one group. `member`: one membership; a member that joins again is another one, except a static
+    member, which is its instance.
+    """
 
     def __init__(self, now_us: Callable[[], int], session_us: int) -> None:
         self._now_us = now_us
         self._session_us = session_us
         self._holdings: dict[Place, list[_Holding]] = defaultdict(list)
         self._held: dict[tuple[str, Place], _Holding] = {}
+        #: What static members had when they ended, until they are back.
+        self._left: dict[str, list[_Holding]] = defaultdict(list)
         #: The send time of the last request of each member that got a response.
         self._contacted_us: dict[str, int] = {}
         self._seen: dict[Place, list[Seen]] = defaultdict(list)
@@ -80,6 +84,14 @@ class GroupHistory:
         if holding is not None:
             holding.until_us = min(self._now_us(), self._lease_us(holding))
 
+    def left(self, member: str) -> None:
+        """Notes that a static member ended without giving anything back: its partitions stay with it for a time."""
+        for owner, place in tuple(self._held):
+            if owner == member:
+                holding = self._held.pop((owner, place))
+                holding.until_us = self._lease_us(holding)
+                self._left[owner].append(holding)
+
     def _lease_us(self, holding: _Holding) -> int:
         """Returns the time until which the owner can be sure that no other member has the partition."""
         heard_us = self._contacted_us.get(holding.member)
@@ -87,6 +99,10 @@ class GroupHistory:
 
     def contacted(self, member: str, sent_us: int) -> None:
         self._contacted_us[member] = sent_us
+        for holding in self._left.pop(member, ()):
+            # It is back, and has what it is assigned again.
+            assert holding.until_us is not None
+            holding.until_us = min(holding.until_us, sent_us)
 
     def saw(self, place: Place, requested_us: int, offset: int, *, is_commit: bool = False) -> None:
         self._seen[place].append(Seen(requested_us, self._now_us(), offset, is_commit))

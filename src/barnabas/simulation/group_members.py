@@ -30,19 +30,33 @@ from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S
 #: The time limit of a commit, below the client's own: the client must not retry one that can still be in flight.
 _COMMIT_S = TIMEOUT_MS / 1000 - 2
 _SESSION_POLLS = 60
+#: Static members come back more often.
+_STATIC_ROUNDS = 20
 _BY_NAME = 9
 _PAUSE_S = 0.2
 _NEVER = -1
-_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+_LEAVES, _LEAVES_FOR_A_TIME = -1, -2
+#: The absences of static members: most are shorter than their sessions.
+_ABSENCES_S = (0.0, 0.5, 3.0, 12.0)
+_FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
     """A member that reads and commits what it has read; with `counts`, it only commits, like a `ModernMember`."""
 
     def __init__(
-        self, cluster: Cluster, client: Client, group: str, history: GroupHistory, topic: Topic, *, counts: bool
+        self,
+        cluster: Cluster,
+        client: Client,
+        group: str,
+        history: GroupHistory,
+        topic: Topic,
+        *,
+        counts: bool,
+        instance: str | None = None,
     ) -> None:
         self._counts = counts
+        self._instance = instance
         self._cluster = cluster
         self.client = client
         self._group = group
@@ -56,8 +70,14 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         #: The offsets that the group has committed for its partitions.
         self._known: dict[TopicPartition, int] = {}
         self.owned: set[Place] = set()
+        #: The generations and partitions of its assignments.
+        self.assignments: list[tuple[int, frozenset[Place]]] = []
         self.stopping = False
         self.acked = 0
+
+    @property
+    def _owner(self) -> str:
+        return self._instance or self._name
 
     async def run(self) -> None:
         self.owned = set()
@@ -68,6 +88,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 bootstrap_servers=self._cluster.bootstrap,
                 client_id=self._name,
                 group_id=self._group,
+                group_instance_id=self._instance,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 request_timeout_ms=TIMEOUT_MS,
@@ -82,10 +103,12 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 await asyncio.sleep(RETRY_S)
             self._give_back()
             await closed(consumer.stop)
+            if self._instance is not None:
+                await asyncio.sleep(self._random.choice(_ABSENCES_S))
 
     async def _work(self, consumer: AIOKafkaConsumer) -> None:
         """Works for a random number of polls; then it leaves and joins again."""
-        polls = self._random.randint(5, _SESSION_POLLS)
+        polls = self._random.randint(5, _SESSION_POLLS if self._instance is None else _STATIC_ROUNDS)
         while not self.stopping and (polls := polls - 1) > 0:
             await self._read_committed(consumer)
             got = await consumer.getmany(timeout_ms=500)
@@ -136,14 +159,15 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._give_back()
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self.assignments.append((self._generation, frozenset((at.topic, at.partition) for at in assigned)))
         for at in sorted(assigned):
             self.owned.add((at.topic, at.partition))
             self._fresh.add(at)
-            self._history.assigned(self._name, (at.topic, at.partition), self._generation)
+            self._history.assigned(self._owner, (at.topic, at.partition), self._generation)
 
     def _give_back(self) -> None:
         for place in self.owned:
-            self._history.revoked(self._name, place)
+            self._history.revoked(self._owner, place)
         self.owned = set()
         self._fresh = set()
         self._known = {}
@@ -152,8 +176,17 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
 class ModernMember:
     """A member that sends heartbeats, and increments the offsets of the partitions that it owns."""
 
-    def __init__(self, cluster: Cluster, client: Client, group: str, history: GroupHistory, topic: Topic) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        client: Client,
+        group: str,
+        history: GroupHistory,
+        topic: Topic,
+        instance: str | None = None,
+    ) -> None:
         self._cluster = cluster
+        self.instance = instance
         self.client = client
         self._group = group
         self._history = history
@@ -170,7 +203,7 @@ class ModernMember:
         while not self.stopping:
             self._sessions += 1
             membership = _Membership(self, bare, f"{self.client.name}.{self._sessions}")
-            rounds = self._random.randint(10, 150)
+            rounds = self._random.randint(10, 150 if self.instance is None else _STATIC_ROUNDS)
             while not self.stopping and not membership.is_over and (rounds := rounds - 1) > 0:
                 steps = [membership.beat, membership.count]
                 self._random.shuffle(steps)
@@ -178,6 +211,8 @@ class ModernMember:
                     await step()
                 await asyncio.sleep(_PAUSE_S + self._random.random())
             await membership.leave()
+            if self.instance is not None:
+                await asyncio.sleep(self._random.choice(_ABSENCES_S))
 
     # -- used by its membership
 
@@ -197,7 +232,9 @@ class _Membership:
         self._member = member
         self._bare = bare
         self._name = name
+        self._owner = member.instance or name
         self._group, self._topic, self._history = member.terms
+        self._history.left(self._owner)
         self._epoch = 0
         self._says_all = True
         #: The known offsets of its partitions.
@@ -219,14 +256,19 @@ class _Membership:
                 self._give_back(set(self._owned))
                 self._epoch = 0
             return
-        self._history.contacted(self._name, sent_us)
+        self._history.contacted(self._owner, sent_us)
         self._says_all = False
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             await self._take(answer.assignment)
 
     def _request(self) -> ConsumerGroupHeartbeatRequest:
-        request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._name, member_epoch=self._epoch)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group,
+            member_id=self._name,
+            member_epoch=self._epoch,
+            instance_id=self._member.instance,
+        )
         if self._says_all or self._epoch == 0:
             request.rebalance_timeout_ms = TIMEOUT_MS
             request.subscribed_topic_names = [self._topic.name]
@@ -246,17 +288,26 @@ class _Membership:
         self._give_back(self._owned - wanted)
         for place in sorted(wanted - self._owned):
             self._owned.add(place)
-            self._history.assigned(self._name, place, self._epoch)
+            self._history.assigned(self._owner, place, self._epoch)
 
     def _give_back(self, places: set[Place]) -> None:
         for place in places:
             self._owned.discard(place)
             self._counts.pop(place, None)
-            self._history.revoked(self._name, place)
+            self._history.revoked(self._owner, place)
 
     async def leave(self) -> None:
+        """Leaves; a static member does it temporarily, and its instance keeps the partitions."""
+        if self._member.instance is not None:
+            self._history.left(self._owner)
+            self._owned.clear()
         self._give_back(set(self._owned))
-        request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._name, member_epoch=-1)
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group,
+            member_id=self._name,
+            member_epoch=_LEAVES if self._member.instance is None else _LEAVES_FOR_A_TIME,
+            instance_id=self._member.instance,
+        )
         node = await self._bare.coordinator(self._group, GROUP_KEY)
         await self._bare.call(node, request, ConsumerGroupHeartbeatResponse)
 

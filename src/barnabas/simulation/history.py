@@ -116,7 +116,7 @@ class History:
             yield Note(read[0], read[1], f"reads {spot_text(spot)}, as the first one")
 
 
-Found = dict[Place, Sequence[tuple[int, bytes]]]
+Found = Mapping[Place, Sequence[tuple[int, bytes]]]
 
 
 class Leniency(NamedTuple):

@@ -32,6 +32,7 @@ M = TypeVar("M", bound=Message)
 _GAP_MS_MEAN = 6_000
 _RETRY_MS = 700
 _TIMEOUT_MS = 6_000
+_REGRET_MS = 1_500
 _TIMES = ChannelTimes(_TIMEOUT_MS, 3_000, 50, 500)
 _PARTITIONS_MAX = 6
 _NO_ID = bytes(16)
@@ -47,6 +48,7 @@ class AdminOperation(Enum):
     CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it
     ENLARGE = "enlarge"  # a partition more
     REPLACE = "replace"  # a topic is deleted and made again under its name
+    REGRET = "regret"  # a replica is added, and that is cancelled immediately
 
 
 class Operator:
@@ -89,8 +91,11 @@ class Operator:
         getattr(self, f"_{kind.value}")()
         self._later()
 
-    def _send(self, request: Message, response_type: type[M], take: Callable[[M | None], None]) -> None:
-        node = self._random.choice(self._brokers)
+    def _send(
+        self, request: Message, response_type: type[M], take: Callable[[M | None], None], node: str | None = None
+    ) -> None:
+        """Sends a request to a broker: this one, or any."""
+        node = self._random.choice(self._brokers) if node is None else node
         channel = self._channels.get(node)
         if channel is None:
             channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self.name, _TIMES)
@@ -100,7 +105,7 @@ class Operator:
 
         channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
 
-    def _try(self, kind: AdminOperation, what: str, request: Message) -> None:
+    def _try(self, kind: AdminOperation, what: str, request: Message, node: str | None = None) -> None:
         """Sends an administrative request and counts its response, whatever the result."""
         self._note(kind, what)
 
@@ -108,7 +113,7 @@ class Operator:
             if response is not None:
                 self.done[kind] += 1
 
-        self._send(request, Message, answered)
+        self._send(request, Message, answered, node)
 
     def _note(self, kind: AdminOperation, text: str) -> None:
         self._cluster.world.note(self.name, text, kind)
@@ -174,6 +179,22 @@ class Operator:
                 topic.partitions = max(topic.partitions, count)
 
         self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
+
+    def _regret(self) -> None:
+        """Takes a replica away; a little later it adds one, and cancels that while the replica is being filled."""
+        topic, index = self._place()
+        ids = self._random.sample([int(name.removeprefix("broker")) for name in self._brokers], len(self._brokers))
+        fewer, more = ids[: min(2, len(ids))], ids[: min(3, len(ids))]
+        node = self._random.choice(self._brokers)
+        what = f"moves {topic.name}-{index} to {fewer}"
+        self._try(AdminOperation.REGRET, what, _reassignment(topic.name, index, fewer), node)
+
+        def add_and_cancel() -> None:
+            for replicas in (more, None):
+                what = f"{'cancels the move of' if replicas is None else 'moves'} {topic.name}-{index}, to {more}"
+                self._try(AdminOperation.REGRET, what, _reassignment(topic.name, index, replicas), node)
+
+        self._host.timers.call_later(_REGRET_MS, add_and_cancel)
 
     # -- replacement of a topic
 

@@ -11,7 +11,6 @@ from barnabas.replication.partition import Role
 from barnabas.simulation.rare_events import Call, Need, RareEvent
 
 _BROKERS: Final = frozenset({Need.BROKERS})
-_SMALL_WORLDS: Final = frozenset({Need.SMALL_WORLDS})
 _LEADERSHIP: Final = "replication.leadership:Leadership."
 _CHANGES: Final = "replication.isr_changes:IsrChanges."
 _PARTITION: Final = "replication.partition:Partition."
@@ -260,11 +259,7 @@ FOLLOWERS: Final = (
         lambda call: isinstance(call.arguments[0], FetchResponse) and call.arguments[0].error_code != ErrorCode.NONE,
         needs=_BROKERS,
     ),
-    RareEvent(
-        "a reader asks beyond the end of a log",
-        "replication.fetching:_check_range",
-        needs=_SMALL_WORLDS,
-    ),
+    RareEvent("a reader asks beyond the end of a log", "replication.fetching:_check_range"),
     RareEvent(
         "a fetch is of a follower's earlier incarnation",
         "replication.fetching:_note_follower",
@@ -299,11 +294,7 @@ REQUESTS: Final = (
         lambda call: bool(call.arguments[0]),
         needs=_BROKERS,
     ),
-    RareEvent(
-        "a client deletes records",
-        f"{_PARTITION}delete_records_before",
-        needs=_SMALL_WORLDS,
-    ),
+    RareEvent("a client deletes records", f"{_PARTITION}delete_records_before"),
     RareEvent("a fetch session is evicted", f"{_SESSIONS}_evict", lambda call: bool(call.result)),
     RareEvent("there is no room for a fetch session", f"{_SESSIONS}_evict", lambda call: not call.result),
     RareEvent(

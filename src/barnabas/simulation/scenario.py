@@ -24,6 +24,7 @@ from barnabas.simulation.fault_schedules import FaultGenerator
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Problem, Violation
+from barnabas.simulation.idle_days import IdleDays
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.lives import LogEnds, life_of
@@ -45,11 +46,13 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.side_works import with_features
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
 from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.transactional_work import TransactionalWork
 from barnabas.simulation.work import PROPERTIES, RecordsWork, Size, Verdicts, Work, WorkKind, client_names
+from barnabas.simulation.work_features import WorkFeature, clients_of, draw_features, properties_of
 from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 from barnabas.simulation.znode_operator import ZnodeEdit, ZnodeOperator
@@ -96,6 +99,8 @@ class Settings:
     operations: tuple[AdminOperation, ...] = tuple(AdminOperation)
     #: The edits of znodes that another operator can make in ZooKeeper mode; each seed draws some of them.
     edits: tuple[ZnodeEdit, ...] = tuple(ZnodeEdit)
+    #: The features of work that the run has in addition; if these are all, each seed draws some of them.
+    features: tuple[WorkFeature, ...] = ()
     #: Whether the seed draws properties of the nodes; those of the layout replace them.
     draws_properties: bool = False
     #: Whether rare events are counted, which changes nothing else.
@@ -152,7 +157,12 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
 def generator_of(settings: Settings) -> FaultGenerator:
     """Returns the generator of faults that these settings allow."""
     events = possible(settings.layout, settings.work) if settings.ties_faults else []
-    return FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds, events)
+    return FaultGenerator(settings.layout, struck_clients(settings), settings.kinds, events)
+
+
+def struck_clients(settings: Settings) -> list[str]:
+    """Returns the clients that faults can strike."""
+    return [*client_names(settings.work, settings.size), *clients_of(drawn_features(settings))]
 
 
 def fault_times_ms(settings: Settings) -> tuple[int, int]:
@@ -162,8 +172,15 @@ def fault_times_ms(settings: Settings) -> tuple[int, int]:
 
 def layout_of(settings: Settings) -> Layout:
     """Returns the layout with the properties of the work, and with those that the seed draws."""
-    properties = {**PROPERTIES[settings.work], **drawn_properties(settings), **settings.layout.properties}
-    return replace(settings.layout, properties=properties)
+    features = drawn_features(settings)
+    properties = {**PROPERTIES[settings.work], **drawn_properties(settings), **properties_of(features)}
+    properties.update(settings.layout.properties)
+    return replace(settings.layout, properties=properties, has_racks=WorkFeature.READERS in features)
+
+
+def drawn_features(settings: Settings) -> frozenset[WorkFeature]:
+    """Returns the features of work that the run has."""
+    return draw_features(World(settings.seed).stream("features"), settings.layout, settings.features)
 
 
 def drawn_properties(settings: Settings) -> dict[str, str]:
@@ -184,7 +201,13 @@ class Run:
         self.decided = DecidedMetadata(self.cluster)
         self.injector = Injector(self.cluster)
         self.auditor = self.cluster.add_client("auditor")
-        self.work = _WORK[settings.work](self.cluster, self.auditor, settings.size)
+        base = _WORK[settings.work](self.cluster, self.auditor, settings.size)
+        features = drawn_features(settings)
+        self.work = with_features(self.cluster, self.auditor, base, features)
+        #: The offsets of the other clients must not expire.
+        can_expire = settings.work is WorkKind.RECORDS and WorkFeature.STATIC not in features
+        is_idle = WorkFeature.IDLE in features
+        self.idle_days = IdleDays(self.cluster, lets_offsets_expire=can_expire) if is_idle else None
         random = self.world.stream("operations")
         drawn = [kind for kind in AdminOperation if random.random() < 0.5]
         kinds = [kind for kind in drawn if kind in settings.operations and kind in self.work.operations]
@@ -292,6 +315,9 @@ class Run:
             raise Violation(f"the operator is not done {_LIVENESS_S_MAX} s after everything healed")
         self._settled_us = self.world.now_us
         self._progress("the operator is done")
+        if self.idle_days is not None:
+            self.idle_days.run(self.work.workers)
+            self._progress("the idle days")
         self._finish("the work in progress does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
 

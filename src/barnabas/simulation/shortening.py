@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from barnabas.simulation.faults import Fault, FaultKind, FaultStep
-from barnabas.simulation.scenario import BEGIN_FAULTS_S, Outcome, Settings, run
+from barnabas.simulation.faults import THERE, Fault, FaultKind, FaultStep
+from barnabas.simulation.scenario import BEGIN_FAULTS_S, Outcome, Settings, drawn_features, run, struck_clients
+from barnabas.simulation.simulated_cluster import ZOOKEEPER
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 
 T = TypeVar("T")
 
@@ -143,6 +145,17 @@ def _fewer_changes(settings: Settings) -> Iterator[Settings]:
         yield replace(settings, operations=tuple(each for each in settings.operations if each is not kind))
 
 
+def _fewer_features(settings: Settings) -> Iterator[Settings]:
+    """Yields the run without any feature, and without one of them. Faults can strike only clients that are left."""
+    drawn = drawn_features(settings)
+    for fewer in [frozenset[WorkFeature](), *[drawn - {feature} for feature in WorkFeature if feature in drawn]]:
+        if drawn and fewer != set(settings.features):
+            smaller = replace(settings, features=tuple(feature for feature in WorkFeature if feature in fewer))
+            names = {*settings.layout.node_properties(), *struck_clients(smaller), ZOOKEEPER, THERE, ""}
+            if all(fault.node in names and fault.peer in names for fault in settings.schedule or ()):
+                yield smaller
+
+
 def _default_properties(settings: Settings) -> Iterator[Settings]:
     if settings.draws_properties:
         yield replace(settings, draws_properties=False)
@@ -174,6 +187,7 @@ def _shorter_faults(settings: Settings) -> Iterator[Settings]:
 
 
 _RESPECTS: Final = (
+    _fewer_features,
     _no_changes,
     _less_time,
     _earlier_faults,

@@ -236,7 +236,6 @@ READS: Final = (
         "the latest record is looked up",
         "storage.log_reads:LogReader.search_time",
         lambda call: call.arguments[0] is None,
-        needs=_SMALL_WORLDS,
     ),
 )
 

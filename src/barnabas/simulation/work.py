@@ -22,6 +22,8 @@ from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer
 from barnabas.simulation.world import Note
 
 _DRAIN_S = 15
+#: Changes by an operator of a run without features of work.
+CHANGES = tuple(kind for kind in AdminOperation if kind is not AdminOperation.REGRET)
 #: Changes by an operator that keep the partitions and settings of topics.
 MOVES = (AdminOperation.REASSIGN, AdminOperation.CANCEL, AdminOperation.ELECT)
 
@@ -148,7 +150,7 @@ class RecordsWork:
         self.history = History(lambda: cluster.world.now_us)
         self.topics = topics_of_a_run(cluster.layout.min_in_sync)
         self.internal: list[Topic] = []
-        self.operations: Collection[AdminOperation] = tuple(AdminOperation)
+        self.operations: Collection[AdminOperation] = CHANGES
         self.checkers: Sequence[Checker] = ()
         self.acked: Mapping[bytes, Spot] = self.history.acked
         shared = (self.history, self.topics)
