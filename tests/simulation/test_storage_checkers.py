@@ -15,6 +15,8 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.faulty_disk import FaultyDisk, FaultyFile
 from barnabas.simulation.host import VirtualTime
 from barnabas.simulation.log_comparison import Checkpoints, wrong_log
+from barnabas.simulation.log_files import SavedProducer
+from barnabas.simulation.log_rules import Producer, ProducerDict, wrong_producers
 from barnabas.simulation.scenario import Run, Settings, run
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.storage_checkers import StorageFiles
@@ -227,3 +229,16 @@ def test_the_only_broker_is_compared_now_and_then_and_compacts_without_a_false_a
     assert not outcome.failed, outcome.problems[0]
     files = next(each for each in simulated.checkers if isinstance(each, StorageFiles))
     assert 50 < files.compared < 300
+
+
+def test_a_producer_that_expired_and_came_back_has_no_coordinator_epoch() -> None:
+    known = Producer(
+        0, 0, 9, 0, timestamp=5_000, coordinator_epoch=2, marker_timestamp=1_000, txn_first_offset=9, seen=9
+    )
+    log = ProducerDict(0)
+    log.producers[3] = known
+    back = SavedProducer(3, 0, 0, 9, 0, 5_000, -1, 9)
+    day_ms = 86_400_000
+    assert wrong_producers({3: back}, log, 0, 1_000) is None
+    assert wrong_producers({3: back}, log, 0, 1_000 - day_ms) is not None
+    assert wrong_producers({3: back._replace(coordinator_epoch=1)}, log, 0, 1_000) is not None

@@ -75,6 +75,8 @@ class Producer:
     offset_delta: int | None = None
     timestamp: int = -1
     coordinator_epoch: int | None = None
+    #: The time of the marker with that epoch; a producer that expires after it, and comes back, has none.
+    marker_timestamp: int = -1
     #: The first offset of its open transaction, -1 if none is open, None if the log does not show it.
     txn_first_offset: int | None = None
     #: The offset of its newest batch of any kind.
@@ -117,6 +119,7 @@ class ProducerDict:
     def _end(self, known: Producer, batch: Batch) -> None:
         assert batch.marker is not None
         commits, known.coordinator_epoch, known.timestamp = batch.marker
+        known.marker_timestamp = known.timestamp
         was_unknown = known.txn_first_offset is None
         known.txn_first_offset = -1
         first = self._open.pop(batch.producer_id, None)
@@ -137,7 +140,7 @@ def wrong_producers(
         if found is None:
             if expected.seen >= log_start_offset and expected.timestamp > expires_before_ms + _EXPIRY_TOLERANCE_MS:
                 return f"producer {producer_id} is missing: {expected}"
-        elif _differs(found, expected, log_start_offset):
+        elif _differs(found, expected, log_start_offset, expires_before_ms + _EXPIRY_TOLERANCE_MS):
             return f"producer {producer_id}: {found}, the log says {expected}"
     for producer_id, found in said.items():
         if producer_id not in known.producers and found.last_offset >= log_start_offset:
@@ -145,12 +148,14 @@ def wrong_producers(
     return None
 
 
-def _differs(found: SavedProducer, expected: Producer, log_start_offset: int) -> bool:
+def _differs(found: SavedProducer, expected: Producer, log_start_offset: int, expires_before_ms: int) -> bool:
     if expected.seen < log_start_offset:
         return False
     first = expected.txn_first_offset
     is_cut = first is not None and 0 <= first < log_start_offset
     data_is_gone = expected.last_offset is not None and expected.last_offset < log_start_offset
+    epochs = (None, found.coordinator_epoch)
+    has_expired = found.coordinator_epoch == -1 and expected.marker_timestamp <= expires_before_ms
     last = (found.last_sequence, found.last_offset, found.offset_delta)
     return (
         found.epoch != expected.epoch
@@ -160,7 +165,7 @@ def _differs(found: SavedProducer, expected: Producer, log_start_offset: int) ->
             and last != (expected.last_sequence, expected.last_offset, expected.offset_delta)
             and not data_is_gone
         )
-        or (expected.coordinator_epoch not in (None, found.coordinator_epoch) and log_start_offset == 0)
+        or (expected.coordinator_epoch not in epochs and not has_expired and log_start_offset == 0)
         or (first is not None and not is_cut and found.txn_first_offset != first)
     )
 
