@@ -296,9 +296,7 @@ CLASSIC_GROUPS: Final = (
         lambda call: call.before is not None and call.subject.leader_id != call.before,
         lambda call: call.subject.leader_id,
     ),
-    RareEvent(
-        "a static member is replaced", "coordinators.groups.classic.group:ClassicGroup.replace_static", needs=_GROUPS
-    ),
+    RareEvent("a static member is replaced", "coordinators.groups.classic.group:ClassicGroup.replace_static"),
     RareEvent(
         "a heartbeat of an earlier generation is refused",
         "coordinators.groups.classic.membership:Membership.heartbeat",
