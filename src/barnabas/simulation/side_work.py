@@ -85,6 +85,10 @@ class WideWork:
     def must_make_progress(self) -> Sequence[Worker]:
         return [*self._base.must_make_progress, *[each for side in self._sides for each in side.must_make_progress]]
 
+    @property
+    def acked(self) -> Mapping[bytes, Spot]:
+        return self._base.acked
+
     async def settle(self) -> None:
         await asyncio.gather(*[side.settle() for side in self._sides])
         for worker in self.workers:
