@@ -130,8 +130,7 @@ def simulate(
 
     The same seed gives the same run, event by event. The exit code is 1 if a guarantee was broken.
     """
-    runs = _loaded_runs()
-    jobs = jobs or os.cpu_count() or 1
+    runs, jobs = _loaded_runs(), jobs or os.cpu_count() or 1
     if app is not None:
         _end(_simulate_application(ctx, app, jobs))
         return
@@ -155,12 +154,11 @@ def simulate(
         size=(producers, consumers, rate),
     )
     if explore is None:
-        failed = runs.replay(runs.with_faults(settings, only, fault or ()), html, shortens=shorten, as_json=as_json)
+        _end(runs.replay(runs.with_faults(settings, only, fault or ()), html, shortens=shorten, as_json=as_json))
     elif only is not None or fault or html is not None or shorten:
         raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
     else:
-        failed = runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only, kinds=kinds)
-    _end(failed)
+        _end(runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only, kinds=kinds))
 
 
 def _end(failed: bool) -> None:
