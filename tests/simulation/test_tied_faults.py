@@ -190,7 +190,7 @@ def test_an_answer_is_not_held_back_longer_than_the_fault_lasts() -> None:
         assert small.rig.values(2) == []
         small.rig.world.run_for(250 * MILLISECOND_US)
     assert small.rig.values(2) == [b"one", b"two"]
-    assert not small.rig.cluster.network.observers_of_writes()
+    assert not small.rig.cluster.network.observers_of_writes
 
 
 def test_an_isolated_node_answers_clients_and_no_node() -> None:

@@ -89,6 +89,8 @@ class AnsweredInTime(Listener):
         for exchange in self._exchanges.open.values():
             if not exchange.waiting or now_us - exchange.waiting[0].at_us < _YOUNG_US:
                 continue
+            if exchange.server.is_dead:
+                continue  # A client does not notice that the machine lost its power, until it sends again.
             request = exchange.waiting[0]
             counted_us = self._counted_us[(exchange.node,) if exchange.is_of_node else (exchange.client, exchange.node)]
             key = (exchange, request.correlation_id)

@@ -100,7 +100,9 @@ class Coordinators:
         if at_us is None or is_end or now_us >= at_us + _INTERVAL_US:
             self._compared_us[shard] = now_us
             partition = broker.replicas.find(*shard.partition)
-            if partition is not None and partition.role is Role.LEADER:
+            # What is in flight is in the state already, and not below the HW.
+            in_flight = partition is not None and partition.high_watermark < partition.log.log_end_offset
+            if partition is not None and partition.role is Role.LEADER and (at_us is None or not in_flight):
                 self._compare(node, _Look(shard, partition, at_us is None))
 
     def replay_of(self, broker: Broker, shard: GroupShard | TransactionShard) -> CoordinatorDict | None:

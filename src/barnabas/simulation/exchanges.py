@@ -17,6 +17,7 @@ from barnabas.simulation.network import Socket
 from barnabas.simulation.produce_frames import Answered, rows_of
 from barnabas.simulation.request_frames import PRODUCE, Request, acks_of
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.world import Process
 
 _HEAD: Final = struct.Struct(">ihhi")
 _LENGTH: Final = struct.Struct(">i")
@@ -53,11 +54,14 @@ class Frames:
 class Exchange:
     """One connection as one of its ends sees it. On a node's end requests come in, on a client's they go out."""
 
-    __slots__ = ("_answers", "_now_us", "_owner", "_requests", "client", "is_of_node", "node", "waiting")
+    __slots__ = ("_answers", "_now_us", "_owner", "_requests", "client", "is_of_node", "node", "server", "waiting")
 
     def __init__(
-        self, owner: Exchanges, node: str, client: str, now_us: Callable[[], int], *, is_of_node: bool
+        self, owner: Exchanges, ends: tuple[str, str], server: Process, now_us: Callable[[], int], *, is_of_node: bool
     ) -> None:
+        """`ends` are the names of the client's machine and of the node; `server` is the node's process."""
+        client, node = ends
+        self.server = server
         self.node = node
         self.client = client
         self.is_of_node = is_of_node
@@ -142,18 +146,18 @@ class Exchanges:
         network, cluster = self._cluster.network, self._cluster
         client, node = network.name_of(dialled.local[0]), network.name_of(accepted.local[0])
         if node in cluster.nodes:
-            self._follow(accepted, node, client, is_of_node=True)
+            self._follow(accepted, (client, node), accepted.process, is_of_node=True)
             if client not in cluster.nodes:
-                self._follow(dialled, node, client, is_of_node=False)
+                self._follow(dialled, (client, node), accepted.process, is_of_node=False)
 
     def closed(self, socket: Socket) -> None:
         exchange = self.open.pop(socket, None)
         if exchange is not None:
             exchange.closed()
 
-    def _follow(self, socket: Socket, node: str, client: str, *, is_of_node: bool) -> None:
+    def _follow(self, socket: Socket, ends: tuple[str, str], server: Process, *, is_of_node: bool) -> None:
         process = socket.process
-        exchange = Exchange(self, node, client, lambda: process.now_us, is_of_node=is_of_node)
+        exchange = Exchange(self, ends, server, lambda: process.now_us, is_of_node=is_of_node)
         self.open[socket] = socket.tap = exchange
 
     def place(self, place: tuple[str | bytes, int]) -> TopicPartition:

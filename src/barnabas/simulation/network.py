@@ -247,7 +247,7 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
-        for observe in self.network.observers_of_writes():
+        for observe in self.network.observers_of_writes:
             observe(self, data)
         if self.tap is not None:
             self.tap.sent(data)
@@ -387,7 +387,7 @@ class Network:
         #: The time for which a sender's system retries before it declares a connection broken.
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
-        self._write_observers: list[Callable[[Socket, bytes], None]] = []
+        self.observers_of_writes: list[Callable[[Socket, bytes], None]] = []
         #: Machines that refuse every new connection.
         self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}
@@ -403,13 +403,10 @@ class Network:
 
     def observe_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
         """Calls `observer` with all that programs write, before it is sent."""
-        self._write_observers.append(observer)
+        self.observers_of_writes.append(observer)
 
     def ignore_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
-        self._write_observers.remove(observer)
-
-    def observers_of_writes(self) -> Sequence[Callable[[Socket, bytes], None]]:
-        return self._write_observers
+        self.observers_of_writes.remove(observer)
 
     def add(self, name: str) -> str:
         """Adds a machine, and returns its address."""
