@@ -89,8 +89,8 @@ class Metrics:
             yield from _of_the_cluster(state)
         if broker.config.is_broker:
             own = state.get(("broker", broker.config.node_id))
-            is_registered = own is not None and own["epoch"] == broker.replicas.environment.broker_epoch()
-            if is_registered and not own["fenced"] and not broker.logs.offline_directories:
+            epoch = broker.replicas.environment.broker_epoch()
+            if own is not None and own["epoch"] == epoch and not own["fenced"] and not broker.logs.offline_directories:
                 yield from _of_replicas(state, broker.config.node_id)
             for partition in broker.replicas.partitions():
                 if partition.role is not Role.OFFLINE:
