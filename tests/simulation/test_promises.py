@@ -25,7 +25,7 @@ from barnabas.simulation.scenario import Run, Settings
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.told_refusals import RefusalsAreTold
 from barnabas.simulation.work import WorkKind
-from barnabas.simulation.world import World
+from barnabas.simulation.world import Process, World
 from barnabas.storage.health import WriteHealth
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -87,7 +87,8 @@ def test_frames_are_put_together_whatever_their_pieces() -> None:
 
 def exchange_of(cluster: Cluster) -> tuple[Exchanges, Exchange]:
     owner = Exchanges(cluster)
-    return owner, Exchange(owner, "broker1", "client", lambda: 0, is_of_node=True)
+    process = Process(cluster.world, "broker1")
+    return owner, Exchange(owner, ("client", "broker1"), process, lambda: 0, is_of_node=True)
 
 
 def test_answers_come_in_the_order_of_the_requests() -> None:

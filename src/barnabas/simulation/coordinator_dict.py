@@ -74,12 +74,15 @@ class CoordinatorDict:
         self.end = first_offset
         #: Key -> offset and value of its last record that counts; a value of None: deleted.
         self._latest: dict[bytes, tuple[int, bytes | None]] = {}
+        #: Whether records were missing: compaction can have removed a tombstone, so a replay must begin anew.
+        self.has_gap = False
         #: Producer id -> the last record of each key in its open transaction.
         self._open: defaultdict[int, dict[bytes, tuple[int, bytes | None]]] = defaultdict(dict)
 
     def add(self, data: bytes, end: int) -> None:
         """Replays whole batches up to `end`; those below the own end are known. Compaction leaves gaps."""
         for batch, is_control, records in batches_with_records(data, self.end, end):
+            self.has_gap |= batch.base_offset > self.end or len(records) <= batch.last_offset - batch.base_offset
             self.end = batch.last_offset + 1
             if is_control:
                 written = self._open.pop(batch.producer_id, {})

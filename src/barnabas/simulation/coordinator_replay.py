@@ -121,7 +121,10 @@ class Coordinators:
         replayed = self._replayed.setdefault(key, CoordinatorDict())
         if replayed.end > partition.high_watermark:
             return  # It was deposed and does not know it: the log has gone on elsewhere.
-        self._follow(node, partition, replayed)
+        if look.is_loaded:
+            # A follower that was away for longer than `delete.retention.ms` misses tombstones, in Kafka too.
+            replayed = self._replayed[key] = CoordinatorDict()
+        replayed = self._follow(node, partition, replayed)
         shard = look.shard
         problem = (
             wrong_groups(shard, replayed, is_loaded=look.is_loaded)
@@ -135,11 +138,21 @@ class Coordinators:
         self.loaded += look.is_loaded
         self.serving += not look.is_loaded
 
-    def _follow(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> None:
-        """Replays the log up to its HW, from its files: a read of the log could change what it keeps in memory."""
+    def _follow(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> CoordinatorDict:
+        """Replays the log up to its HW; from its start if it was compacted since the last replay."""
+        end = partition.high_watermark
+        if replayed.end < end:
+            is_new, replayed.has_gap = replayed.end == 0, False
+            self._add(node, partition, replayed)
+            if replayed.has_gap and not is_new:
+                replayed = CoordinatorDict()
+                self._replayed[partition.topic_partition, partition.topic_id] = replayed
+                self._add(node, partition, replayed)
+        return replayed
+
+    def _add(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> None:
+        """Adds the log's files: a read of the log could change what it keeps in memory."""
         end, directory = partition.high_watermark, partition.log.directory
-        if replayed.end >= end:
-            return
         with node.disk.without_effects():
             names = sorted(name for name in node.disk.list_dir(directory) if name.endswith(".log"))
             bases = [int(name.partition(".")[0]) for name in names]
