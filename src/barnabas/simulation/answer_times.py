@@ -133,10 +133,11 @@ def _rebalance_ms(request: Request) -> int:
 
 
 def _produce_ms(request: Request) -> int:
+    """Returns the timeout of a Produce request. A transaction is verified with its coordinator before."""
     body = body_of(request, flexible_from=9)
-    if request.version >= 3:
-        body.begin([("transactional id", "string")])
-    return int(body.begin([("acks", "int16"), ("timeout_ms", "int32")])["timeout_ms"])
+    is_transactional = request.version >= 3 and body.begin([("id", "string")])["id"] is not None
+    timeout_ms = int(body.begin([("acks", "int16"), ("timeout_ms", "int32")])["timeout_ms"])
+    return timeout_ms + (_CONTROLLER_MS if is_transactional else 0)
 
 
 def _fetch_ms(request: Request) -> int:

@@ -102,7 +102,7 @@ class Coordinators:
             partition = broker.replicas.find(*shard.partition)
             # What is in flight is in the state already, and not below the HW.
             in_flight = partition is not None and partition.high_watermark < partition.log.log_end_offset
-            if partition is not None and partition.role is Role.LEADER and (at_us is None or not in_flight):
+            if partition is not None and partition.role is Role.LEADER and not in_flight:
                 self._compare(node, _Look(shard, partition, at_us is None))
 
     def replay_of(self, broker: Broker, shard: GroupShard | TransactionShard) -> CoordinatorDict | None:
