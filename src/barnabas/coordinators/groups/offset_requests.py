@@ -370,14 +370,14 @@ def _answer_alone(
     fetched: _Fetched, fetch: _Fetch, api_version: int, reply: Callable[[OffsetFetchResponse], None]
 ) -> Iterator[None]:
     """Answers versions 1-7, which have one group. Version 1 has no error for the whole request, so the error is set for
-    each partition."""
+    each partition. Later versions have both: aiokafka and kafka-python ignore the error of the whole response, and a
+    consumer without rows would begin at the start of its partitions."""
     topics = fetched.topics
-    if fetched.error is not ErrorCode.NONE:
-        if api_version >= _GROUP_ERROR_SINCE:
-            reply(OffsetFetchResponse(error_code=fetched.error))
-            return
-        topics = [(name, [(i, _ABSENT, fetched.error) for i in indexes]) for name, indexes in fetch.topics or ()]
     response = OffsetFetchResponse()
+    if fetched.error is not ErrorCode.NONE:
+        topics = [(name, [(i, _ABSENT, fetched.error) for i in indexes]) for name, indexes in fetch.topics or ()]
+        if api_version >= _GROUP_ERROR_SINCE:
+            response.error_code = fetched.error
     yield from _fill(
         topics,
         response.topics,
