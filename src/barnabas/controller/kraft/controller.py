@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.common.portions import PARTITIONS_IN_PORTION
 from barnabas.controller.kraft import broker_registrations, directories, features
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
-from barnabas.controller.kraft.large_decisions import propose_in_portions
+from barnabas.controller.kraft.large_decisions import propose_partitions
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.kraft.replication_control import ReplicationControl
@@ -160,16 +159,13 @@ class Controller:
         if not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-
-        def refused(code: ErrorCode) -> None:
-            reply(topics.create_refused(request, code))
-
-        if topics.new_partitions(self.proposals.view(), request) > PARTITIONS_IN_PORTION:
-            propose_in_portions(
-                self.proposals, lambda view: topics.create_topics_in_portions(view, request, actor), reply, refused
-            )
-            return
-        self.proposals.propose(topics.create_topics(self.proposals.view(), request, actor), reply, refused)
+        propose_partitions(
+            self.proposals,
+            topics.new_partitions(self.proposals.view(), request),
+            lambda view: topics.create_topics_in_portions(view, request, actor),
+            reply,
+            lambda code: reply(topics.create_refused(request, code)),
+        )
 
     def delete_topics(
         self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
@@ -189,16 +185,13 @@ class Controller:
         if not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-
-        def refused(code: ErrorCode) -> None:
-            reply(topics.create_partitions_refused(request, code))
-
-        if topics.additional_partitions(self.proposals.view(), request) > PARTITIONS_IN_PORTION:
-            propose_in_portions(
-                self.proposals, lambda view: topics.create_partitions_in_portions(view, request, actor), reply, refused
-            )
-            return
-        self.proposals.propose(topics.create_partitions(self.proposals.view(), request, actor), reply, refused)
+        propose_partitions(
+            self.proposals,
+            topics.additional_partitions(self.proposals.view(), request),
+            lambda view: topics.create_partitions_in_portions(view, request, actor),
+            reply,
+            lambda code: reply(topics.create_partitions_refused(request, code)),
+        )
 
     def alter_partition(
         self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3

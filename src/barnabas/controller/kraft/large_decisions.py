@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.portions import Portions, whole
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.controller.kraft.metadata_transactions import all_or_nothing
 from barnabas.controller.kraft.proposals import Proposals, Refused, Reply
 from barnabas.controller.requests.result import Result
@@ -25,9 +25,10 @@ Decide = Callable[[ControllerView], Portions[Result[T]]]
 _ATTEMPTS: Final = 3
 
 
-def propose_in_portions(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: Refused) -> None:
-    """Decides in several turns of the event loop, then proposes. `refused` replies if the controller resigns before."""
-    _attempt(proposals, decide, reply, refused, _ATTEMPTS)
+def propose_partitions(proposals: Proposals, count: int, decide: Decide[T], reply: Reply[T], refused: Refused) -> None:
+    """Proposes a decision about `count` new partitions: immediately if they fit in one portion, otherwise after several
+    turns of the event loop; `refused` replies if the controller resigns before."""
+    _attempt(proposals, decide, reply, refused, _ATTEMPTS if count > PARTITIONS_IN_PORTION else 0)
 
 
 def _attempt(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: Refused, left: int) -> None:
