@@ -58,6 +58,15 @@ class NodeWorld:
     def register(
         self, broker_id: int = 1, *, previous_epoch: int = -1, directory: bytes | None = None
     ) -> BrokerRegistrationResponse:
+        (answer,) = self.begin_registration(broker_id, previous_epoch=previous_epoch, directory=directory)
+        if broker_id == self.config.node_id:
+            self.epoch = answer.broker_epoch
+        return answer
+
+    def begin_registration(
+        self, broker_id: int = 1, *, previous_epoch: int = -1, directory: bytes | None = None
+    ) -> list[BrokerRegistrationResponse]:
+        """Returns the list that gets the response, possibly in a later turn."""
         answers: list[BrokerRegistrationResponse] = []
         request = registration(
             broker_id,
@@ -67,12 +76,14 @@ class NodeWorld:
             directories=[directory or directory_of(broker_id)],
         )
         self.controller.register_broker(request, answers.append)
-        (answer,) = answers
-        if broker_id == self.config.node_id:
-            self.epoch = answer.broker_epoch
-        return answer
+        return answers
 
     def beat(self, broker_id: int = 1, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        (answer,) = self.begin_beat(broker_id, want_shut_down=want_shut_down)
+        return answer
+
+    def begin_beat(self, broker_id: int = 1, *, want_shut_down: bool = False) -> list[BrokerHeartbeatResponse]:
+        """Returns the list that gets the response, possibly in a later turn."""
         answers: list[BrokerHeartbeatResponse] = []
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -81,8 +92,7 @@ class NodeWorld:
             want_shut_down=want_shut_down,
         )
         self.controller.broker_heartbeat(request, answers.append)
-        (answer,) = answers
-        return answer
+        return answers
 
     def join(self, *, previous_epoch: int = -1) -> NodeWorld:
         """Starts the node, and registers and unfences broker 1."""
