@@ -152,7 +152,7 @@ def _resident_bytes() -> int | None:
 
 
 class _Visit(asyncio.Protocol):
-    """One connection of a scraper: its request and the response."""
+    """A connection of a scraper: its request and the response."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter

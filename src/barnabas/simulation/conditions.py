@@ -1,7 +1,7 @@
 """The physical condition of a cluster: what ails each machine and each link, as the world knows it.
 
 No node is asked, and no list of faults: processes, disks and the network are looked at. So what counts is the same
-whoever caused it: a schedule, a test, or a process that gave up.
+whether a schedule, a test or a failed process caused it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Frames:
 
 
 class Exchange:
-    """One connection as one of its ends sees it. On a node's end requests come in, on a client's they go out."""
+    """A connection as one of its ends sees it: requests come in at a node's end, and go out at a client's."""
 
     __slots__ = ("_answers", "_now_us", "_owner", "_requests", "client", "is_of_node", "node", "server", "waiting")
 

@@ -97,7 +97,7 @@ class Fault(NamedTuple):
     peer: str = ""
     duration_ms: int = 0
     amount: int = 0
-    #: None: it strikes at `at_ms`.
+    #: The event that the fault waits for; None if it strikes at `at_ms`.
     trigger: Trigger | None = None
 
     @property

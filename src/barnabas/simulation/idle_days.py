@@ -21,7 +21,7 @@ from barnabas.simulation.world import SECOND_US
 _DAY_US: Final = 86_400 * SECOND_US
 #: Numbers of days: with the last one, offsets and transactional ids of clients that do not work expire.
 _DAYS: Final = (1, 2, 8)
-#: What runs after each step: every periodic work that the feature's properties make more frequent.
+#: The time after each step, for every periodic work that the feature's properties make more frequent.
 _AFTERWARDS_US: Final = 70 * SECOND_US
 _STOP_US_MAX: Final = 120 * SECOND_US
 _PAUSE_CHANCE: Final = 0.3

@@ -146,7 +146,7 @@ class Process:
         self._on_exit: list[Callable[[str], None]] = []
         #: The owner of the program, if checkers check it: added to `World.dirty` whenever the program has run.
         self.owner: object | None = None
-        #: What it would send, while its output is held.
+        #: The output of the process while it is held back.
         self.outbox: list[Callable[[], None]] | None = None
         self._output_holds = 0
         self._held: list[Event] = []

@@ -76,7 +76,7 @@ class WorldOutcome:
     events: int
     cpu_s: float
     rare_events: Mapping[str, int]
-    #: What happened, line by line.
+    #: The events of the run, line by line.
     timeline: list[str]
 
     @property
