@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from barnabas.common.types import TopicPartition
@@ -158,7 +159,7 @@ class WritesGoOn(Listener):
         self._take(condition_of(cluster), now_us)
         image = self._decided.image()
         there = {}
-        for topic in image.topics_by_id.values():
+        for topic in sorted(image.topics_by_id.values(), key=attrgetter("name")):
             for index, partition in enumerate(topic.partitions):
                 key = (TopicPartition(topic.name, index), topic.topic_id)
                 watched = self._promised(key, partition, image, now_us)
