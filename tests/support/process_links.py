@@ -68,7 +68,7 @@ class ProcessLinks:
         self.responds = responds
         self.dialled: list[ProcessLink] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         link = ProcessLink(self, port, end)
         self.dialled.append(link)
         self.time.call_soon(link.arrive)

@@ -142,7 +142,7 @@ class JoinedLinks:
         #: Dials that are never answered.
         self.is_silent = False
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         wire = Wire(self.world.host.time, end, self.delay_ms)
         wire.is_silent = self.is_silent
         self.wires.append(wire)

@@ -37,6 +37,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+from barnabas.protocol.peer_security import controller_security
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.node import RaftNode
 
@@ -64,7 +65,7 @@ class QuorumSide:
         self._host, self._config, self._metadata, self._logs = host, config, metadata, logs
         self.formatted = formatted
         self.cluster_id = formatted.cluster_id
-        self._peers = QuorumPeers(host, area, f"raft-client-{config.node_id}")
+        self._peers = QuorumPeers(host, area, f"raft-client-{config.node_id}", controller_security(config))
         self.raft = RaftNode(host, config, metadata, formatted, self._peers, logs.health)
         self._watch = QuorumWatch(host, config, self.raft)
         strategy = _election_strategy(host, config)
@@ -78,6 +79,7 @@ class QuorumSide:
             self.raft.leader_address,
             _REQUEST_TIMEOUT_MS,
             lambda: OwnNode(services(), config.controller_listener_names[0], CONTROLLER_APIS),
+            controller_security(config),
         )
         self.raft.on_leader(self._on_leader)
         self.lifecycle = BrokerLifecycle(

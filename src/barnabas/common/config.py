@@ -197,6 +197,10 @@ class BrokerConfig(Settings):
         key = "controller.quorum.bootstrap.servers"
         return tuple(parse_address(key, item) for item in self.list_of(key))
 
+    def security_protocol_of(self, listener: str) -> str:
+        """Returns the security protocol of a listener, which another node may have: "PLAINTEXT", "SASL_SSL"."""
+        return self._protocols().get(listener, listener)
+
     def _protocols(self) -> dict[str, str]:
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(key, self.list_of(key))

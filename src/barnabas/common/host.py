@@ -187,8 +187,11 @@ class LinkEnd(Protocol):
 
 
 class Links(Protocol):
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
-        """Connects to a peer. Returns immediately, and calls no method of `end` before it has returned."""
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+        """Connects to a peer. Returns immediately, and calls no method of `end` before it has returned.
+
+        `tls` is the name of the listener whose TLS settings apply to the connection; None means plain text.
+        """
 
 
 class Memory(Protocol):

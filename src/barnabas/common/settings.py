@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from barnabas.common import config_docs
 from barnabas.common.config_keys import (
     BROKER_KEYS,
+    LISTENER_PREFIX,
     OWN_KEYS,
     PER_BROKER,
     READ_ONLY,
@@ -132,6 +133,13 @@ class Settings:
         if isinstance(value, str):
             return tuple(item.strip() for item in value.split(",") if item.strip())
         return value if isinstance(value, tuple) else ()
+
+    def value_on(self, listener: str, key: str) -> Value:
+        """Returns the value in force for a listener: that of `listener.name.<listener>.<key>`, else that of `key`.
+        Raises KeyError for an unknown key.
+        """
+        prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{key}"
+        return self._values[prefixed] if prefixed in self._values else self._values[key]
 
     # Layers.
 

@@ -20,6 +20,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.peer_security import inter_broker_security
 from barnabas.records.batch import decode_batch, iter_headers
 from barnabas.replication.internal import InternalPartitions
 
@@ -107,7 +108,9 @@ class EventsTopic:
         if channel is None or channel.address != address:
             if channel is not None:
                 self._host.timers.call_soon(channel.close)
-            channel = self._channel = Channel(self._host, self._area, address, ADMIN_CLIENT_ID, _TIMES)
+            security = inter_broker_security(self._config)
+            channel = Channel(self._host, self._area, address, ADMIN_CLIENT_ID, _TIMES, security)
+            self._channel = channel
         channel.send(request, reply)
 
     # -- reading

@@ -34,6 +34,7 @@ from barnabas.protocol.header import request_header_version, response_header_ver
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 from barnabas.protocol.wire import skip_tagged_fields
 
 Reply = Callable[[Message | None], None]
@@ -95,8 +96,10 @@ class Channel:
         address: tuple[str, int],
         client_id: str,
         times: ChannelTimes = ChannelTimes(),  # noqa: B008 - immutable
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
         self._host = host
+        self._security = security
         self._area = area
         self.address = address
         self._client_id = client_id.encode()
@@ -164,7 +167,7 @@ class Channel:
     def _dial(self) -> None:
         self._dial_timer = None
         end = self._end = _End(self)
-        self._link = self._host.links.dial(*self.address, end)
+        self._link = self._host.links.dial(*self.address, end, self._security.tls)
         self._await_setup(end, min(self._times.connect_timeout_ms, self._times.setup_timeout_ms))
 
     def _await_setup(self, end: _End, timeout_ms: int) -> None:

@@ -13,6 +13,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
+from barnabas.protocol.peer_security import inter_broker_security
 from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition, Role
@@ -138,6 +139,7 @@ class FetcherPool:
             backoff_ms_max=_BACKOFF_MS_MAX,
         )
         client_id = f"broker-{node_id}-fetcher-0-leader-{leader_id}"
-        channel = Channel(self._host, self._area, (host, port), client_id, times)
+        security = inter_broker_security(self._config)
+        channel = Channel(self._host, self._area, (host, port), client_id, times, security)
         replica = (node_id, self._own.broker_epoch)
         return Fetcher(self._host, channel, self._limits, replica, self._on_fault, self._takes_writes, self._quota)

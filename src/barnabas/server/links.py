@@ -152,5 +152,6 @@ class LoopLinks:
         self._loop = loop
         self._turns = turns
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+        assert tls is None, "TLS is not served"
         return DialledLink(self._loop, host, port, end, self._turns)

@@ -124,7 +124,7 @@ class RefusingLinks:
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         self._time.call_soon(lambda: end.closed(ConnectionRefusedError(f"nobody listens at {host}:{port}")))
         return MemoryLink()
 

@@ -176,7 +176,7 @@ class MachineLinks:
         self._process = process
         self._machine = machine
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         dialled = DialledEnd(end)
         dialled.socket = self._network.dial(self._process, self._machine, host, port, dialled)
         return dialled.socket

@@ -172,7 +172,7 @@ class SilentLinks:
     def __init__(self) -> None:
         self.dialled: list[tuple[str, int]] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         self.dialled.append((host, port))
         return MemoryLink()
 

@@ -24,7 +24,7 @@ class Dials:
         self.peers = QuorumPeers(self.host, ReceiveArea(), "raft-client-1")
         self.answers: list[Message | None] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         self.ends.append(end)
         if self._connects:
             self.host.timers.call_soon(end.connected)

@@ -112,7 +112,7 @@ class World:
         self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
         self.answers: list[Message | None] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
         assert (host, port) == ("peer", 9093)
         self.dials.append(ScriptedPeer(end))
         return self.dials[-1]

@@ -19,6 +19,7 @@ from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+from barnabas.protocol.peer_security import security_on
 
 Reply = Callable[[Message | None], None]
 
@@ -55,6 +56,7 @@ class BrokerChannels:
         """`listener` is the listener to connect to, if it is not the inter-broker listener."""
         self._host = host
         self._listener = config.inter_broker_listener if listener is None else listener
+        self._security = security_on(config, self._listener)
         self._area = area
         self._config = config
         self._metadata = metadata
@@ -112,7 +114,8 @@ class BrokerChannels:
                 self._config.int_of("request.timeout.ms"), backoff_ms=_BACKOFF_MS, backoff_ms_max=_BACKOFF_MS_MAX
             )
             client_id = f"broker-{self._config.node_id}"
-            channel = self._channels[broker_id] = Channel(self._host, self._area, address, client_id, times)
+            channel = Channel(self._host, self._area, address, client_id, times, self._security)
+            self._channels[broker_id] = channel
         return channel
 
     def close(self) -> None:

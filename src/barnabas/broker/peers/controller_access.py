@@ -24,6 +24,7 @@ from barnabas.common.host import Host, Timer
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 
 Address = tuple[str, int]
 Reply = Callable[[Message | None], None]
@@ -54,7 +55,9 @@ class ControllerAccess:
         leader_address: Callable[[], Address | None],
         request_timeout_ms: int,
         make_own: Callable[[], LocalController],
+        security: ChannelSecurity = PLAINTEXT,
     ) -> None:
+        self._security = security
         self._host = host
         self._area = area
         self._client_id = client_id
@@ -105,7 +108,8 @@ class ControllerAccess:
             if channel is not None:
                 self._host.timers.call_soon(channel.close)
             times = ChannelTimes(self._timeout_ms, backoff_ms=_RETRY_MS, backoff_ms_max=_RETRY_MS_MAX)
-            channel = self._channel = Channel(self._host, self._area, address, self._client_id, times)
+            channel = Channel(self._host, self._area, address, self._client_id, times, self._security)
+            self._channel = channel
         return channel
 
 

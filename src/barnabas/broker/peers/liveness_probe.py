@@ -18,6 +18,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Link
 from barnabas.controller.kraft.controller import Controller
 from barnabas.metadata.registrations import BrokerImage
+from barnabas.protocol.peer_security import inter_broker_security
 from barnabas.protocol.process_watch import PROBE_REQUEST
 
 _BUFFER_BYTES: Final = 4096
@@ -33,6 +34,7 @@ class BrokerLiveness:
     def __init__(self, host: Host, config: BrokerConfig, controller: Controller) -> None:
         self._host = host
         self._listener = config.inter_broker_listener
+        self._tls = inter_broker_security(config).tls
         self._controller = controller
         self._node_id = config.node_id
         self._probing: set[int] = set()
@@ -56,7 +58,7 @@ class BrokerLiveness:
         if broker is None or broker.fenced or endpoint is None or broker_id in self._probing:
             return
         self._probing.add(broker_id)
-        _Probe(self, self._host, broker, (endpoint.host, endpoint.port)).start()
+        _Probe(self, self._host, broker, (endpoint.host, endpoint.port), self._tls).start()
 
     def on_probed(self, broker: BrokerImage, *, is_gone: bool) -> None:
         self._probing.discard(broker.broker_id)
@@ -76,11 +78,14 @@ class BrokerLiveness:
 class _Probe:
     """A probe of a broker, over as many dials as needed; it is the `common.host.LinkEnd` of each of them in turn."""
 
-    def __init__(self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int]) -> None:
+    def __init__(
+        self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int], tls: str | None
+    ) -> None:
         self._liveness = liveness
         self._host = host
         self._broker = broker
         self._address = address
+        self._tls = tls
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._link: Link | None = None
         self._dials = 0
@@ -93,7 +98,7 @@ class _Probe:
     def _dial(self) -> None:
         if not self._is_over:
             self._dials += 1
-            self._link = self._host.links.dial(*self._address, self)
+            self._link = self._host.links.dial(*self._address, self, self._tls)
 
     def _end(self, *, is_gone: bool) -> None:
         if not self._is_over:

@@ -10,6 +10,7 @@ from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 
 Address = tuple[str, int]
 
@@ -21,8 +22,9 @@ _TIMES: Final = ChannelTimes(backoff_ms=20, backoff_ms_max=200)
 class QuorumPeers:
     """Two channels to each address: a fetch can wait on one for records without delaying the other requests."""
 
-    def __init__(self, host: Host, area: ReceiveArea, client_id: str) -> None:
+    def __init__(self, host: Host, area: ReceiveArea, client_id: str, security: ChannelSecurity = PLAINTEXT) -> None:
         self._host = host
+        self._security = security
         self._area = area
         self._client_id = client_id
         self._channels: dict[tuple[Address, bool], Channel] = {}
@@ -33,7 +35,8 @@ class QuorumPeers:
         key = (address, isinstance(request, FetchRequest | FetchSnapshotRequest))
         channel = self._channels.get(key)
         if channel is None:
-            channel = self._channels[key] = Channel(self._host, self._area, address, self._client_id, _TIMES)
+            channel = Channel(self._host, self._area, address, self._client_id, _TIMES, self._security)
+            self._channels[key] = channel
         used = channel
 
         def answered(response: Message | None) -> None:

@@ -40,6 +40,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+from barnabas.protocol.peer_security import security_on
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _NO_CONTROLLER: Final = -1
@@ -85,6 +86,7 @@ class ZooKeeperSide:
             self._controller_address,
             _REQUEST_TIMEOUT_MS,
             self._make_own,
+            security_on(config, config.inter_broker_listener if plane is None else plane.upper()),
         )
         self.assignments = UnreportedAssignments()
         self.decisions = _OwnDecisions(self.controller)

@@ -1,0 +1,38 @@
+"""How the nodes of a cluster secure their connections to each other.
+
+The inter-broker listener (`inter.broker.listener.name`) and the first listener of the controllers
+(`controller.listener.names`) decide: their security protocol, and the settings with their prefix `listener.name.X.`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.common.config import BrokerConfig
+
+
+class ChannelSecurity(NamedTuple):
+    """The security of a channel's links."""
+
+    #: The listener whose TLS settings apply (`common.host.Links.dial`); None means plain text.
+    tls: str | None = None
+
+
+PLAINTEXT = ChannelSecurity()
+
+
+def inter_broker_security(config: BrokerConfig) -> ChannelSecurity:
+    """Returns the security of connections to other brokers."""
+    return security_on(config, config.inter_broker_listener)
+
+
+def controller_security(config: BrokerConfig) -> ChannelSecurity:
+    """Returns the security of connections to controllers."""
+    names = config.controller_listener_names
+    return security_on(config, names[0]) if names else inter_broker_security(config)
+
+
+def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
+    """Returns the security of connections to this listener of other nodes."""
+    protocol = config.security_protocol_of(listener)
+    return ChannelSecurity(tls=listener if protocol in ("SSL", "SASL_SSL") else None)
