@@ -15,6 +15,7 @@ from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.recovery.recovery import Opening, open_log
+from barnabas.storage.recovery.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
 
 PARTITION = TopicPartition("orders", 0)
@@ -55,6 +56,7 @@ class LogWorld:
         log_start_offset: int = 0,
         high_watermark: int | None = None,
         contiguous: bool = False,
+        evidence: Evidence | None = None,
     ) -> Log:
         services = LogServices(self.disk, lambda: self.wall_ms, self._pick_jitter, self.descriptors)
         self.log = open_log(
@@ -69,6 +71,7 @@ class LogWorld:
                 log_start_offset=log_start_offset,
                 high_watermark=high_watermark,
                 contiguous=contiguous,
+                evidence=evidence,
             ),
         )
         return self.log

@@ -10,6 +10,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import iter_headers
 from barnabas.simulation.crashing_disk import CrashingDisk, Fate, PowerFailure
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, CheckpointError
+from barnabas.storage.recovery.segment_ends import Evidence
 
 SMALL = LogConfig(segment_bytes=250, index_interval_bytes=100)
 
@@ -51,6 +52,21 @@ def test_every_flipped_byte_is_found_unless_it_is_outside_the_checksum() -> None
             world.disk.write(path, damaged)
             assert world.open(clean=False).log_end_offset == header.base_offset, place
             world.log.segments.release()
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_flipped_base_offset_is_reported_unless_gaps_are_normal(policy: str) -> None:
+    """No checksum covers a base offset."""
+    world = filled(3, LogConfig(cleanup_policy=(policy,)))
+    path = world.log.segments.active.log_path
+    world.log.segments.release()
+    data = bytearray(world.disk.read(path))
+    position = list(iter_headers(data))[-1][0]
+    data[position + 5] ^= 1
+    world.disk.write(path, data)
+    log = world.open(clean=False, evidence=Evidence())
+    expected = f"offsets 2 to {0x10001} are missing before byte {position} of {path}"
+    assert any(note.startswith(expected) for note in log.losses.notes) == (policy == "delete"), log.losses.notes
 
 
 def test_segments_behind_damage_are_removed() -> None:

@@ -61,7 +61,17 @@ from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManag
 from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit
 from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, clip, subtract
 from barnabas.storage.recovery.missing_epochs import find_missing_epochs
-from barnabas.storage.recovery.rescan import EpochRun, ScanStart, end_of_batches, scan, synced_part
+from barnabas.storage.recovery.rescan import (
+    EpochRun,
+    Follows,
+    OffsetGaps,
+    ScanStart,
+    end_of_batches,
+    scan,
+    starts_of,
+    synced_part,
+    uncontradicted,
+)
 from barnabas.storage.recovery.segment_ends import (
     Evidence,
     SegmentEnd,
@@ -110,7 +120,7 @@ class Opening:
     #: The known state of the files. Without it no loss is detected, and unreadable data is cut off.
     evidence: Evidence | None = None
     #: Returns whether an intact batch can follow those before it; the scan ends at the first that cannot.
-    follows: Callable[[BatchHeader, memoryview], bool] | None = None
+    follows: Follows | None = None
     #: Called before anything is cut off; an exception prevents the cut.
     on_cut: Callable[[Cut], None] | None = None
 
@@ -349,7 +359,7 @@ class _Recovery:
             segment.open_clean()
             self._is_any_broken = self._is_any_broken or indexed.position < segment.size_bytes
         else:
-            self._take_epochs(_starts(scan(segment, self._limits, ScanStart(0, segment.base_offset), _ignore)))
+            self._take_epochs(starts_of(scan(segment, self._limits, ScanStart(0, segment.base_offset), _ignore)))
             segment.end_rebuild()
         segment.index.sync()
         segment.time_index.sync()
@@ -477,7 +487,7 @@ class _Recovery:
             if is_damaged and behind:
                 self._drop_segments(behind)
                 break
-        self._take_epochs([*_uncontradicted(saved, found), *_starts(found)])
+        self._take_epochs([*uncontradicted(saved, found), *starts_of(found)])
         end_offset = self.segments.active.end_offset()
         self.producers.map_end_offset = end_offset
         return end_offset
@@ -518,7 +528,10 @@ class _Recovery:
             segment.txn_index.truncate_to(start.offset)
         else:
             segment.txn_index.clear()
-        return scan(segment, self._limits, start, note, begun=begun, follows=self._opening.follows)
+        follows: Follows | None = self._opening.follows
+        if not self._opening.config.is_compacted:
+            follows = OffsetGaps(segment.log_path, start, self._notes.append, follows)
+        return scan(segment, self._limits, start, note, begun=begun, follows=follows)
 
     def _take_epochs(self, found: list[EpochEntry]) -> None:
         for epoch, start_offset in sorted(found):
@@ -539,21 +552,6 @@ class _Recovery:
 def _start(holes: Iterable[Hole], first_base: int) -> int:
     """Returns the start of the lost range that ends at the first segment, or `_NO_END` if there is no such range."""
     return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
-
-
-def _starts(runs: list[EpochRun]) -> list[EpochEntry]:
-    return [EpochEntry(run.epoch, run.first_offset) for run in runs]
-
-
-def _uncontradicted(saved: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
-    """Returns the epochs of the file that no batch contradicts. Compaction leaves epochs without any batch, or without
-    their first one: only the file has these."""
-    return [
-        entry
-        for entry in saved
-        if not any(run.last_offset >= entry.start_offset and run.epoch < entry.epoch for run in found)
-        and not any(run.first_offset < entry.start_offset and run.epoch >= entry.epoch for run in found)
-    ]
 
 
 def _ignore(header: BatchHeader, batch: memoryview) -> None:

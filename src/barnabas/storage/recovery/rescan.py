@@ -22,6 +22,7 @@ from barnabas.common.host import Disk, File
 from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
 from barnabas.records.checksum import crc32c
 from barnabas.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, MAGIC_V2
+from barnabas.storage.checkpoints import EpochEntry
 from barnabas.storage.recovery.index_check import do_last_entries_fit
 from barnabas.storage.segment import RollLimits, Segment
 
@@ -78,6 +79,31 @@ def _rise(segment: Segment) -> bool:
     )
 
 
+class OffsetGaps:
+    """A `Follows` that accepts every batch and reports offsets that no batch has. In a log that is not compacted, they
+    mean that a base offset is damaged, which no checksum covers, or that batches are missing.
+    """
+
+    def __init__(self, path: str, start: ScanStart, report: Callable[[str], None], follows: Follows | None) -> None:
+        self._path = path
+        self._position, self._next_offset = start
+        self._report = report
+        self._follows = follows
+
+    def __call__(self, header: BatchHeader, batch: memoryview) -> bool:
+        if self._follows is not None and not self._follows(header, batch):
+            return False
+        if header.base_offset > self._next_offset:
+            self._report(
+                f"offsets {self._next_offset} to {header.base_offset - 1} are missing before byte {self._position} of "
+                f"{self._path}, and the topic is not compacted: the base offset there is damaged, or these records are "
+                "lost on this broker"
+            )
+        self._position += header.size_bytes
+        self._next_offset = header.next_offset
+        return True
+
+
 class EpochRun(NamedTuple):
     """Consecutive batches of one leader epoch, and the offsets that they cover."""
 
@@ -116,6 +142,22 @@ def scan(
             on_producer(header, batch)
         segment.note(len(batch), header.base_offset + header.last_offset_delta, header.max_timestamp, limits)
     return epochs
+
+
+def starts_of(runs: list[EpochRun]) -> list[EpochEntry]:
+    """Returns where each epoch begins."""
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs]
+
+
+def uncontradicted(saved: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
+    """Returns the epochs of the file that no batch contradicts. Compaction leaves epochs without any batch, or without
+    their first one: only the file has these."""
+    return [
+        entry
+        for entry in saved
+        if not any(run.last_offset >= entry.start_offset and run.epoch < entry.epoch for run in found)
+        and not any(run.first_offset < entry.start_offset and run.epoch >= entry.epoch for run in found)
+    ]
 
 
 def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
