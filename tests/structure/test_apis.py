@@ -97,8 +97,6 @@ def test_in_zookeeper_mode_the_apis_are_those_of_kafka_3_9_1() -> None:
     }
     missing = {row["name"] for row in data["api_keys"] if row["api_key"] not in ZOOKEEPER_APIS}
     assert missing == {
-        "SaslHandshake",
-        "SaslAuthenticate",
         "CreateDelegationToken",
         "RenewDelegationToken",
         "ExpireDelegationToken",

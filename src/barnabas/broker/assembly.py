@@ -24,10 +24,12 @@ from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.in_flight import ConnectionLog
 from barnabas.broker.requests.inner_requests import OwnNode
+from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
+from barnabas.common.log_in_settings import has_log_in
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.raft.formatting import ensure_formatted
@@ -211,10 +213,26 @@ class Broker:
             frame_bytes_max=self.config.int_of("socket.request.max.bytes"),
             log=self._connection_log,
             memory=self.memory,
+            log_in=self._log_in(listener),
         )
         if not self._is_let_in:
             self._dispatchers.append(made)
         return made
+
+    def _log_in(self, listener: str) -> ListenerLogIn | None:
+        """Returns the log-in of a listener; None if it has none."""
+        if not has_log_in(self.config.security_protocol_of(listener)):
+            return None
+        services = self.services
+        return ListenerLogIn(
+            self.host,
+            self.config,
+            listener,
+            services.cluster_id,
+            lambda: self.metadata.image.security.scram,
+            services.log_in_counts,
+            services.request_counts.of,
+        )
 
     # -- following the metadata
 

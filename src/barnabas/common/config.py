@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.common import zookeeper_mode
+from barnabas.common import log_in_settings, zookeeper_mode
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
@@ -247,14 +247,18 @@ def _check(config: BrokerConfig) -> None:
     if config.is_broker:
         _check_broker_listeners(config)
     _check_numbers(config)
+    log_in_settings.check(config)
+
+
+_SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 
 
 def _check_protection(config: BrokerConfig) -> None:
     for listener in config.listeners:
-        if listener.security_protocol != "PLAINTEXT":
+        if listener.security_protocol not in _SERVED_PROTOCOLS:
             raise ConfigError(
                 f"listener {listener} requires {listener.security_protocol}, which Barnabas does not serve: "
-                "only PLAINTEXT is allowed"
+                f"only {' and '.join(_SERVED_PROTOCOLS)} are allowed"
             )
     if config.str_of("authorizer.class.name"):
         raise invalid(

@@ -36,7 +36,12 @@ HEEDED: Final[dict[str, str]] = {
     "compression.type": "The codec in which batches are stored: gzip, snappy, lz4, zstd, uncompressed, or producer, "
     "which keeps the codec of the producer.",
     "compression.zstd.level": "The Zstandard compression level that the broker uses if compression.type is zstd.",
+    "connection.failed.authentication.delay.ms": "How long the broker waits before it answers a failed authentication "
+    "and closes the connection, in milliseconds.",
     "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds.",
+    "connections.max.reauth.ms": "How long a client can use a connection to a SASL listener before it has to "
+    "authenticate again on it, in milliseconds; the broker closes the connection of one that does not. 0 sets no "
+    "limit. With the prefix listener.name.LISTENER.MECHANISM. it applies to one mechanism of one listener.",
     "controlled.shutdown.enable": "Whether a broker asks the controller to move its leaderships to other brokers "
     "before it stops.",
     "controller.listener.names": "The names of the listeners that controllers use, separated by commas. Voters reach "
@@ -232,6 +237,14 @@ HEEDED: Final[dict[str, str]] = {
     "replication.quota.window.size.seconds": "The time span of each sample of the rate of throttled replication, in "
     "seconds.",
     "request.timeout.ms": "How long this broker waits for the response of another broker, in milliseconds.",
+    "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are "
+    "supported. With the prefix listener.name.LISTENER. it applies to one listener.",
+    "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and password "
+    "by which this node logs in to others. Brokers read it only with the prefix listener.name.LISTENER.MECHANISM.",
+    "sasl.mechanism.controller.protocol": "The SASL mechanism by which this node logs in to controllers.",
+    "sasl.mechanism.inter.broker.protocol": "The SASL mechanism by which this node logs in to other brokers. A change "
+    "at run time applies to new connections.",
+    "sasl.server.max.receive.size": "The maximum size of a request before the log-in, in bytes.",
     "socket.listen.backlog.size": "The length of the queue of connections to accept. Here, the default of 50 does not "
     "apply: if not set, the queue has 1,024 places.",
     "socket.receive.buffer.bytes": "The SO_RCVBUF buffer of client sockets in bytes; -1 means the default of the "

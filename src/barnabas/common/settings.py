@@ -141,6 +141,15 @@ class Settings:
         prefixed = f"{LISTENER_PREFIX}{listener.lower()}.{key}"
         return self._values[prefixed] if prefixed in self._values else self._values[key]
 
+    def value_or_none(self, key: str) -> Value:
+        """Returns the value in force; None if `key` is not set, or unknown."""
+        return self._values.get(key)
+
+    def text_or_none(self, key: str) -> str | None:
+        """Returns the text of a key with a prefix; None if it is not set."""
+        value = self._values.get(key)
+        return value if isinstance(value, str) else None
+
     # Layers.
 
     @property

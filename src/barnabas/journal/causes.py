@@ -63,6 +63,7 @@ CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
     ControllerEvent.CREATE_PARTITIONS: ("partitions-asked", "{actor} extended {detail} partitions"),
     ControllerEvent.ALTER_CONFIGS: ("config-asked", "{actor} changed the configuration of {detail}"),
     ControllerEvent.UPDATE_FEATURES: ("feature-asked", "{actor} set {detail}"),
+    ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS: ("credential-asked", "{actor} changed the credential of {detail}"),
     ControllerEvent.UNREGISTER_BROKER: ("unregister-asked", "{actor} unregistered {detail}"),
     ControllerEvent.ASSIGN_REPLICAS_TO_DIRS: ("directories-named", "{actor} reported the directories of its replicas"),
     ControllerEvent.ACTIVATION: ("activation", "a controller became active: {detail}"),

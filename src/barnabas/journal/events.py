@@ -20,6 +20,8 @@ from barnabas.journal.event_record import VERSION
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
+from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
+from barnabas.protocol.sasl.mechanism import SCRAM_NAMES
 
 Event = dict[str, Any]
 #: Infers the cause of one partition's change from its states before and after.
@@ -66,6 +68,7 @@ def makes_events(delta: MetadataDelta) -> bool:
         or cluster.changed_controllers
         or delta.changed_configs
         or delta.changed_features
+        or delta.changed_credentials
     )
 
 
@@ -213,6 +216,25 @@ class _EventBuilder:
         for feature, level in delta.changed_features.items():
             levels: Event = {"feature": feature, "before": delta.image.features.get(feature, 0), "after": level}
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
+        yield from self._credentials()
+
+    def _credentials(self) -> Iterator[tuple[str, Event]]:
+        """Yields an event for each changed SCRAM credential: who and how, never a secret."""
+        delta = self._change.delta
+        before, after = delta.image.security.scram, self._change.image.security.scram
+        for key in sorted(delta.changed_credentials):
+            mechanism = SCRAM_NAMES.get(key[0], str(key[0]))
+            fields = {
+                "user": key[1],
+                "mechanism": mechanism,
+                "before": _iterations(before.get(key)),
+                "after": _iterations(after.get(key)),
+            }
+            yield self.event("credential-changed", f"credential:{mechanism}:{key[1]}", self._whole, fields)
+
+
+def _iterations(credential: UserScramCredentialRecord | None) -> Event | None:
+    return None if credential is None else {"iterations": credential.iterations}
 
 
 def partition_before(topic: TopicDelta, index: int) -> PartitionImage | None:

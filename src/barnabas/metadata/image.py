@@ -107,6 +107,7 @@ class MetadataDelta:
         "_next_producer_id",
         "_zk_migration_state",
         "changed_configs",
+        "changed_credentials",
         "changed_features",
         "cluster",
         "image",
@@ -127,6 +128,8 @@ class MetadataDelta:
         #: Feature -> new level, 0 where the feature was removed.
         self.changed_features: dict[str, int] = {}
         self.security = image.security
+        #: The SCRAM credentials that were set or removed, as (mechanism, user).
+        self.changed_credentials: set[tuple[int, str]] = set()
         self._next_producer_id = image.next_producer_id
         self._zk_migration_state = image.zk_migration_state
 
@@ -145,6 +148,10 @@ class MetadataDelta:
             if old.features.get(name, 0) != new.features.get(name, 0):
                 delta.changed_features[name] = new.features.get(name, 0)
         delta.security = new.security
+        before_scram, after_scram = old.security.scram, new.security.scram
+        delta.changed_credentials = {
+            key for key in {*before_scram, *after_scram} if before_scram.get(key) != after_scram.get(key)
+        }
         delta._next_producer_id = new.next_producer_id
         delta._zk_migration_state = new.zk_migration_state
         return delta
@@ -202,6 +209,8 @@ class MetadataDelta:
 
     def replay_security(self, record: Message) -> None:
         self.security = _SECURITY[type(record)](self.security, record)
+        if isinstance(record, r.UserScramCredentialRecord | r.RemoveUserScramCredentialRecord):
+            self.changed_credentials.add((record.mechanism, record.name))
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """Returns the image after all applied records; `offset` is the offset of the last one."""

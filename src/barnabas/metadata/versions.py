@@ -40,6 +40,7 @@ METADATA_VERSIONS: Final = (
 
 #: The levels of `metadata.version`, under Kafka's names, at which the versions below change.
 V_3_3_IV3: Final = 7
+V_3_5_IV2: Final = 11
 V_3_6_IV1: Final = 13
 V_3_7_IV0: Final = 15
 V_3_7_IV2: Final = 17

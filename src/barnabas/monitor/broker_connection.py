@@ -14,7 +14,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.protocol.client_security import client_security
 from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
 from barnabas.protocol.message import Message
-from barnabas.protocol.sasl import Login
+from barnabas.protocol.sasl.logins import Login
 from barnabas.tls.contexts import client_context
 
 M = TypeVar("M", bound=Message)

@@ -18,13 +18,13 @@ configured. No error text contains the value of a key that may be secret.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from barnabas.common import jaas
 from barnabas.common.errors import ConfigError
-from barnabas.protocol.sasl import MECHANISMS, Login
+from barnabas.protocol.sasl.logins import MECHANISMS, Login
 
 PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -45,12 +45,6 @@ _STORE_KEYS: Final = {
     "ssl.truststore.type": "ssl.truststore.location",
     "ssl.keystore.type": "ssl.keystore.location",
 }
-_JAAS: Final = re.compile(
-    r"\s*(?P<module>[\w.$]+)\s+(?i:required|requisite|sufficient|optional)\s+(?P<rest>.*?);\s*", re.S
-)
-_JAAS_OPTION: Final = re.compile(
-    r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+))""", re.S
-)
 _JAAS_FORM: Final = 'a line such as org...ScramLoginModule required username="u" password="p"; is allowed'
 
 
@@ -124,7 +118,7 @@ class _Reader:
 
 
 def _login(reader: _Reader) -> Login | None:
-    jaas = reader.text("sasl.jaas.config")
+    entry = reader.text("sasl.jaas.config")
     named = reader.text("sasl.mechanism", "sasl.mechanisms")
     username, password = reader.text("sasl.username"), reader.text("sasl.password")
     if named is None:
@@ -132,8 +126,8 @@ def _login(reader: _Reader) -> Login | None:
     mechanism = named.strip().upper()
     if mechanism not in MECHANISMS:
         raise reader.refused(f"sasl.mechanism={named}", f"it is not one of {', '.join(MECHANISMS)}")
-    if jaas is not None:
-        username, password = _of_jaas(reader, jaas, mechanism)
+    if entry is not None:
+        username, password = _of_jaas(reader, entry, mechanism)
     if username is None or password is None:
         raise reader.refused("sasl.jaas.config", "username and password are needed (or sasl.username, sasl.password)")
     return Login(mechanism, username, password)
@@ -143,18 +137,16 @@ def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, st
     """Returns username and password from `sasl.jaas.config`, the form that Java's clients use. No error text contains
     the value itself.
     """
-    match = _JAAS.fullmatch(text)
-    if match is None or _JAAS_OPTION.sub("", match["rest"]).strip():
-        raise reader.refused("sasl.jaas.config", _JAAS_FORM)
-    module = match["module"].rpartition(".")[2]
-    wanted = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
-    if module != wanted:
-        raise reader.refused("sasl.jaas.config", f"for sasl.mechanism={mechanism} it names {wanted}, not {module}")
-    options = {
-        name: re.sub(r"\\(.)", r"\1", double or single) if double or single else bare
-        for name, double, single, bare in _JAAS_OPTION.findall(match["rest"])
-    }
-    return options.get("username"), options.get("password")
+    try:
+        entry = jaas.parse(text)
+    except jaas.JaasError as error:
+        raise reader.refused("sasl.jaas.config", f"{error}; {_JAAS_FORM}") from None
+    wanted = jaas.MODULE_OF[mechanism]
+    if entry.module != wanted:
+        raise reader.refused(
+            "sasl.jaas.config", f"for sasl.mechanism={mechanism} it names {wanted}, not {entry.module}"
+        )
+    return entry.options.get("username"), entry.options.get("password")
 
 
 def _tls(reader: _Reader) -> Tls:

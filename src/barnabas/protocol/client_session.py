@@ -22,13 +22,14 @@ from typing import Final, TypeVar, cast
 from barnabas import __version__
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
 from barnabas.common.host import Buffer
-from barnabas.protocol import codec, sasl
+from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.sasl import logins
 from barnabas.protocol.wire import skip_tagged_fields
 
 _HEADER: Final = struct.Struct(">ihhi")
@@ -64,7 +65,7 @@ def frame_size(prefix: Buffer) -> int:
 class ClientSession:
     """A session. `nonce`: the random text for SCRAM; no two sessions have the same."""
 
-    def __init__(self, software: str, client_id: str, login: sasl.Login | None = None, nonce: str = "") -> None:
+    def __init__(self, software: str, client_id: str, login: logins.Login | None = None, nonce: str = "") -> None:
         assert login is None or nonce, "a login needs a nonce"
         self._software = software
         self._client_id = client_id.encode()
@@ -146,7 +147,7 @@ class ClientSession:
                 raise DecodeError(f"it does not speak Kafka's protocol: it answers ApiVersions with error {code}")
             version = 0
 
-    def _log_in(self, login: sasl.Login) -> Generator[bytearray, Buffer, None]:
+    def _log_in(self, login: logins.Login) -> Generator[bytearray, Buffer, None]:
         shaken = yield from self._call(
             SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION
         )
@@ -155,7 +156,7 @@ class ClientSession:
         if shaken.error_code:
             # A listener without SASL answers ILLEGAL_SASL_STATE.
             raise LoginRefused(f"does not offer a login ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
-        messages = sasl.exchange(login, self._nonce)
+        messages = logins.exchange(login, self._nonce)
         try:
             message = next(messages)
             while True:

@@ -95,6 +95,10 @@ class FrameReader:
         self._start = 0
         self._end = 0
 
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Changes the size of the largest frame, from the next frame on."""
+        self._frame_bytes_max = frame_bytes_max
+
     def get_buffer(self) -> memoryview:
         """Returns the buffer for the next bytes; it is never empty."""
         if self._start == self._end:

@@ -10,7 +10,7 @@ from typing import Final
 
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.client_security import NAMES, PREFIXES, TLS_VERSIONS, Tls, client_security
-from barnabas.protocol.sasl import MECHANISMS
+from barnabas.protocol.sasl.logins import MECHANISMS
 from barnabas.spark.security import tls_context
 
 _JAVA_NAMES: Final = {

@@ -174,7 +174,7 @@ def test_trying_a_change_changes_nothing() -> None:
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9094"}, "Each listener must have a different name"),
         ({"listeners": "INSIDE://:9092,CONTROLLER://:9093"}, "No security protocol defined for listener INSIDE"),
         ({"listeners": "PLAINTEXT://:9092"}, "must name one of the listeners"),
-        ({"listeners": "SSL://:9092,CONTROLLER://:9093"}, "only PLAINTEXT is allowed"),
+        ({"listeners": "SSL://:9092,CONTROLLER://:9093"}, "only PLAINTEXT and SASL_PLAINTEXT are allowed"),
         ({"authorizer_class_name": "org.x.Y"}, "has no authorizer"),
         ({"controller_listener_names": None}, "No security protocol defined for listener CONTROLLER"),
         (

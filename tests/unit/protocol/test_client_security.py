@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.client_security import ClientSecurity, Tls, client_security
-from barnabas.protocol.sasl import Login
+from barnabas.protocol.sasl.logins import Login
 
 JAAS = 'org.apache.kafka.common.security.{module} required username="alice" password="{password}";'
 PLAIN = "plain.PlainLoginModule"
@@ -28,7 +28,11 @@ def test_without_properties_there_is_nothing() -> None:
         ("scram-sha-256", _jaas(SCRAM), "s3;cr=et"),
         ("SCRAM-SHA-512", _jaas(SCRAM, r"a\"b\\c"), 'a"b\\c'),
         ("PLAIN", "kafkashaded." + _jaas(PLAIN).replace('"', "'"), "s3;cr=et"),
-        ("PLAIN", "x.PlainLoginModule required\n  username=alice\n  password=bare ;", "bare"),
+        (
+            "PLAIN",
+            "org.apache.kafka.common.security.plain.PlainLoginModule required\n  username=alice\n  password=bare ;",
+            "bare",
+        ),
     ],
 )
 def test_jaas(mechanism: str, jaas: str, password: str) -> None:

@@ -14,7 +14,7 @@ from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from barnabas.protocol.sasl import Login, ScramClient
+from barnabas.protocol.sasl.logins import Login, ScramClient
 
 
 def body_of(frame: bytes | None) -> bytes:

@@ -6,16 +6,14 @@ retry. Versions below 4 cannot represent features whose lowest level is 0: these
 
 from __future__ import annotations
 
-import re
-
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
+from barnabas.protocol.client_software import is_well_formed
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FEATURES_FROM_ZERO = 4
 
 
@@ -33,18 +31,11 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         )
         return _encode(request, response, 0)
     message, _ = codec.decode(ApiVersionsRequest, request.api_version, frame, position)
-    if request.api_version >= 3 and not _remember_software(request, message):
+    if not is_well_formed(message, request.api_version):
         return _encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST), request.api_version)
+    if request.api_version >= 3:
+        request.connection.client_software = (message.client_software_name, message.client_software_version)
     return _encode(request, _answer(request, services), request.api_version)
-
-
-def _remember_software(request: InFlight, message: ApiVersionsRequest) -> bool:
-    """Stores the client's name and version. Returns whether they are well-formed (KIP-511)."""
-    name, version = message.client_software_name, message.client_software_version
-    if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-        return False
-    request.connection.client_software = (name, version)
-    return True
 
 
 def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:

@@ -20,6 +20,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol.api import Offer
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
+from barnabas.protocol.sasl_gate import Gate
 
 #: The number of unanswered requests at which a connection is not served further.
 _IN_FLIGHT_MAX = 512
@@ -91,6 +92,7 @@ class Connection:
         "_waits_for_memory",
         "client_host",
         "client_software",
+        "gate",
         "get_buffer",
         "in_flight",
         "is_closed",
@@ -127,10 +129,22 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        #: The log-in that frames must pass; None if they need not.
+        self.gate: Gate | None = None
         self.shortcut: Shortcut | None = None
         #: Called when the connection closes.
         self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
+
+    # -- the log-in
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        self._frames.limit_frames(frame_bytes_max)
+
+    def admit(self, gate: Gate | None) -> None:
+        """Serves the client from now on, with the frame sizes of a listener without a log-in."""
+        self.gate = gate
+        self._frames.limit_frames(self._dispatcher.frame_bytes_max)
 
     # -- called by the host
 

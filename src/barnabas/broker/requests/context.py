@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.broker.recently_fenced import RecentlyFenced
+from barnabas.broker.requests.log_in_counts import LogInCounts
 from barnabas.broker.requests.request_context import RequestContext as RequestContext
 from barnabas.broker.requests.request_counts import RequestCounts
 from barnabas.broker.requests.steps import Steps
@@ -101,6 +102,7 @@ class Services:
     #: The memory that clients can make this process hold.
     memory: MemoryBudget
     request_counts: RequestCounts = field(default_factory=RequestCounts)
+    log_in_counts: LogInCounts = field(default_factory=LogInCounts)
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

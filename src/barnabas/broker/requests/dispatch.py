@@ -23,6 +23,7 @@ from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.forwarding import forward
 from barnabas.broker.requests.handlers import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
+from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Work
 from barnabas.common import effort
@@ -36,6 +37,7 @@ from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.sasl_gate import Gate
 
 #: The time for which one connection is served before others are.
 _TURN_MS: Final = 10
@@ -54,10 +56,12 @@ class Dispatcher:
         log: ConnectionLog,
         memory: MemoryBudget,
         early: Mapping[int, Offer] | None = None,
+        log_in: ListenerLogIn | None = None,
     ) -> None:
         """Creates the dispatcher of one listener. `early` are the APIs that are served until `open` is called; None
-        serves all from the beginning.
+        serves all from the beginning. `log_in` is None if clients need none.
         """
+        self._log_in = log_in
         self.services = services
         self.offers = offers
         self._served = offers if early is None else early
@@ -82,13 +86,21 @@ class Dispatcher:
 
     def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
         """Creates the connection of a client. `peer` is the host with its port, if that is known."""
-        return Connection(self, link, client_host, listener, client_host if peer is None else peer)
+        made = Connection(self, link, client_host, listener, client_host if peer is None else peer)
+        if self._log_in is not None:
+            made.gate = Gate(self._log_in)
+            made.limit_frames(self._log_in.receive_bytes_max)
+        return made
 
     def begin_turn(self) -> None:
         self._turn_ms = 0
 
     def handle(self, connection: Connection, frame: memoryview) -> int:
         """Serves one request. Returns the work that it took. DecodeError closes the connection."""
+        if (gate := connection.gate) is not None:
+            assert self._log_in is not None, "a gate belongs to a log-in"
+            if not self._log_in.admit(connection, gate, frame):
+                return REQUEST_WORK
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.serve(frame):
             if effort.meter is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import broker_registrations, directories, features
+from barnabas.controller.kraft import broker_registrations, directories, features, scram
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.kraft.large_decisions import propose_partitions
@@ -30,6 +30,10 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -245,6 +249,24 @@ class Controller:
         if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
             changes.upgrade()
         self.proposals.propose(result, reply, lambda code: reply(failed(code)))
+
+    def alter_user_scram_credentials(
+        self,
+        request: AlterUserScramCredentialsRequest,
+        reply: Reply[AlterUserScramCredentialsResponse],
+        *,
+        actor: str = SELF,
+    ) -> None:
+        if not self.is_active:
+            reply(scram.refused(request, ErrorCode.NOT_CONTROLLER))
+            return
+        propose_partitions(
+            self.proposals,
+            scram.alteration_count(request),
+            lambda view: scram.alter_in_portions(view, request, actor),
+            reply,
+            lambda code: reply(scram.refused(request, code)),
+        )
 
     # Producer ids.
 

@@ -48,6 +48,7 @@ class ControllerEvent(Enum):
     CREATE_PARTITIONS = "CreatePartitions"
     ALTER_CONFIGS = "AlterConfigs"
     UPDATE_FEATURES = "UpdateFeatures"
+    ALTER_USER_SCRAM_CREDENTIALS = "AlterUserScramCredentials"
     UNREGISTER_BROKER = "UnregisterBroker"
     ASSIGN_REPLICAS_TO_DIRS = "AssignReplicasToDirs"
     ACTIVATION = "activation"

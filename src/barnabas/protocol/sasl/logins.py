@@ -1,4 +1,4 @@
-"""SASL as a client: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), without I/O.
+"""SASL as a client: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677).
 
 SCRAM is implemented here because PyPI's libraries (scramp, for one) prepare passwords by SASLprep, which Kafka does not
 (KIP-84 uses their UTF-8 unchanged): a login with a password such as "Ⅷ" would always fail.

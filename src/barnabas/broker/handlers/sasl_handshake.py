@@ -1,0 +1,14 @@
+"""SaslHandshake (17), versions 0-1: ILLEGAL_SASL_STATE, because the log-in is over, or the listener has none.
+
+During the log-in, `protocol.sasl_gate` answers it.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def handle(context: RequestContext, request: SaslHandshakeRequest, services: Services) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

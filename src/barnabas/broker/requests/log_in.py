@@ -1,0 +1,172 @@
+"""The log-in of clients on one listener: its mechanisms and users, and the passage of frames through the gates.
+
+`protocol.sasl_gate` decides; here its decisions are carried out on the connection. A refusal is answered after
+`connection.failed.authentication.delay.ms`, then the connection closes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.requests.in_flight import InFlight
+from barnabas.broker.requests.log_in_counts import LogInCounts
+from barnabas.common import log_in_settings
+from barnabas.common.errors import ConfigError
+from barnabas.common.host import Host
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
+from barnabas.protocol.sasl.mechanism import SCRAM, Mechanism
+from barnabas.protocol.sasl.plain_server import PlainServer
+from barnabas.protocol.sasl.scram_server import Credential, ScramServer, imitation, secret_of
+from barnabas.protocol.sasl_gate import Act, Gate, GateState, Verdict
+
+if TYPE_CHECKING:
+    from barnabas.broker.requests.client_connection import Connection
+    from barnabas.common.config import BrokerConfig
+    from barnabas.common.metrics import TimeBuckets
+
+_SIZE_BYTES: Final = 4
+
+Credentials = Mapping[tuple[int, str], UserScramCredentialRecord]
+
+
+class ListenerLogIn:
+    """The log-in on one listener (a `protocol.sasl_gate.GatePolicy`)."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        listener: str,
+        cluster_id: str,
+        credentials: Callable[[], Credentials],
+        counts: LogInCounts,
+        count_request: Callable[[int, int], TimeBuckets],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._listener = listener
+        self._cluster_id = cluster_id
+        self._credentials = credentials
+        self._counts = counts.of(listener)
+        self._count_request = count_request
+        self.mechanisms: Sequence[str] = ()
+        self._passwords: Mapping[str, str] = {}
+        #: The credentials of the latest imitation, and what it was made from.
+        self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
+        self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
+        self._delay_ms = config.int_of("connection.failed.authentication.delay.ms")
+        self._read_users()
+        config.subscribe(self._on_config)
+
+    def _on_config(self, keys: frozenset[str]) -> None:
+        if log_in_settings.affects_log_in(keys):
+            try:
+                self._read_users()
+            except ConfigError as error:
+                self._host.faults.report(f"listener {self._listener} keeps its users: {error}")
+
+    def _read_users(self) -> None:
+        offered = log_in_settings.mechanisms_of(self._config, self._listener)
+        entry = log_in_settings.jaas_entry(self._config, self._listener, "PLAIN") if "PLAIN" in offered else None
+        self._passwords = {} if entry is None else entry.users
+        self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
+
+    # -- GatePolicy
+
+    def begin(self, mechanism: str) -> Mechanism:
+        if mechanism not in SCRAM:
+            return PlainServer(self._passwords)
+        number, hash_name = SCRAM[mechanism]
+        credentials = self._credentials()
+
+        def find(name: str) -> Credential | None:
+            return _credential(credentials.get((number, name)))
+
+        def imitate(name: str) -> Credential:
+            return imitation(hash_name, *self._secret(credentials, name))
+
+        nonce = base64.b64encode(self._host.random.uuid() + self._host.random.uuid()).decode().rstrip("=")
+        return ScramServer(hash_name, nonce, find, imitate)
+
+    def _secret(self, credentials: Credentials, name: str) -> tuple[bytes, str, Credential | None]:
+        known = self._imitated
+        if known is None or known[0] is not credentials:
+            first = min(credentials, default=None)
+            model = None if first is None else _credential(credentials[first])
+            known = self._imitated = (credentials, secret_of(self._cluster_id, model), model)
+        return known[1], name, known[2]
+
+    def session_ms_max(self, mechanism: str) -> int:
+        return log_in_settings.session_ms_max(self._config, self._listener, mechanism)
+
+    # -- the passage of frames
+
+    def admit(self, connection: Connection, gate: Gate, frame: memoryview) -> bool:
+        """Takes a frame through the gate. Returns whether it is to be served as a request."""
+        clock = self._host.clock
+        now_ms = clock.now_ms()
+        was_open, before = gate.state is GateState.OPEN, gate.before
+        verdict = gate.take(frame, now_ms, clock.wall_ms())
+        if gate.before is not None and before is None:
+            # The renewal's frames have the limits of a log-in.
+            connection.limit_frames(self.receive_bytes_max)
+        if verdict.act is Act.SERVE:
+            return True
+        if verdict.act is Act.CLOSE:
+            if was_open and gate.ends_ms is not None and now_ms > gate.ends_ms:
+                self._counts.expired += 1
+            elif not was_open:
+                self._counts.count_failure(is_renewal=gate.is_renewing)
+            connection.fail(verdict.cause, None)
+            return False
+        request = self._request(connection, verdict, now_ms)
+        if verdict.act is Act.REFUSE:
+            self._refuse(connection, gate, request, verdict)
+        else:
+            self._answer(connection, gate, request, verdict)
+        return False
+
+    def _request(self, connection: Connection, verdict: Verdict, now_ms: int) -> InFlight:
+        header = verdict.header
+        key, version, correlation_id, client_id = (36, 0, 0, None) if header is None else header[:4]
+        times = self._count_request(key, version)
+        return InFlight(connection, key, version, correlation_id, client_id, now_ms, times)
+
+    def _answer(self, connection: Connection, gate: Gate, request: InFlight, verdict: Verdict) -> None:
+        if gate.state is GateState.OPEN:
+            assert gate.outcome is not None, "an open gate has a user"
+            connection.principal = gate.outcome.principal
+            self._counts.count_success(is_renewal=gate.is_renewing, renews=gate.renews)
+            gate.end_renewal()
+            connection.admit(gate if gate.is_needed else None)
+        connection.in_flight.append(request)
+        connection.complete(request, _chunks(request, verdict))
+
+    def _refuse(self, connection: Connection, gate: Gate, request: InFlight, verdict: Verdict) -> None:
+        self._counts.count_failure(is_renewal=gate.is_renewing)
+        connection.in_flight.append(request)
+        connection.begin_exclusive()
+
+        def end() -> None:
+            if verdict.response is not None:
+                connection.complete(request, _chunks(request, verdict))
+            connection.fail(f"failed authentication ({verdict.cause})", None)
+
+        self._host.timers.call_later(self._delay_ms, end)
+
+
+def _chunks(request: InFlight, verdict: Verdict) -> list[bytes | bytearray | memoryview]:
+    response = verdict.response
+    if isinstance(response, Message):
+        return request.encode(response)
+    assert response is not None, "an answered frame has a response"
+    return [len(response).to_bytes(_SIZE_BYTES, "big") + response]
+
+
+def _credential(record: UserScramCredentialRecord | None) -> Credential | None:
+    if record is None:
+        return None
+    return Credential(record.salt, record.stored_key, record.server_key, record.iterations)

@@ -1,0 +1,110 @@
+"""JAAS entries (`sasl.jaas.config`): one login module with its options, of brokers and of clients.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p" user_u="p";
+
+Only the modules that Kafka documents are allowed, by their names; no class is ever loaded. No error text contains an
+option's value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+#: The last part of a module's name -> the package that Kafka has it in.
+MODULES: Final[Mapping[str, str]] = {
+    "PlainLoginModule": "org.apache.kafka.common.security.plain.",
+    "ScramLoginModule": "org.apache.kafka.common.security.scram.",
+    "OAuthBearerLoginModule": "org.apache.kafka.common.security.oauthbearer.",
+    "Krb5LoginModule": "com.sun.security.auth.module.",
+}
+#: Mechanism -> its module.
+MODULE_OF: Final[Mapping[str, str]] = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+    "GSSAPI": "Krb5LoginModule",
+}
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+#: Where Databricks' clients have Kafka's classes.
+_SHADED: Final = "kafkashaded."
+_USER: Final = "user_"
+_TOKEN: Final = re.compile(
+    r"""\s*(?://[^\n]*\n\s*|/\*.*?\*/\s*)*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([;=])|([^\s"';=]+))""", re.S
+)
+_ESCAPE: Final = re.compile(r"\\(.)", re.S)
+
+
+class JaasError(ValueError):
+    """The error for an entry that is wrong."""
+
+
+@dataclass(frozen=True)
+class JaasEntry:
+    """A login module and its options. The options are never shown."""
+
+    module: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Returns the passwords of the users that the entry lists (`user_NAME="password"`)."""
+        return {name[len(_USER) :]: value for name, value in self.options.items() if name.startswith(_USER)}
+
+
+def parse(text: str) -> JaasEntry:
+    """Parses an entry with exactly one module. Raises JaasError."""
+    entries = parse_all(text)
+    if len(entries) != 1:
+        raise JaasError(f"it has {len(entries)} login modules, exactly one is allowed")
+    return entries[0]
+
+
+def parse_all(text: str) -> list[JaasEntry]:
+    tokens = _tokens(text)
+    entries = []
+    while tokens:
+        end = next((index for index, token in enumerate(tokens) if token == (";", True)), None)
+        if end is None:
+            raise JaasError('it does not end with ";"')
+        entries.append(_entry(tokens[:end]))
+        del tokens[: end + 1]
+    return entries
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Returns the words, and whether each is a sign (`;` or `=`)."""
+    found, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise JaasError("a quotation mark is not closed")
+        double, single, sign, bare = match.groups()
+        quoted = double if double is not None else single
+        word = _ESCAPE.sub(r"\1", quoted) if quoted is not None else sign or bare
+        found.append((word, sign is not None))
+        position = match.end()
+    return found
+
+
+def _entry(tokens: list[tuple[str, bool]]) -> JaasEntry:
+    if len(tokens) < 2 or tokens[0][1] or tokens[1][0].lower() not in _FLAGS:
+        raise JaasError(f"it must begin with a login module and one of {', '.join(_FLAGS)}")
+    package, dot, module = tokens[0][0].rpartition(".")
+    if MODULES.get(module) != package.removeprefix(_SHADED) + dot:
+        allowed = ", ".join(f"{package}{name}" for name, package in MODULES.items())
+        raise JaasError(f"its login module is not one of {allowed}")
+    options: dict[str, str] = {}
+    rest = tokens[2:]
+    while rest:
+        if len(rest) < 3 or rest[0][1] or rest[1] != ("=", True) or rest[2][1]:
+            raise JaasError('its options must have the form name="value"')
+        if rest[0][0] in options:
+            raise JaasError(f"it has the option {rest[0][0]} twice")
+        options[rest[0][0]] = rest[2][0]
+        del rest[:3]
+    return JaasEntry(module, options)

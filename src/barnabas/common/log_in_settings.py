@@ -1,0 +1,148 @@
+"""The settings of log-in: of listeners with SASL, and of connections to other nodes.
+
+    listener.name.<listener>.<mechanism>.sasl.jaas.config     users and passwords; Kafka's only form for brokers
+    [listener.name.<listener>.]sasl.enabled.mechanisms        what a listener offers
+    sasl.mechanism.inter.broker.protocol, sasl.mechanism.controller.protocol
+                                                              how this node logs in to others, by the entry of the
+                                                              listener and mechanism (username, password)
+
+Each error is one line that names the key. None contains the value of an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common import jaas
+from barnabas.common.config_keys import LISTENER_PREFIX, invalid
+from barnabas.common.errors import ConfigError
+from barnabas.common.jaas import JaasEntry
+
+if TYPE_CHECKING:
+    from barnabas.common.config import BrokerConfig
+
+SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_JAAS: Final = "sasl.jaas.config"
+_ENABLED: Final = "sasl.enabled.mechanisms"
+_REAUTHENTICATION: Final = "connections.max.reauth.ms"
+_RECEIVE: Final = "sasl.server.max.receive.size"
+_INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
+_CONTROLLER: Final = "sasl.mechanism.controller.protocol"
+_CLASSES: Final = ("sasl.server.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+
+
+def has_log_in(security_protocol: str) -> bool:
+    return security_protocol.startswith("SASL_")
+
+
+def mechanisms_of(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+    """Returns the mechanisms that a listener offers."""
+    found = config.value_on(listener, _ENABLED)
+    names = found if isinstance(found, tuple) else ()
+    return tuple(dict.fromkeys(name.strip().upper() for name in names))
+
+
+def jaas_key(listener: str, mechanism: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{_JAAS}"
+
+
+def jaas_entry(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry | None:
+    """Returns the entry of a listener's mechanism; None if it has none. Raises ConfigError."""
+    key = jaas_key(listener, mechanism)
+    text = config.text_or_none(key)
+    if text is None:
+        return None
+    try:
+        entry = jaas.parse(text)
+    except jaas.JaasError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    wanted = jaas.MODULE_OF[mechanism]
+    if entry.module != wanted:
+        raise ConfigError(f"{key}: it names {entry.module}; for {mechanism} it must name {wanted}")
+    return entry
+
+
+def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> tuple[str, str]:
+    """Returns the user name and password by which this node logs in on a listener of other nodes. Raises
+    ConfigError."""
+    entry = jaas_entry(config, listener, mechanism)
+    key = jaas_key(listener, mechanism)
+    if entry is None:
+        raise ConfigError(f"{key} must be set: this node logs in to others on {listener} with {mechanism}")
+    name, password = entry.options.get("username"), entry.options.get("password")
+    if not name or not password:
+        raise ConfigError(f"{key} needs username and password: this node logs in to others on {listener} by it")
+    return name, password
+
+
+def mechanism_to_log_in(config: BrokerConfig, listener: str) -> str | None:
+    """Returns the mechanism by which this node logs in on a listener of other nodes; None if it has no log-in."""
+    if not has_log_in(config.security_protocol_of(listener)):
+        return None
+    names = config.controller_listener_names
+    key = _CONTROLLER if listener in names else _INTER_BROKER
+    return config.str_of(key).strip().upper()
+
+
+def session_ms_max(config: BrokerConfig, listener: str, mechanism: str) -> int:
+    return _number(config, listener, mechanism, _REAUTHENTICATION)
+
+
+def receive_bytes_max(config: BrokerConfig, listener: str) -> int:
+    """Returns the size of the largest frame before the log-in: the largest of the offered mechanisms."""
+    return max(_number(config, listener, mechanism, _RECEIVE) for mechanism in mechanisms_of(config, listener))
+
+
+def _number(config: BrokerConfig, listener: str, mechanism: str, key: str) -> int:
+    found = config.value_or_none(f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{key}")
+    if found is None:
+        found = config.value_on(listener, key)
+    assert isinstance(found, int), f"{key} is a number"
+    return found
+
+
+def affects_log_in(keys: Iterable[str]) -> bool:
+    """Returns whether one of these keys changes what listeners offer, or their users."""
+    return any(key.endswith((_JAAS, _ENABLED)) for key in keys)
+
+
+def check(config: BrokerConfig) -> None:
+    """Checks the settings of all listeners with a log-in. Raises ConfigError."""
+    secured = [each for each in config.listeners if has_log_in(each.security_protocol)]
+    for listener in secured:
+        _check_listener(config, listener.name)
+    own = {listener.name for listener in config.listeners}
+    peers = list(config.controller_listener_names[:1])
+    if config.is_broker:
+        peers.append(config.inter_broker_listener)
+    for name in dict.fromkeys(peers):
+        mechanism = mechanism_to_log_in(config, name)
+        if mechanism is None:
+            continue
+        key = _CONTROLLER if name in config.controller_listener_names else _INTER_BROKER
+        if mechanism not in SERVED:
+            raise invalid(key, mechanism, f"{', '.join(SERVED)} are supported")
+        if name in own and mechanism not in mechanisms_of(config, name):
+            offered = ",".join(mechanisms_of(config, name))
+            raise ConfigError(f"{key} ({mechanism}) must be included in {_ENABLED} of listener {name} ({offered})")
+        credentials_of(config, name, mechanism)
+    if secured:
+        for suffix in _CLASSES:
+            for key in config.originals:
+                if key.endswith(suffix):
+                    raise ConfigError(f"{key} is not supported: Java classes cannot be loaded")
+
+
+def _check_listener(config: BrokerConfig, name: str) -> None:
+    offered = mechanisms_of(config, name)
+    key = f"{_ENABLED} of listener {name}"
+    if not offered:
+        raise invalid(key, "", f"at least one of {', '.join(SERVED)} is needed")
+    for mechanism in offered:
+        if mechanism not in SERVED:
+            raise invalid(key, mechanism, f"{', '.join(SERVED)} are supported")
+        if jaas_entry(config, name, mechanism) is None and mechanism == "PLAIN":
+            raise ConfigError(
+                f'{jaas_key(name, mechanism)} must be set, with the users of PLAIN (user_NAME="password")'
+            )

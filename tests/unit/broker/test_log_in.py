@@ -1,0 +1,265 @@
+"""A listener with SASL: what is answered, when, and what is not served."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from tests.support.log_in import (
+    PASSWORD,
+    SECURED,
+    authenticate,
+    call_authenticate,
+    call_handshake,
+    handshake,
+    handshake_frames,
+    log_in,
+    plain,
+    secured_broker,
+)
+from tests.support.wired import PROPERTIES, WiredBroker, WiredClient
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ConfigError
+from barnabas.protocol.client_session import ClientSession
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.sasl.logins import Login
+
+JAAS = "listener.name.plaintext.plain.sasl.jaas.config"
+
+
+def _metadata(client: WiredClient) -> MetadataResponse:
+    return client.call(MetadataRequest(topics=[]), 12, MetadataResponse)
+
+
+def _sized(*frames: bytes) -> bytes:
+    return b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+
+def test_a_client_logs_in_with_plain() -> None:
+    wired = secured_broker()
+    client = wired.connect()
+    client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3, ApiVersionsResponse)
+    answer = log_in(client)
+    assert (answer.error_code, answer.error_message, answer.auth_bytes, answer.session_lifetime_ms) == (0, "", b"", 0)
+    assert client.core.principal == "User:alice"
+    assert client.core.gate is None, "an unlimited session costs later requests nothing"
+    assert client.core.client_software == ("test", "1")
+    assert _metadata(client).brokers
+
+
+def test_our_own_client_logs_in() -> None:
+    client = secured_broker().connect()
+    session = ClientSession("test", "client", Login("PLAIN", "bob", "bob-marker-Secret"), "a-nonce")
+    assert len(list(handshake_frames(session, client))) == 3
+    assert client.core.principal == "User:bob"
+
+
+def test_the_messages_of_version_0_are_bare_frames() -> None:
+    client = secured_broker().connect()
+    assert call_handshake(client, "PLAIN", 0).mechanisms == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    client.send_raw(_sized(plain()))
+    assert client.link.take() == bytes(4)
+    assert _metadata(client).brokers
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (plain("alice", "wrong"), "Authentication failed: Invalid username or password"),
+        (plain("nobody", PASSWORD), "Authentication failed: Invalid username or password"),
+        (plain("", "x"), "Authentication failed: username not specified"),
+        (plain("alice", ""), "Authentication failed: password not specified"),
+        (
+            b"bob" + plain(),
+            "Authentication failed: Client requested an authorization id that is different from username",
+        ),
+        (
+            b"alice",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+        (
+            b"\0\0\0\0",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+        (
+            b"\xff\xfe",
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN",
+        ),
+    ],
+)
+def test_a_failure_is_answered_after_a_delay_and_closes(message: bytes, text: str) -> None:
+    wired = secured_broker()
+    client = wired.connect()
+    assert call_handshake(client, "PLAIN").error_code == 0
+    client.send(SaslAuthenticateRequest(auth_bytes=message), 2)
+    client.send(MetadataRequest(topics=[]), 12)
+    wired.host.time.run_for(90)
+    assert not client.received()
+    assert not client.core.is_closed
+    wired.host.time.run_for(20)
+    ((_, answer),) = client.received()
+    assert (answer.error_code, answer.error_message) == (58, text)  # type: ignore[attr-defined]
+    assert client.core.is_closed
+    assert client.link.is_closed
+    assert wired.closes.causes == [f"failed authentication ({text})"]
+    assert not wired.closes.errors
+
+
+def test_a_mechanism_that_is_not_offered_is_refused_with_the_list() -> None:
+    wired = secured_broker(sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-512")
+    client = wired.connect()
+    answer = call_handshake(client, "SCRAM-SHA-256")
+    assert (answer.error_code, answer.mechanisms) == (33, ["PLAIN", "SCRAM-SHA-512"])
+    assert client.core.is_closed
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\x00\x03\x00\x0c" + bytes(20)],
+        [handshake(), b"\x00\x03\x00\x0c" + bytes(20)],
+        [authenticate(plain())],
+        [handshake(), handshake()],
+        [handshake(), authenticate(plain(), 2)[:20]],
+        [b"\x16\x03\x01\x02\x00\x01"],
+        [b""],
+    ],
+)
+def test_what_does_not_fit_closes_the_connection_and_nothing_is_served(frames: list[bytes]) -> None:
+    wired = secured_broker()
+    client = wired.connect()
+    client.send_raw(_sized(*frames))
+    assert client.core.is_closed
+    assert client.core.principal == "User:ANONYMOUS"
+    assert len(wired.closes.causes) == 1
+    sent = client.link.take()
+    assert len(sent) in (0, 4 + 4 + 2 + 4 + 7 + 2 * 15), "nothing, or the response to the handshake"
+
+
+def test_frames_before_the_log_in_are_small() -> None:
+    """CVE-2022-34917: a peer that has not logged in could make a broker hold much memory."""
+    wired = secured_broker()
+    client = wired.connect()
+    client.send_raw((524_289).to_bytes(4, "big") + b"\0\x11")
+    assert wired.closes.causes == ["frame of 524289 bytes, at most 524288 are accepted"]
+    small = secured_broker(sasl_server_max_receive_size="100")
+    client = small.connect()
+    assert log_in(client).error_code == 0
+    assert client.call(
+        MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t" * 200)]), 8, MetadataResponse
+    )
+    limited = small.connect()
+    limited.send_raw(_sized(bytes(101)))
+    assert limited.core.is_closed
+
+
+def test_a_listener_without_a_log_in_answers_illegal_sasl_state() -> None:
+    client = WiredBroker().connect()
+    assert client.core.gate is None
+    assert call_handshake(client, "PLAIN").error_code == 34
+    answer = call_authenticate(client, plain())
+    assert answer.error_code == 34
+    assert answer.error_message == "SaslAuthenticate request received after successful authentication"
+    assert _metadata(client).brokers
+
+
+def test_an_open_listener_answers_a_second_handshake_with_illegal_sasl_state() -> None:
+    client = secured_broker().connect()
+    log_in(client)
+    assert call_handshake(client, "PLAIN").error_code == 34
+    assert _metadata(client).brokers
+
+
+def test_sessions_end_and_are_renewed() -> None:
+    wired = secured_broker(connections_max_reauth_ms="4000")
+    client, other = wired.connect(), wired.connect()
+    assert log_in(client).session_lifetime_ms == 4_000
+    log_in(other)
+    wired.host.time.run_for(3_000)
+    assert log_in(client).session_lifetime_ms == 4_000
+    wired.host.time.run_for(2_000)
+    assert _metadata(client).brokers
+    other.send(MetadataRequest(topics=[]), 12)
+    assert other.core.is_closed
+    counts = dict(wired.broker.services.log_in_counts)["PLAINTEXT"]
+    assert (counts.succeeded, counts.succeeded_renewals, counts.expired, counts.failed) == (2, 1, 1, 0)
+
+
+def test_sessions_of_a_listener_and_mechanism() -> None:
+    wired = secured_broker(**{"listener.name.plaintext.plain.connections.max.reauth.ms": "7000"})
+    assert log_in(wired.connect()).session_lifetime_ms == 7_000
+
+
+def test_another_user_cannot_take_over_a_session() -> None:
+    wired = secured_broker(connections_max_reauth_ms="4000")
+    client = wired.connect()
+    log_in(client)
+    answer = log_in(client, "bob", "bob-marker-Secret")
+    assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+    assert client.core.is_closed
+    assert dict(wired.broker.services.log_in_counts)["PLAINTEXT"].failed_renewals == 1
+
+
+def test_users_change_while_the_broker_runs() -> None:
+    wired = secured_broker()
+    config = wired.broker.config
+    config.update_dynamic({JAAS: SECURED[JAAS].replace(PASSWORD, "new-Secret")}, {})
+    assert log_in(wired.connect(), password="new-Secret").error_code == 0
+    assert log_in(wired.connect()).error_code == 58
+    with pytest.raises(ConfigError, match="does not end with"):
+        config.with_dynamic({JAAS: "rubbish"}, {})
+
+
+def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    wired = secured_broker()
+    client = wired.connect()
+    log_in(client, password="wrong-marker-Secret")
+    log_in(wired.connect())
+    shown = " ".join([*wired.closes.causes, *wired.closes.failures, *caplog.messages])
+    shown += repr(wired.broker.config) + repr(client.core) + repr(wired.broker.dispatcher("PLAINTEXT"))
+    assert "marker-Secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are supported"),
+        ({"sasl.enabled.mechanisms": ""}, "at least one of PLAIN"),
+        ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
+        ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),
+        ({"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"}, "scram-sha-256.sasl.jaas.config must be set"),
+        ({JAAS: "secret-marker;"}, "must begin with a login module"),
+        (
+            {JAAS: 'com.sun.security.auth.module.JndiLoginModule required x="marker";'},
+            "its login module is not one of",
+        ),
+        (
+            {JAAS: SECURED[JAAS] * 2},
+            "2 login modules, exactly one",
+        ),
+        (
+            {JAAS: "org.apache.kafka.common.security.scram.ScramLoginModule required;"},
+            "it must name PlainLoginModule",
+        ),
+        (
+            {"listener.name.plaintext.plain.sasl.server.callback.handler.class": "x.Y"},
+            "Java classes cannot be loaded",
+        ),
+    ],
+)
+def test_a_node_does_not_start_with_a_log_in_that_cannot_work(changes: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as refused:
+        BrokerConfig.from_properties({**PROPERTIES, **SECURED, **changes})
+    assert "marker" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_listener_with_plain_needs_users() -> None:
+    properties = {**PROPERTIES, **SECURED}
+    del properties[JAAS]
+    with pytest.raises(ConfigError, match=r"listener\.name\.plaintext\.plain\.sasl\.jaas\.config must be set"):
+        BrokerConfig.from_properties(properties)
