@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -71,6 +72,16 @@ def _broker(node: Node) -> Broker:
     return node.broker
 
 
+class Secured(Replicated):
+    """A cluster whose nodes and clients log in."""
+
+    security = ALICE
+
+    def __init__(self, controllers: int, properties: Mapping[str, str]) -> None:
+        self.bootstrap = _formatted()
+        super().__init__(controllers=controllers, **properties)  # type: ignore[arg-type]
+
+
 def _notes(cluster: Replicated) -> list[str]:
     return [note.text for note in cluster.world.trace.notes]
 
@@ -82,7 +93,7 @@ def _principals(cluster: Replicated) -> set[str]:
 @pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
-    cluster = Replicated(controllers=controllers, security=ALICE, bootstrap=_formatted(), **_properties(mechanism))
+    cluster = Secured(controllers, _properties(mechanism))
     cluster.create_topic("orders", [[1, 2, 3]])
     _write_and_read(cluster, b"first")
     nodes = cluster.cluster.nodes
@@ -113,7 +124,7 @@ def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
 
 def test_wrong_passwords_are_told_once_and_do_no_harm() -> None:
     wrong = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "guess-marker-Secret"))
-    cluster = Replicated(security=ALICE, **_properties())
+    cluster = Secured(1, _properties())
     stranger = RawClient(cluster.cluster, "stranger", security=wrong)
     answers: list[Message | None] = []
     for _ in range(3):
@@ -129,7 +140,7 @@ def test_wrong_passwords_are_told_once_and_do_no_harm() -> None:
 
 def test_sessions_of_nodes_are_renewed_under_load() -> None:
     """KIP-368: no connection between nodes is closed, although each session lasts two seconds."""
-    cluster = Replicated(controllers=3, security=ALICE, **_properties(**{"connections.max.reauth.ms": "2000"}))
+    cluster = Secured(3, _properties(**{"connections.max.reauth.ms": "2000"}))
     cluster.create_topic("orders", [[1, 2, 3]])
     for number in range(40):
         _write_and_read(cluster, b"value %d" % number)
@@ -142,6 +153,6 @@ def test_sessions_of_nodes_are_renewed_under_load() -> None:
 
 
 def test_every_link_of_a_cluster_has_logged_in() -> None:
-    cluster = Replicated(controllers=3, security=ALICE, **_properties())
+    cluster = Secured(3, _properties())
     cluster.run_for(5_000)
     assert _principals(cluster) <= {"User:node", "User:alice"}

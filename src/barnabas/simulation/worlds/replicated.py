@@ -144,6 +144,11 @@ def list_offsets_request(topic: str, index: int, timestamp: int = -1, *, epoch: 
 class Replicated:
     """A started cluster of brokers and separate controllers, in a world of its own."""
 
+    #: How the client connects.
+    security: ChannelSecurity = PLAINTEXT
+    #: What the directories are formatted with, if not with the records of a new cluster.
+    bootstrap: Sequence[Versioned] | None = None
+
     def __init__(
         self,
         seed: int = 1,
@@ -151,18 +156,16 @@ class Replicated:
         racks: Sequence[str] = (),
         *,
         controllers: int = 1,
-        security: ChannelSecurity = PLAINTEXT,
-        bootstrap: Sequence[Versioned] | None = None,
         **properties: str,
     ) -> None:
         self.world = World(seed)
         settings = {**SHORT_TIMES, **{key.replace("_", "."): value for key, value in properties.items()}}
         self.cluster = Cluster(self.world, Layout(brokers, controllers, settings))
         for node in self.cluster.nodes.values():
-            node.bootstrap = bootstrap
+            node.bootstrap = self.bootstrap
         for number, rack in enumerate(racks, 1):
             self.node(number).properties["broker.rack"] = rack
-        self.client = RawClient(self.cluster, "client", security=security)
+        self.client = RawClient(self.cluster, "client", security=self.security)
         self.cluster.start()
         self.run_until(lambda: self._all_unfenced(brokers), "all brokers are there")
 
