@@ -6,6 +6,7 @@ python tools/generate_diagrams.py --check    write nothing; exit 1 and name the 
     docs/architecture.svg    the layers of pyproject.toml, and the path of two requests (modules that exist)
     docs/architecture.md     the table of packages, from the layers and the docstring of each package
     docs/states-*.svg        the states of the tables below, with their transitions
+    docs/log-in.md           the table of the gate before the log-in
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from typing import Any, Final, NamedTuple
 from barnabas.coordinators import runtime
 from barnabas.coordinators.groups.classic import group
 from barnabas.coordinators.transactions import state as txn
+from barnabas.protocol import sasl_gate
 from barnabas.raft import quorum
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "barnabas"
 HOSTS: Final = frozenset({"server", "simulation"})
+#: The table of the gate, between these lines of docs/log-in.md.
+GATE_BEGIN: Final = "<!-- gate: written by tools/generate_diagrams.py -->"
+GATE_END: Final = "<!-- gate end -->"
 #: The rows of the table, between these lines of docs/architecture.md.
 BEGIN: Final = "<!-- packages: written by tools/generate_diagrams.py -->"
 END: Final = "<!-- packages end -->"
@@ -288,10 +293,29 @@ def _line(path: str, kind: str) -> str:
     return f'<path class="{kind}" d="{path}"/>'
 
 
+def gate() -> str:
+    """Returns the table of `protocol.sasl_gate`: a row for each state, a column for each kind of frame."""
+    kinds = list(sasl_gate.FrameKind)
+    rows = [
+        " | ".join([f"**{state.value}**", *(sasl_gate.TABLE[state][kind].value for kind in kinds)])
+        for state in sasl_gate.GateState
+    ]
+    head = " | ".join(["state", *(kind.value for kind in kinds)])
+    return "\n".join(f"| {row} |" for row in (head, " | ".join(["---"] * (len(kinds) + 1)), *rows))
+
+
+def page_with_gate() -> str:
+    text = (DOCS / "log-in.md").read_text("utf-8")
+    before, _, rest = text.partition(GATE_BEGIN)
+    _, _, after = rest.partition(GATE_END)
+    return f"{before}{GATE_BEGIN}\n\n{gate()}\n\n{GATE_END}{after}"
+
+
 def files() -> dict[Path, str]:
     """Returns every file with its text."""
     found = {DOCS / f"{name}.svg": states(diagram) for name, diagram in DIAGRAMS.items()}
-    return {**found, DOCS / "architecture.svg": architecture(), DOCS / "architecture.md": page_with_table()}
+    pages = {DOCS / "architecture.md": page_with_table(), DOCS / "log-in.md": page_with_gate()}
+    return {**found, DOCS / "architecture.svg": architecture(), **pages}
 
 
 def stale(current: Mapping[Path, str]) -> list[str]:

@@ -229,7 +229,7 @@ class Broker:
             self.config,
             listener,
             services.cluster_id,
-            lambda: self.metadata.image.security.scram,
+            self.side.scram_credentials,
             services.log_in_counts,
             services.request_counts.of,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from barnabas.broker.assignments import DirectoryAssignments
@@ -21,6 +22,7 @@ from barnabas.broker.sides import ConnectedParts, SideParts
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, ErrorCode
 from barnabas.common.host import Host
+from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
 from barnabas.common.reports import LimitedReports
 from barnabas.controller import strategies
 from barnabas.controller.kraft.controller import Controller
@@ -29,6 +31,7 @@ from barnabas.controller.requests.configs import AlterResult, ResourceChange
 from barnabas.controller.strategies import NamedStrategy
 from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.metadata.registrations import endpoints_of
+from barnabas.metadata.security import Credentials, SecurityImage
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -36,8 +39,10 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 from barnabas.protocol.peer_security import controller_security
+from barnabas.protocol.sasl.mechanism import SCRAM
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.node import RaftNode
 
@@ -102,6 +107,37 @@ class QuorumSide:
     def _own_epoch(self) -> int:
         return self.lifecycle.epoch
 
+    def scram_credentials(self) -> Credentials:
+        """Returns the SCRAM credentials: those of the metadata. Nodes have to log in to each other before they know the
+        metadata; until then, those that the directory was formatted with apply.
+        """
+        image = self._metadata.image
+        return image.security.scram if image.metadata_version else self._formatted_credentials
+
+    @cached_property
+    def _formatted_credentials(self) -> Credentials:
+        security = SecurityImage()
+        for record, _ in self.raft.bootstrap_records():
+            if isinstance(record, UserScramCredentialRecord):
+                security = security.replay_scram(record)
+        return security.scram
+
+    def _check_own_credentials(self) -> None:
+        """Raises ConfigError if the other voters cannot log in to this one, because it knows no credential of theirs
+        before it knows the metadata, and the metadata need a majority of the voters.
+        """
+        config, name = self._config, self._config.controller_listener_names[0]
+        mechanism = mechanism_to_log_in(config, name)
+        voters = self.raft.voter_ids
+        if mechanism not in SCRAM or config.node_id not in voters or len(voters) == 1:
+            return
+        user, _ = credentials_of(config, name, mechanism)
+        if (SCRAM[mechanism][0], user) not in self.scram_credentials():
+            raise ConfigError(
+                f"sasl.mechanism.controller.protocol={mechanism} cannot work: {config.metadata_log_dir} has "
+                f"no credential of {user}; format each controller with --add-scram, or use PLAIN"
+            )
+
     @property
     def decisions(self) -> RaftNode:
         return self.raft
@@ -136,6 +172,7 @@ class QuorumSide:
 
     def open(self) -> None:
         self.raft.start()
+        self._check_own_credentials()
         self._has_joined = True
         self._watch.start()
 

@@ -19,6 +19,7 @@ from barnabas.broker.requests.context import Services
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.journal.journal import ControllerState, Journal, Quorum
+from barnabas.metadata.security import Credentials
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
 from barnabas.protocol.frame_reader import ReceiveArea
@@ -75,6 +76,9 @@ class MetadataSide(ClusterSide, Protocol):
     @property
     def journal_controller(self) -> ControllerState:
         """Returns the controller whose changes the journal writes."""
+
+    def scram_credentials(self) -> Credentials:
+        """Returns the SCRAM credentials of users."""
 
     def connect(self, parts: ConnectedParts) -> None:
         """Connects the parts that were created later."""

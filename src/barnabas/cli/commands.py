@@ -72,6 +72,7 @@ ENTRIES: Final = (
         "configs", "configs.command", "app", "Show and change dynamic configs of topics, brokers and broker loggers"
     ),
     CommandEntry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
+    CommandEntry("users", "users", "app", "List, add and remove SCRAM credentials of users"),
     CommandEntry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
     CommandEntry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
     CommandEntry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),

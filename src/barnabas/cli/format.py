@@ -11,10 +11,12 @@ from typing import Annotated
 import typer
 
 from barnabas.cli import output
+from barnabas.cli.add_scram import scram_records
 from barnabas.cli.options import Json, key_values
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import uuid_from_text, uuid_to_text
+from barnabas.controller.requests.result import Versioned
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.settings import new_cluster_id
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES, default_features
@@ -65,6 +67,15 @@ def format_directories(
         str | None,
         typer.Option("--release-version", "-r", help="Begin with the feature levels of this release, such as 4.0"),
     ] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="MECHANISM=[name=...,password=...]",
+            help="A SCRAM credential that the cluster begins with; the same on each controller; repeatable",
+        ),
+    ] = None,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", "-g", help="Leave directories that are already formatted")
     ] = False,
@@ -82,11 +93,12 @@ def format_directories(
     config = read_config(file)
     check_quorum_flags(config, any(chosen), standalone)
     levels = feature_levels(release_version, feature or [], is_dynamic=any(chosen))
-    records = [
+    records: list[Versioned] = [
         (FeatureLevelRecord(name=name, feature_level=level), 0)
         for name, level in levels.items()
         if name != KRAFT_VERSION
     ]
+    records += scram_records(add_scram or [], levels[METADATA_VERSION])
     with machine() as host:
         fresh = unformatted(host, config, ignore_formatted=ignore_formatted)
         voters = VoterSet() if initial_controllers is None else parse_voters(config, initial_controllers)

@@ -11,16 +11,14 @@ Each error is one line that names the key. None contains the value of an entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from barnabas.common import jaas
-from barnabas.common.config_keys import LISTENER_PREFIX, invalid
+from barnabas.common.config_keys import LISTENER_PREFIX, Value, invalid
+from barnabas.common.endpoints import Listener
 from barnabas.common.errors import ConfigError
 from barnabas.common.jaas import JaasEntry
-
-if TYPE_CHECKING:
-    from barnabas.common.config import BrokerConfig
 
 SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _JAAS: Final = "sasl.jaas.config"
@@ -32,11 +30,31 @@ _CONTROLLER: Final = "sasl.mechanism.controller.protocol"
 _CLASSES: Final = ("sasl.server.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
 
 
+class ListenerSettings(Protocol):
+    """The part of a node's configuration that log-in uses (`common.config.BrokerConfig`)."""
+
+    @property
+    def listeners(self) -> Sequence[Listener]: ...
+    @property
+    def controller_listener_names(self) -> Sequence[str]: ...
+    @property
+    def inter_broker_listener(self) -> str: ...
+    @property
+    def is_broker(self) -> bool: ...
+    @property
+    def originals(self) -> Mapping[str, str]: ...
+    def security_protocol_of(self, listener: str) -> str: ...
+    def value_on(self, listener: str, key: str) -> Value: ...
+    def value_or_none(self, key: str) -> Value: ...
+    def text_or_none(self, key: str) -> str | None: ...
+    def str_of(self, key: str) -> str: ...
+
+
 def has_log_in(security_protocol: str) -> bool:
     return security_protocol.startswith("SASL_")
 
 
-def mechanisms_of(config: BrokerConfig, listener: str) -> tuple[str, ...]:
+def mechanisms_of(config: ListenerSettings, listener: str) -> tuple[str, ...]:
     """Returns the mechanisms that a listener offers."""
     found = config.value_on(listener, _ENABLED)
     names = found if isinstance(found, tuple) else ()
@@ -47,7 +65,7 @@ def jaas_key(listener: str, mechanism: str) -> str:
     return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{_JAAS}"
 
 
-def jaas_entry(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry | None:
+def jaas_entry(config: ListenerSettings, listener: str, mechanism: str) -> JaasEntry | None:
     """Returns the entry of a listener's mechanism; None if it has none. Raises ConfigError."""
     key = jaas_key(listener, mechanism)
     text = config.text_or_none(key)
@@ -63,7 +81,7 @@ def jaas_entry(config: BrokerConfig, listener: str, mechanism: str) -> JaasEntry
     return entry
 
 
-def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> tuple[str, str]:
+def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> tuple[str, str]:
     """Returns the user name and password by which this node logs in on a listener of other nodes. Raises
     ConfigError."""
     entry = jaas_entry(config, listener, mechanism)
@@ -76,7 +94,7 @@ def credentials_of(config: BrokerConfig, listener: str, mechanism: str) -> tuple
     return name, password
 
 
-def mechanism_to_log_in(config: BrokerConfig, listener: str) -> str | None:
+def mechanism_to_log_in(config: ListenerSettings, listener: str) -> str | None:
     """Returns the mechanism by which this node logs in on a listener of other nodes; None if it has no log-in."""
     if not has_log_in(config.security_protocol_of(listener)):
         return None
@@ -85,16 +103,16 @@ def mechanism_to_log_in(config: BrokerConfig, listener: str) -> str | None:
     return config.str_of(key).strip().upper()
 
 
-def session_ms_max(config: BrokerConfig, listener: str, mechanism: str) -> int:
+def session_ms_max(config: ListenerSettings, listener: str, mechanism: str) -> int:
     return _number(config, listener, mechanism, _REAUTHENTICATION)
 
 
-def receive_bytes_max(config: BrokerConfig, listener: str) -> int:
+def receive_bytes_max(config: ListenerSettings, listener: str) -> int:
     """Returns the size of the largest frame before the log-in: the largest of the offered mechanisms."""
     return max(_number(config, listener, mechanism, _RECEIVE) for mechanism in mechanisms_of(config, listener))
 
 
-def _number(config: BrokerConfig, listener: str, mechanism: str, key: str) -> int:
+def _number(config: ListenerSettings, listener: str, mechanism: str, key: str) -> int:
     found = config.value_or_none(f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{key}")
     if found is None:
         found = config.value_on(listener, key)
@@ -107,7 +125,7 @@ def affects_log_in(keys: Iterable[str]) -> bool:
     return any(key.endswith((_JAAS, _ENABLED)) for key in keys)
 
 
-def check(config: BrokerConfig) -> None:
+def check(config: ListenerSettings) -> None:
     """Checks the settings of all listeners with a log-in. Raises ConfigError."""
     secured = [each for each in config.listeners if has_log_in(each.security_protocol)]
     for listener in secured:
@@ -134,7 +152,7 @@ def check(config: BrokerConfig) -> None:
                     raise ConfigError(f"{key} is not supported: Java classes cannot be loaded")
 
 
-def _check_listener(config: BrokerConfig, name: str) -> None:
+def _check_listener(config: ListenerSettings, name: str) -> None:
     offered = mechanisms_of(config, name)
     key = f"{_ENABLED} of listener {name}"
     if not offered:

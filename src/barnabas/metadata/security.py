@@ -5,6 +5,7 @@ The values are the records themselves; a record in an image is never changed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from immutables import Map
@@ -21,6 +22,9 @@ from barnabas.protocol.messages.records_metadata import (
 
 #: ((entity type, entity name or None for the default), ...), sorted by type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
+
+#: (mechanism, user) -> credential.
+Credentials = Mapping[tuple[int, str], UserScramCredentialRecord]
 
 
 @dataclass(frozen=True, slots=True)

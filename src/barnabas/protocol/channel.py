@@ -2,6 +2,7 @@
 first request is sent.
 
     idle --send--> dialling --connected--> negotiating --ApiVersions answered--> ready
+      |                                        '--> log-in, if there is one --------^
       '<------------------- refused, closed, malformed, timed out -----------------'
 
 Invariants
@@ -9,6 +10,7 @@ Invariants
   that it is forgotten; a request that times out closes its link (as KIP-219's peers do), because the responses after it
   would be matched to the wrong requests.
 - Requests use the highest version that both sides support; the peer reports its versions first (ApiVersions, KIP-511).
+- A session that ends is renewed before the next request after most of its lifetime; requests wait meanwhile.
 - After a failed dial the next one is delayed, each time longer; requests sent meanwhile wait for it.
 - A dial that does not connect is soon abandoned and repeated, because the system's own attempts become ever rarer and
   the peer may be reachable again. A peer that connects and does not answer (paused, or busy) gets twice the time each
@@ -27,8 +29,15 @@ from typing import Final, NamedTuple, Protocol
 from barnabas import __version__
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
-from barnabas.common.host import Clock, Link, Links, Random, Timer, Timers
+from barnabas.common.host import Clock, FaultHandler, Link, Links, Random, Timer, Timers
 from barnabas.protocol import codec
+from barnabas.protocol.channel_log_in import (
+    RENEWAL_PERCENT_MIN,
+    RENEWAL_PERCENT_SPAN,
+    LogIn,
+    LogInFailed,
+    log_in,
+)
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
@@ -57,6 +66,8 @@ class ChannelHost(Protocol):
     def random(self) -> Random: ...
     @property
     def links(self) -> Links: ...
+    @property
+    def faults(self) -> FaultHandler: ...
 
 
 class ChannelTimes(NamedTuple):
@@ -110,7 +121,14 @@ class Channel:
         #: Requests that are not yet written.
         self._queue: deque[_PendingRequest] = deque()
         self._in_flight: deque[tuple[int, _PendingRequest]] = deque()
+        #: The peer's versions; None until they are known.
         self._versions: dict[int, tuple[int, int]] | None = None
+        #: Whether requests can be written: the versions are known, and no log-in is under way.
+        self._is_open = False
+        self._log_in: LogIn | None = None
+        #: When the session is renewed; None if it has no end.
+        self._renewal_ms: int | None = None
+        self._is_refused = False
         self._failures = 0
         #: The number of consecutive peers that connected and did not report their versions in time.
         self._unresponsive = 0
@@ -123,7 +141,7 @@ class Channel:
 
     @property
     def is_ready(self) -> bool:
-        return self._versions is not None
+        return self._is_open
 
     def send(
         self,
@@ -146,12 +164,14 @@ class Channel:
             self._host.timers.call_soon(lambda: reply(None))
             return
         self._watch(pending.deadline_ms)
-        if self._versions is None:
+        if self._is_open and self._renewal_ms is not None and self._host.clock.now_ms() >= self._renewal_ms:
+            self._begin_log_in()
+        if self._is_open:
+            self._write(pending)
+        else:
             self._queue.append(pending)
             if self._link is None and self._dial_timer is None:
                 self._dial()
-        else:
-            self._write(pending)
 
     def close(self) -> None:
         """Closes the link for good. Waiting requests get None."""
@@ -198,6 +218,58 @@ class Channel:
         if response.error_code != ErrorCode.NONE:
             raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if self._security.login is None:
+            self._open()
+        else:
+            self._begin_log_in()
+
+    # -- the log-in
+
+    def _begin_log_in(self) -> None:
+        """Begins the log-in, or the renewal of a session."""
+        assert self._security.login is not None, "the listener has a log-in"
+        assert self._versions is not None, "the versions come first"
+        assert self._end is not None, "the link is up"
+        self._is_open = False
+        self._await_setup(self._end, self._times.setup_timeout_ms)
+        nonce = (self._host.random.uuid() + self._host.random.uuid()).hex()
+        self._log_in = log_in(self._security.login(), nonce, self._versions)
+        self._request_log_in(*next(self._log_in))
+
+    def _request_log_in(self, request: Message, version: int) -> None:
+        assert self._end is not None, "the link is up"
+        assert request.API_KEY is not None, "only requests are sent"
+        pending = _PendingRequest(request, self._on_log_in_answer, self._end.setup_deadline_ms, None)
+        self._put(pending, request.API_KEY, version)
+
+    def _on_log_in_answer(self, response: Message | None) -> None:
+        if response is None or self._log_in is None:
+            return  # The link has failed.
+        try:
+            request, version = self._log_in.send(response)
+        except StopIteration as end:
+            self._on_logged_in(end.value)
+        except LogInFailed as error:
+            if not self._is_refused:
+                self._is_refused = True
+                host, port = self.address
+                self._host.faults.warn(f"cannot log in at {host}:{port}: {error}")
+            self._fail(PermissionError(f"the log-in failed: {error}"))
+        else:
+            self._request_log_in(request, version)
+
+    def _on_logged_in(self, lifetime_ms: int) -> None:
+        self._log_in = None
+        self._is_refused = False
+        self._renewal_ms = None
+        if lifetime_ms > 0:
+            percent = RENEWAL_PERCENT_MIN + self._host.random.below(RENEWAL_PERCENT_SPAN)
+            self._renewal_ms = self._host.clock.now_ms() + lifetime_ms * percent // 100
+        self._open()
+
+    def _open(self) -> None:
+        """Writes the waiting requests; later ones follow without delay."""
+        self._is_open = True
         self._failures = self._unresponsive = 0
         self.last_error = None
         queue, self._queue = self._queue, deque()
@@ -211,7 +283,8 @@ class Channel:
         """Ends the link: all waiting requests get None, and the next dial follows after a delay."""
         link, self._link, self._end = self._link, None, None
         was_closed = self._closed
-        self._versions = None
+        self._versions = self._log_in = self._renewal_ms = None
+        self._is_open = False
         self.last_error = error
         waiting = [pending for _, pending in self._in_flight] + list(self._queue)
         self._in_flight.clear()
@@ -313,7 +386,8 @@ class Channel:
         self._timer = None
         now_ms = self._host.clock.now_ms()
         end = self._end
-        setup_is_late = end is not None and self._versions is None and end.setup_deadline_ms <= now_ms
+        is_in_setup = end is not None and not self._is_open
+        setup_is_late = end is not None and is_in_setup and end.setup_deadline_ms <= now_ms
         if end is not None:
             for _, pending in self._in_flight:
                 if pending.renewed_timeout_ms:
@@ -326,7 +400,7 @@ class Channel:
         if late:
             self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
         deadlines = [pending.deadline_ms for pending in (*self._queue, *(entry for _, entry in self._in_flight))]
-        if self._end is not None and self._versions is None:
+        if self._end is not None and is_in_setup and self._end is end:
             deadlines.append(self._end.setup_deadline_ms)
         if deadlines and not self._closed:
             self._watch(min(deadlines))

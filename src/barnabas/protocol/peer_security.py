@@ -6,9 +6,12 @@ The inter-broker listener (`inter.broker.listener.name`) and the first listener 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
+from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
+from barnabas.protocol.sasl.logins import Login
 
 
 class ChannelSecurity(NamedTuple):
@@ -16,6 +19,8 @@ class ChannelSecurity(NamedTuple):
 
     #: The listener whose TLS settings apply (`common.host.Links.dial`); None means plain text.
     tls: str | None = None
+    #: Returns the credentials for the next connection; None if the listener has no log-in.
+    login: Callable[[], Login] | None = None
 
 
 PLAINTEXT = ChannelSecurity()
@@ -35,4 +40,14 @@ def controller_security(config: BrokerConfig) -> ChannelSecurity:
 def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
     """Returns the security of connections to this listener of other nodes."""
     protocol = config.security_protocol_of(listener)
-    return ChannelSecurity(tls=listener if protocol in ("SSL", "SASL_SSL") else None)
+    has_log_in = mechanism_to_log_in(config, listener) is not None
+    return ChannelSecurity(
+        tls=listener if protocol in ("SSL", "SASL_SSL") else None,
+        login=(lambda: _login(config, listener)) if has_log_in else None,
+    )
+
+
+def _login(config: BrokerConfig, listener: str) -> Login:
+    mechanism = mechanism_to_log_in(config, listener)
+    assert mechanism is not None, "the security protocol of a listener does not change"
+    return Login(mechanism, *credentials_of(config, listener, mechanism))

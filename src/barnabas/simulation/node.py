@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.assembly import Broker
 from barnabas.broker.requests.client_connection import Connection
@@ -10,6 +10,7 @@ from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.zookeeper.composition import compose
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.controller.requests.result import Versioned
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.network import Listening, Network, Socket
@@ -101,6 +102,8 @@ class Node(Program):
         self.properties = dict(properties)
         #: If set, an empty disk is formatted for this cluster before the start, as an operator would do.
         self.cluster_id = cluster_id
+        #: The records that the disk is then formatted with, if not those of a new cluster.
+        self.bootstrap: Sequence[Versioned] | None = None
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
         self._open: dict[AcceptedEnd, None] = {}
@@ -122,7 +125,7 @@ class Node(Program):
                 compose(self.host, config, self.connection_log, self._composed)
                 return
             if self.cluster_id is not None:
-                ensure_formatted(self.host, config, cluster_id=self.cluster_id)
+                ensure_formatted(self.host, config, cluster_id=self.cluster_id, bootstrap=self.bootstrap)
             self._open_broker(Broker.create(self.host, config, self.connection_log))
         except (ConfigError, FatalFault, StorageFault) as error:
             raise ProcessExit(f"did not start: {error}") from error

@@ -17,6 +17,7 @@ from tests.support.log_in import (
     plain,
     secured_broker,
 )
+from tests.support.metrics import scraped
 from tests.support.wired import PROPERTIES, WiredBroker, WiredClient
 
 from barnabas.common.config import BrokerConfig
@@ -186,6 +187,20 @@ def test_sessions_end_and_are_renewed() -> None:
     assert other.core.is_closed
     counts = dict(wired.broker.services.log_in_counts)["PLAINTEXT"]
     assert (counts.succeeded, counts.succeeded_renewals, counts.expired, counts.failed) == (2, 1, 1, 0)
+
+
+def test_metrics_count_authentications() -> None:
+    wired = secured_broker()
+    log_in(wired.connect())
+    log_in(wired.connect(), password="guess")
+    prefix = "kafka_server_socket_server_metrics_"
+    found = {line for line in scraped(wired.broker).splitlines() if line.startswith(prefix)}
+    label = '{listener="PLAINTEXT"}'
+    assert {
+        f"{prefix}successful_authentication_total{label} 1",
+        f"{prefix}failed_authentication_total{label} 1",
+        f"{prefix}expired_connections_killed_count{label} 0",
+    } <= found
 
 
 def test_sessions_of_a_listener_and_mechanism() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 
 import pytest
 from tests.support.log_in import call_authenticate, call_handshake, log_in, secured_broker
@@ -179,6 +181,20 @@ def test_the_last_nonce_is_checked_at_each_byte() -> None:
     for other in (final[:start] + final[start + 1 :], final.replace(b"client-nonceserver-nonce", b"server-nonce")):
         with pytest.raises(LogInRefused):
             _exchange()[0].evaluate(other)
+
+
+def test_old_librdkafka_repeats_its_part_of_the_nonce() -> None:
+    """Versions before 2.6 do, and Kafka accepts it."""
+    credential = Credential(SALT, *keys_of("sha256", salted_password("sha256", "pencil", SALT, 4_096)), 4_096)
+    server = ScramServer("sha256", "s", lambda name: credential, lambda name: imitation("sha256", b"", name, None))
+    first = server.evaluate(b"n,,n=carol,r=c").reply.decode()
+    unproven = "c=biws,r=ccs"
+    salted = salted_password("sha256", "pencil", SALT, 4_096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    message = f"n=carol,r=c,{first},{unproven}".encode()
+    signature = hmac.digest(credential.stored_key, message, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    assert server.evaluate(f"{unproven},p={proof}".encode()).outcome is not None
 
 
 def test_a_proof_is_checked_at_each_bit_and_used_once() -> None:

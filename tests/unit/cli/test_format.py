@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from tests.support.metadata_logs import DATA
 
 from barnabas.cli.app import run
 from barnabas.common.types import uuid_from_text
+from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
+from barnabas.protocol.sasl.scram_server import keys_of, salted_password
 from barnabas.raft.snapshots import decode_snapshot
 from barnabas.records.batch import iter_headers
 
@@ -152,3 +155,62 @@ def test_a_random_uuid(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out.strip()
     assert len(uuid_from_text(text)) == 16
     assert not text.startswith("-")
+
+
+ALICE = "SCRAM-SHA-256=[name=alice,password=alice-marker]"
+
+
+def credentials(folder: Path) -> list[UserScramCredentialRecord]:
+    records = decode_snapshot((folder / "data" / "bootstrap.checkpoint").read_bytes()).records
+    return [record for record, _ in records if isinstance(record, UserScramCredentialRecord)]
+
+
+def test_users_of_scram(tmp_path: Path) -> None:
+    """The second user is the example of RFC 7677, whose keys are known."""
+    salt = "W22ZaJ0SNY7soEsUEjb6gQ=="
+    example = f'SCRAM-SHA-256=[name="user",salt="{salt}",password=pencil,iterations=4096]'
+    arguments = ("--cluster-id", CLUSTER_ID, "--standalone", "-S", ALICE, "--add-scram", example)
+    assert run(["format", properties(tmp_path), *arguments]) == 0
+    alice, user = credentials(tmp_path)
+    assert (alice.name, alice.mechanism, alice.iterations, len(alice.salt)) == ("alice", 1, 4_096, 26)
+    assert base64.b64encode(user.stored_key).decode() == "WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY="
+    assert base64.b64encode(user.server_key).decode() == "wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU="
+
+
+def test_a_salted_password(tmp_path: Path) -> None:
+    salted = base64.b64encode(salted_password("sha512", "pencil", b"salt", 8_192)).decode()
+    salt = base64.b64encode(b"salt").decode()
+    option = f"SCRAM-SHA-512=[name=a,iterations=8192,salt={salt},saltedpassword={salted}]"
+    assert run(["format", properties(tmp_path), "--cluster-id", CLUSTER_ID, "-s", "-S", option]) == 0
+    (record,) = credentials(tmp_path)
+    assert (record.stored_key, record.server_key) == keys_of("sha512", base64.b64decode(salted))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("marker", "Failed to find equals sign in SCRAM argument"),
+        ("SCRAM-SHA-1=[name=a,password=marker]", "The add-scram mechanism SCRAM-SHA-1 is not supported."),
+        ("SCRAM-SHA-256=name=a,password=marker]", "Expected configuration string to start with ["),
+        ("SCRAM-SHA-256=[name=a,password=marker", "Expected configuration string to end with ]"),
+        ("SCRAM-SHA-256=[password=marker]", "You must supply 'name' to add-scram"),
+        ("SCRAM-SHA-256=[name=a]", "You must supply one of 'password' or 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=marker]", "You must supply 'salt' with 'saltedpassword' to add-scram"),
+        ("SCRAM-SHA-256=[name=a,password=marker,iterations=4095]", "must be >= 4096 for add-scram using SCRAM_SHA_256"),
+        ("SCRAM-SHA-512=[name=a,password=marker,iterations=16385]", "must be <= 16384 for add-scram using SCRAM_SHA"),
+        ("SCRAM-SHA-256=[name=a,password=marker,iterations=many]", "Failed to parse iterations count: many"),
+        ("SCRAM-SHA-256=[name=a,password=marker,salt=!]", "Failed to decode given salt"),
+        ("SCRAM-SHA-256=[name=a,password=marker,colour=blue]", "Unknown SCRAM configurations: colour"),
+        ("SCRAM-SHA-256=[name=a,marker]", "No equals sign found in a SCRAM component"),
+    ],
+)  # fmt: skip
+def test_wrong_users_of_scram(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+    arguments = (properties(tmp_path), "--cluster-id", CLUSTER_ID, "--standalone", "--add-scram", option)
+    text = refused(capsys, tmp_path, *arguments)
+    assert said in text
+    assert "marker" not in text
+
+
+def test_old_metadata_have_no_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = (properties(tmp_path), "-t", CLUSTER_ID, "-s", "-r", "3.5-IV1", "-S", ALICE)
+    assert "SCRAM is only supported in metadata.version 3.5-IV2 or later." in refused(capsys, tmp_path, *arguments)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metrics import (
+    authentications,
     controller,
     coordinators,
     logs,
@@ -26,6 +27,7 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "replicas": replicas.collect,
     "traffic": traffic.collect,
     "requests": requests.collect,
+    "authentications": authentications.collect,
     "cluster": controller.collect,
     "logs": logs.collect,
     "coordinators": coordinators.collect,

@@ -15,6 +15,7 @@ from barnabas.broker.requests.log_in_counts import LogInCounts
 from barnabas.common import log_in_settings
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
+from barnabas.metadata.security import Credentials
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
 from barnabas.protocol.sasl.mechanism import SCRAM, Mechanism
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from barnabas.common.metrics import TimeBuckets
 
 _SIZE_BYTES: Final = 4
-
-Credentials = Mapping[tuple[int, str], UserScramCredentialRecord]
 
 
 class ListenerLogIn:

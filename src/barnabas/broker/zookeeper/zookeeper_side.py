@@ -35,6 +35,7 @@ from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.feature_answers import feature_answers
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.security import Credentials
 from barnabas.protocol.api import EARLY_ZOOKEEPER_APIS, ZOOKEEPER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
@@ -226,6 +227,9 @@ class ZooKeeperSide:
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Refuses each update, because ZooKeeper mode has no features."""
         context.reply(feature_answers(request, context.api_version, is_active=self.controller.is_active))
+
+    def scram_credentials(self) -> Credentials:
+        return self._metadata.image.security.scram
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         return ZOOKEEPER_APIS

@@ -42,7 +42,8 @@ def alter_in_portions(
     """Decides on the request."""
     chosen: dict[str, _Deletion | _Upsertion] = {}
     errors: dict[str, RequestFailed] = {}
-    for index, alteration in enumerate((*request.deletions, *request.upsertions), 1):
+    alterations: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
+    for index, alteration in enumerate(alterations, 1):
         name = alteration.name
         if name not in errors:
             try:

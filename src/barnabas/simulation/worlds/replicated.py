@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.types import TopicPartition
+from barnabas.controller.requests.result import Versioned
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.channel import Channel, ChannelTimes
@@ -20,6 +21,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.checkers import NoMistakes
@@ -66,20 +68,27 @@ def values_in(data: bytes) -> list[tuple[int, bytes | None]]:
 class RawClient:
     """A machine that sends single requests to brokers."""
 
-    def __init__(self, cluster: Cluster, name: str, times: ChannelTimes | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        name: str,
+        times: ChannelTimes | None = None,
+        security: ChannelSecurity = PLAINTEXT,
+    ) -> None:
         self.cluster = cluster
         self.machine = Machine(cluster.world, cluster.network, name)
         self.process = self.machine.spawn()
         self.host = MachineHost(self.machine, self.process)
         self._area = ReceiveArea()
         self._times = times or ChannelTimes(3_000, 2_000, 20, 200)
+        self._security = security
         self._channels: dict[str, Channel] = {}
 
     def send(self, node: str, request: Message, reply: Callable[[Message | None], None], **options: Any) -> None:
         channel = self._channels.get(node)
         if channel is None:
             channel = self._channels[node] = Channel(
-                self.host, self._area, (node, 9092), self.machine.name, self._times
+                self.host, self._area, (node, 9092), self.machine.name, self._times, self._security
             )
         channel.send(request, reply, **options)
 
@@ -135,15 +144,28 @@ def list_offsets_request(topic: str, index: int, timestamp: int = -1, *, epoch: 
 class Replicated:
     """A started cluster of brokers and separate controllers, in a world of its own."""
 
+    #: How the client connects.
+    security: ChannelSecurity = PLAINTEXT
+    #: What the directories are formatted with, if not with the records of a new cluster.
+    bootstrap: Sequence[Versioned] | None = None
+
     def __init__(
-        self, seed: int = 1, brokers: int = 3, racks: Sequence[str] = (), *, controllers: int = 1, **properties: str
+        self,
+        seed: int = 1,
+        brokers: int = 3,
+        racks: Sequence[str] = (),
+        *,
+        controllers: int = 1,
+        **properties: str,
     ) -> None:
         self.world = World(seed)
         settings = {**SHORT_TIMES, **{key.replace("_", "."): value for key, value in properties.items()}}
         self.cluster = Cluster(self.world, Layout(brokers, controllers, settings))
+        for node in self.cluster.nodes.values():
+            node.bootstrap = self.bootstrap
         for number, rack in enumerate(racks, 1):
             self.node(number).properties["broker.rack"] = rack
-        self.client = RawClient(self.cluster, "client")
+        self.client = RawClient(self.cluster, "client", security=self.security)
         self.cluster.start()
         self.run_until(lambda: self._all_unfenced(brokers), "all brokers are there")
 

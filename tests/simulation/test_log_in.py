@@ -1,0 +1,158 @@
+"""Clusters whose nodes log in to each other on all listeners, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+from tests.support.log_in import jaas
+
+from barnabas.broker.assembly import Broker
+from barnabas.cli.add_scram import scram_records
+from barnabas.controller.requests.result import Versioned
+from barnabas.metadata.features import DEFAULT_FEATURES
+from barnabas.metadata.versions import LATEST_METADATA_VERSION
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
+from barnabas.protocol.peer_security import ChannelSecurity
+from barnabas.protocol.sasl.logins import Login
+from barnabas.simulation.node import Node
+from barnabas.simulation.simulated_cluster import Cluster, Layout
+from barnabas.simulation.world import World
+from barnabas.simulation.worlds.replicated import (
+    SHORT_TIMES,
+    RawClient,
+    Replicated,
+    batch_of,
+    fetch_request,
+    produce_request,
+)
+
+PASSWORD: Final = "node-marker-Secret"
+ALICE: Final = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "alice-Secret"))
+
+
+def _properties(controller_mechanism: str = "PLAIN", **more: str) -> dict[str, str]:
+    users = f' user_node="{PASSWORD}" user_alice="alice-Secret";'
+    found = {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": controller_mechanism,
+        "listener.name.controller.scram-sha-512.sasl.jaas.config": jaas("node", PASSWORD, "SCRAM-SHA-512"),
+    }
+    for listener in ("plaintext", "controller"):
+        found[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas("node", PASSWORD).rstrip(";") + users
+    return found | more
+
+
+def _write_and_read(cluster: Replicated, value: bytes) -> None:
+    leader = f"broker{cluster.leader()}"
+    request = produce_request(cluster.topic_id(), 0, batch_of(value))
+    answer = cluster.client.call(leader, request, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    offset = answer.responses[0].partition_responses[0].base_offset
+    read = cluster.client.call(leader, fetch_request(cluster.topic_id(), 0, offset), FetchResponse)
+    assert value in bytes(read.responses[0].partitions[0].records or b"")
+
+
+def _formatted() -> list[Versioned]:
+    features: list[Versioned] = [
+        (FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in DEFAULT_FEATURES
+    ]
+    return [*features, *scram_records([f"SCRAM-SHA-512=[name=node,password={PASSWORD}]"], LATEST_METADATA_VERSION)]
+
+
+def _broker(node: Node) -> Broker:
+    assert node.broker is not None, "the node runs"
+    return node.broker
+
+
+class Secured(Replicated):
+    """A cluster whose nodes and clients log in."""
+
+    security = ALICE
+
+    def __init__(self, controllers: int, properties: Mapping[str, str]) -> None:
+        self.bootstrap = _formatted()
+        super().__init__(controllers=controllers, **properties)  # type: ignore[arg-type]
+
+
+def _notes(cluster: Replicated) -> list[str]:
+    return [note.text for note in cluster.world.trace.notes]
+
+
+def _principals(cluster: Replicated) -> set[str]:
+    return {end._connection.principal for node in cluster.cluster.nodes.values() for end in node._open}
+
+
+@pytest.mark.parametrize("controllers", [1, 3])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
+    cluster = Secured(controllers, _properties(mechanism))
+    cluster.create_topic("orders", [[1, 2, 3]])
+    _write_and_read(cluster, b"first")
+    nodes = cluster.cluster.nodes
+    for node in nodes.values():
+        node.kill()
+    cluster.run_for(100)
+    cluster.run_until(lambda: all(node.broker is not None for node in nodes.values()), "all nodes run again")
+    cluster.run_until(lambda: "orders" in cluster.decided.topics_by_name and cluster.settled(), "the cluster is back")
+    # The client waits before it connects again.
+    cluster.run_for(1_000)
+    _write_and_read(cluster, b"second")
+    assert {"User:node", "User:alice"} >= _principals(cluster) - {"User:ANONYMOUS"}
+    assert "User:node" in _principals(cluster)
+
+
+def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
+    world = World(1)
+    properties = {**SHORT_TIMES, **_properties("SCRAM-SHA-512")}
+    Cluster(world, Layout(1, 3, properties)).start()
+    world.run_for(1_000_000)
+    refusals = {note.text for note in world.trace.notes if "did not start" in note.text}
+    (told,) = refusals
+    assert (
+        "sasl.mechanism.controller.protocol=SCRAM-SHA-512 cannot work: /data has no credential of node; format each "
+        "controller with --add-scram, or use PLAIN"
+    ) in told
+
+
+def test_wrong_passwords_are_told_once_and_do_no_harm() -> None:
+    wrong = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "guess-marker-Secret"))
+    cluster = Secured(1, _properties())
+    stranger = RawClient(cluster.cluster, "stranger", security=wrong)
+    answers: list[Message | None] = []
+    for _ in range(3):
+        stranger.process.enter(lambda: stranger.send("broker1", MetadataRequest(topics=[]), answers.append))
+        cluster.run_for(1_000)
+    assert answers == [None] * 3
+    told = "warns: cannot log in at broker1:9092: Authentication failed: Invalid username or password"
+    assert [text for text in _notes(cluster) if "cannot log in" in text] == [told]
+    assert not [text for text in _notes(cluster) if "marker-Secret" in text]
+    cluster.create_topic("orders", [[1, 2, 3]])
+    _write_and_read(cluster, b"value")
+
+
+def test_sessions_of_nodes_are_renewed_under_load() -> None:
+    """KIP-368: no connection between nodes is closed, although each session lasts two seconds."""
+    cluster = Secured(3, _properties(**{"connections.max.reauth.ms": "2000"}))
+    cluster.create_topic("orders", [[1, 2, 3]])
+    for number in range(40):
+        _write_and_read(cluster, b"value %d" % number)
+        cluster.run_for(250)
+    counts = [each for node in cluster.cluster.nodes.values() for _, each in _broker(node).services.log_in_counts]
+    assert sum(each.succeeded_renewals for each in counts) > 20
+    assert [each.failed_renewals for each in counts] == [0] * len(counts)
+    assert [each.failed for each in counts] == [0] * len(counts)
+    assert [each.expired for each in counts] == [0] * len(counts)
+
+
+def test_every_link_of_a_cluster_has_logged_in() -> None:
+    cluster = Secured(3, _properties())
+    cluster.run_for(5_000)
+    assert _principals(cluster) <= {"User:node", "User:alice"}
