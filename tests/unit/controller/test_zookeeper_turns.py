@@ -25,6 +25,7 @@ from barnabas.controller.zookeeper.sliced_decisions import LargeReplicationReque
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -120,7 +121,8 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
         create(controller, host, config, TimedStore(store, found), *rest)
 
     monkeypatch.setattr(ZookeeperController, "__init__", begin)
-    for name in ("on_signal", "changed", "create_topics", "alter_partition", "controlled_shutdown", "delete_topics"):
+    requests = ("create_topics", "create_partitions", "alter_partition", "controlled_shutdown", "delete_topics")
+    for name in ("on_signal", "changed", *requests):
         around(ZookeeperController, name, partial(found.turn, name))
     around(LargeReplicationRequests, "alter_reassignments", partial(found.turn, "alter_reassignments"))
     around(VirtualTime, "enter", partial(found.turn, "timer"))
@@ -360,4 +362,33 @@ def test_creation_of_ten_thousand_partitions_by_one_request(turns: Turns, is_ass
     led = [led_by(cluster, broker_id) for broker_id in cluster.brokers]
     assert sum(led) == count
     assert (led == [0, 0, count]) is is_assigned
+    assert longest[0] <= TURN_MS_MAX, longest
+
+
+@pytest.mark.parametrize("added", [1, 1_000, 5_000])
+@pytest.mark.parametrize("is_assigned", [False, True])
+def test_growth_of_ten_thousand_partitions_by_one_request(turns: Turns, added: int, is_assigned: bool) -> None:
+    """G44: new partitions are decided and the topic's znode is encoded in portions."""
+    count = 10_000
+    cluster = Cluster(0, 1, 2)
+    cluster.create_topic("large", *[(0, 1)] * count)
+    cluster.settle()
+    assert led_by(cluster, 0) == count
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name="large", count=count + added, assignments=None)
+    if is_assigned:
+        topic.assignments = [
+            CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=[2, 1]) for _ in range(added)
+        ]
+    turns.taken()
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=60_000)
+    answer = cluster.ask(cluster.controller.create_partitions, request, actor="test")
+    longest = turns.taken()
+    assert [row.error_code for row in answer.results] == [ErrorCode.NONE]
+    written = cluster.assignment("large").partitions
+    assert len(written) == count + added
+    (image,) = cluster.controller.image.topics()
+    assert [written[index].replicas for index in range(count + added)] == [each.replicas for each in image.partitions]
+    led = [led_by(cluster, broker_id) for broker_id in cluster.brokers]
+    assert sum(led) == count + added
+    assert led[2] == added or not is_assigned
     assert longest[0] <= TURN_MS_MAX, longest

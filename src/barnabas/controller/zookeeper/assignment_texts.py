@@ -27,19 +27,22 @@ class AssignmentTexts:
         #: The text of a topic and the partitions that it is about, by topic id, in the order of their last use.
         self._known: OrderedDict[bytes, tuple[TopicText, Sequence[PartitionImage]]] = OrderedDict()
 
-    def prepare(self, topic: TopicImage) -> Iterator[None]:
-        """Makes the text of a large topic in portions, so that its next write has little left to encode."""
-        if len(topic.partitions) <= PARTITIONS_IN_PORTION or topic.topic_id in self._known:
+    def prepare(self, topic: TopicImage, added: Sequence[PartitionImage] = ()) -> Iterator[None]:
+        """Makes the text of a large topic in portions, so that its next write has little left to encode. `added` are
+        partitions that the write adds to the topic.
+        """
+        partitions = [*topic.partitions, *added]
+        if len(partitions) <= PARTITIONS_IN_PORTION or (topic.topic_id in self._known and not added):
             return
         text = TopicText(topic.topic_id)
-        for index, partition in enumerate(topic.partitions):
+        for index, partition in enumerate(partitions):
             if index and not index % PARTITIONS_IN_PORTION:
                 yield
             text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
         yield
         text.encoded()  # puts the partitions in order
         yield
-        self._keep(topic, text)
+        self._keep(topic.topic_id, text, partitions)
 
     def encoded(self, topic: TopicImage) -> bytes:
         """Returns the content of `/brokers/topics/T`."""
@@ -51,10 +54,10 @@ class AssignmentTexts:
             if index >= count or before[index] is not partition:
                 text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
         if len(topic.partitions) > PARTITIONS_AT_ONCE:
-            self._keep(topic, text)
+            self._keep(topic.topic_id, text, topic.partitions)
         return text.encoded()
 
-    def _keep(self, topic: TopicImage, text: TopicText) -> None:
-        self._known[topic.topic_id] = (text, topic.partitions)
+    def _keep(self, topic_id: bytes, text: TopicText, partitions: Sequence[PartitionImage]) -> None:
+        self._known[topic_id] = (text, partitions)
         if len(self._known) > _TEXTS_MAX:
             self._known.popitem(last=False)

@@ -168,6 +168,11 @@ def topic_creation(name: str, config: Mapping[str, str], assignment: bytes) -> U
     return Unit(name, writes)
 
 
+def topic_growth(name: str, assignment: bytes, version: int) -> Unit:
+    """Returns the write that adds partitions to a topic, whose assignment then has this content."""
+    return Unit(name, (set_data(paths.topic(name), assignment, version),))
+
+
 def offline_units(topic: TopicImage, partition_ids: Iterable[int], controller_epoch: int) -> Iterator[Unit]:
     """Yields states of a topic whose deletion begins: no leader, under a higher leader epoch, as in Kafka."""
     for partition_id in partition_ids:

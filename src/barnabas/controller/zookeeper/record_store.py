@@ -102,6 +102,10 @@ class RecordStore:
         """Returns the epoch of the controller that wrote the state of a partition."""
         return self._foreign.get((topic_id, partition_id), self._controller_epoch)
 
+    def version_of(self, path: str) -> int:
+        """Returns the data version that a write of this znode expects."""
+        return self.versions.get(path, ANY_VERSION)
+
     def is_pending(self, key: str) -> bool:
         """Returns whether a decision about this topic is not committed."""
         return self._keys[key] > 0
@@ -115,7 +119,7 @@ class RecordStore:
         """
         before = self.image
         after = self._replayed([record for record, _ in records])
-        context = WriteContext(self._controller_epoch, before, after, self.texts, self._version_of)
+        context = WriteContext(self._controller_epoch, before, after, self.texts, self.version_of)
         self.write(list(units_of(context, records)), [record for record, _ in records], settled, after, cause=cause)
 
     def write(
@@ -181,9 +185,6 @@ class RecordStore:
     def close(self) -> None:
         self._is_closed = True
         self._queue.clear()
-
-    def _version_of(self, path: str) -> int:
-        return self.versions.get(path, ANY_VERSION)
 
     def _note_versions(self, units: Sequence[Unit]) -> None:
         """Records the versions of znodes that the store itself writes."""

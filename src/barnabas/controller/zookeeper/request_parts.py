@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE, portions_by_topic
+from barnabas.metadata.topics import TopicImage
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 _Response = TypeVar("_Response", AlterPartitionResponse, ElectLeadersResponse)
+_Row = TypeVar("_Row")
 
 
 def _refusal(responses: Sequence[_Response]) -> _Response | None:
@@ -111,32 +114,44 @@ def joined_alter_reassignments(
     return first
 
 
-# CreateTopics.
+# CreateTopics, CreatePartitions.
 
 
 def parts_of_create_topics(request: CreateTopicsRequest) -> list[CreateTopicsRequest]:
     """Returns the parts of a request, which consist of whole topics. Rows with the same name, which are an error, stay
     together.
     """
-    by_name: dict[str, list[CreateTopicsRequest.CreatableTopic]] = {}
-    for topic in request.topics:
-        by_name.setdefault(topic.name, []).append(topic)
+    rows = [(row.name, max(row.num_partitions, len(row.assignments), 1), row) for row in request.topics]
     return [
-        CreateTopicsRequest(topics=rows, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
-        for rows in _filled(list(by_name.values()))
+        CreateTopicsRequest(topics=part, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+        for part in _filled(rows)
     ]
 
 
-def _filled(
-    topics: Sequence[list[CreateTopicsRequest.CreatableTopic]],
-) -> Iterator[list[CreateTopicsRequest.CreatableTopic]]:
-    rows: list[CreateTopicsRequest.CreatableTopic] = []
+def parts_of_create_partitions(
+    request: CreatePartitionsRequest, topics: Mapping[str, TopicImage]
+) -> list[CreatePartitionsRequest]:
+    """Returns the parts of a request, as `parts_of_create_topics` does. `topics` are those that exist, by name."""
+    known = {name: len(topics[name].partitions) for name in (row.name for row in request.topics) if name in topics}
+    rows = [(row.name, max(row.count - known.get(row.name, row.count), 1), row) for row in request.topics]
+    return [
+        CreatePartitionsRequest(topics=part, timeout_ms=request.timeout_ms, validate_only=request.validate_only)
+        for part in _filled(rows)
+    ]
+
+
+def _filled(rows: Iterable[tuple[str, int, _Row]]) -> Iterator[list[_Row]]:
+    """Yields the rows of each part. A row is given with the name of its topic and its number of new partitions."""
+    by_name: dict[str, list[tuple[int, _Row]]] = {}
+    for name, size, row in rows:
+        by_name.setdefault(name, []).append((size, row))
+    part: list[_Row] = []
     count = 0
-    for named in topics:
-        size = sum(max(row.num_partitions, len(row.assignments), 1) for row in named)
-        if rows and count + size > PARTITIONS_AT_ONCE:
-            yield rows
-            rows, count = [], 0
-        rows = [*rows, *named]
-        count += size
-    yield rows
+    for named in by_name.values():
+        added = sum(size for size, _ in named)
+        if part and count + added > PARTITIONS_AT_ONCE:
+            yield part
+            part, count = [], 0
+        part = [*part, *(row for _, row in named)]
+        count += added
+    yield part

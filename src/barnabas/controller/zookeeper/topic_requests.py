@@ -7,31 +7,34 @@ response waits until this broker knows the result, as Kafka's does, so that a cl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.portions import PARTITIONS_IN_PORTION
+from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions
 from barnabas.controller.requests import topics
 from barnabas.controller.requests.reassignments import is_in_progress
 from barnabas.controller.requests.result import Result, Versioned
 from barnabas.controller.zookeeper.active_controller import ActiveController
 from barnabas.controller.zookeeper.answers import Answer
-from barnabas.controller.zookeeper.decision_writes import topic_creation
+from barnabas.controller.zookeeper.decision_writes import topic_creation, topic_growth
 from barnabas.controller.zookeeper.new_partitions import without_state
 from barnabas.controller.zookeeper.record_store import ReadPartitions, Settled
-from barnabas.controller.zookeeper.request_parts import parts_of_create_topics
+from barnabas.controller.zookeeper.request_parts import parts_of_create_partitions, parts_of_create_topics
 from barnabas.controller.zookeeper.slices import Job
-from barnabas.metadata.topics import MIGRATING_DIRECTORY, PartitionImage, partition_to_record
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, PartitionImage, TopicImage, partition_to_record
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from barnabas.znodes import paths
 from barnabas.znodes.topic_text import TopicText
 from barnabas.znodes.topic_znodes import ReplicaAssignment
 
 T = TypeVar("T")
 _CreatedRow = CreateTopicsResponse.CreatableTopicResult
+_GrownRow = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_topics(
@@ -130,22 +133,76 @@ def create_partitions(
         reply(topics.create_partitions_refused(request, code))
 
     answer = active.answers.add(reply, refused, request.timeout_ms)
-    moving = [topic.name for topic in request.topics if _is_moving(active, topic.name)]
-    free = CreatePartitionsRequest(
-        topics=[topic for topic in request.topics if topic.name not in moving],
-        timeout_ms=request.timeout_ms,
-        validate_only=request.validate_only,
-    )
-    result = topics.create_partitions(active.core.view(), free, actor)
-    result.response.results += [_moves(name) for name in moving]
+    active.core.slices.begin(_growth(active, request, answer, actor))
 
-    def settled(lost: frozenset[str]) -> None:
-        if lost:
+
+def _growth(active: ActiveController, request: CreatePartitionsRequest, answer: Answer, actor: str) -> Job:
+    """Adds the partitions of a request, in slices if they or their topics are many."""
+    core = active.core
+    rows: list[_GrownRow] = []
+    conflicts: set[str] = set()
+    for number, part in enumerate(parts_of_create_partitions(request, core.image.topics_by_name)):
+        if number:
+            yield
+        for topic in _known(active, part):
+            yield from core.records.texts.prepare(topic)
+        is_decided = False
+        while not is_decided:
+            moving = [row.name for row in part.topics if _is_moving(active, row.name)]
+            free = CreatePartitionsRequest(
+                topics=[row for row in part.topics if row.name not in moving],
+                timeout_ms=part.timeout_ms,
+                validate_only=part.validate_only,
+            )
+            result = yield from topics.create_partitions_in_portions(core.view(), free, actor)
+            if len(result.records) > PARTITIONS_IN_PORTION:
+                (grown,) = _known(active, free)
+                is_decided = yield from _large_growth(active, grown, result, conflicts.update)
+            else:
+                core.propose_in_job(_without_states(result), conflicts.update)
+                is_decided = True
+        rows += [*result.response.results, *(_moves(name) for name in moving)]
+
+    def written(_: frozenset[str]) -> None:
+        if conflicts:
             answer.refuse(ErrorCode.NOT_CONTROLLER)
         else:
-            _answer_when_told(active, answer, result.response)
+            _answer_when_told(active, answer, CreatePartitionsResponse(results=rows))
 
-    active.core.propose(_without_states(result), settled)
+    core.records.after_all(written)
+
+
+def _large_growth(
+    active: ActiveController, topic: TopicImage, result: Result[CreatePartitionsResponse], lost: Settled
+) -> Portions[bool]:
+    """Adds thousands of partitions to one topic, as `_large_creation` creates one; returns False, and adds none, if the
+    topic was changed by another decision after this one.
+    """
+    core = active.core
+    added: dict[int, PartitionImage] = {}
+    for number, (record, _) in enumerate(result.records):
+        if number and not number % PARTITIONS_IN_PORTION:
+            yield
+        assert isinstance(record, PartitionRecord), "a growth consists of partitions"
+        added[record.partition_id] = without_state(ReplicaAssignment(tuple(record.replicas)), MIGRATING_DIRECTORY)
+    yield from core.records.texts.prepare(topic, tuple(added.values()))
+    known = core.image.topics_by_id.get(topic.topic_id)
+    if known is None or len(known.partitions) != len(topic.partitions) or _is_moving(active, topic.name):
+        return False
+    grown = replace(known, partitions=(*known.partitions, *added.values()))
+    version = core.records.version_of(paths.topic(known.name))
+    core.write_in_job(
+        [topic_growth(known.name, core.records.texts.encoded(grown), version)],
+        lost,
+        partitions=ReadPartitions(known.topic_id, added),
+        cause=result.cause,
+    )
+    return True
+
+
+def _known(active: ActiveController, request: CreatePartitionsRequest) -> list[TopicImage]:
+    by_name = active.core.image.topics_by_name
+    return [by_name[row.name] for row in request.topics if row.name in by_name]
 
 
 def _is_moving(active: ActiveController, name: str) -> bool:
@@ -153,11 +210,9 @@ def _is_moving(active: ActiveController, name: str) -> bool:
     return topic is not None and any(is_in_progress(partition) for partition in topic.partitions)
 
 
-def _moves(name: str) -> CreatePartitionsResponse.CreatePartitionsTopicResult:
+def _moves(name: str) -> _GrownRow:
     text = f"A partition reassignment is in progress for the topic '{name}'."
-    return CreatePartitionsResponse.CreatePartitionsTopicResult(
-        name=name, error_code=ErrorCode.REASSIGNMENT_IN_PROGRESS, error_message=text
-    )
+    return _GrownRow(name=name, error_code=ErrorCode.REASSIGNMENT_IN_PROGRESS, error_message=text)
 
 
 def _without_states(result: Result[T]) -> Result[T]:
