@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.group_explorer import GroupExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -63,6 +64,11 @@ def _storage(seed: int) -> Found:
 
 def _files(seed: int) -> Found:
     DamagedFiles(seed).run()
+    return None
+
+
+def _coordinator(seed: int) -> Found:
+    GroupExplorer(seed).run()
     return None
 
 
@@ -119,7 +125,8 @@ KINDS: dict[str, Kind] = {
     "power": Kind(_power, 6),
     "transactions": Kind(_transactions, 5),
     "zookeeper": Kind(_zookeeper, 12),
-    "files": Kind(_files, 40),
+    "files": Kind(_files, 60),
+    "coordinator": Kind(_coordinator, 40),
     "one broker": Kind(_simulated(Layout()), 6, True),
     "three brokers": Kind(_simulated(_THREE), 6, True),
     "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),
