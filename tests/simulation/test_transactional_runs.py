@@ -15,6 +15,7 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.scenario import Outcome, Settings, run
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 
 #: Mistakes that are found after several seconds.
 _LATE = [group_mutations.epochs_are_given_twice]
@@ -53,6 +54,21 @@ def test_a_marker_that_a_clean_stop_left_above_the_hw_still_holds_readers_back()
         Fault(21_318, FaultKind.PAUSE, "broker2", duration_ms=1_948),
     )
     outcome = run(replace(TRANSACTIONS, seed=10, schedule=faults))
+    assert not outcome.failed, explain(outcome)
+
+
+@pytest.mark.full
+def test_a_group_that_lost_its_tombstones_is_loaded_as_its_log_says() -> None:
+    """A replica of `__consumer_offsets` is away for longer than `delete.retention.ms`; then it leads."""
+    outcome = run(replace(GROUPS, seed=7404, faults_s=60, features=tuple(WorkFeature), draws_properties=True))
+    assert not outcome.failed, explain(outcome)
+
+
+@pytest.mark.full
+def test_a_replica_that_is_being_added_for_minutes_is_not_missed_by_gauges() -> None:
+    features = (WorkFeature.REGISTERS,)
+    settings = replace(TRANSACTIONS, seed=307, faults_s=60, records_per_s=None, features=features)
+    outcome = run(replace(settings, draws_properties=True))
     assert not outcome.failed, explain(outcome)
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tests.simulation.raft.rot import RottenWorld, rotten
 from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.group_explorer import GroupExplorer
 
 from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.faults import FaultKind
@@ -27,7 +28,9 @@ from barnabas.simulation.scenario import Settings
 from barnabas.simulation.scenario import run as simulate
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 from barnabas.simulation.worlds import replication_explorer, txn_explorer, zookeeper_explorer
+from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.simulation.worlds.quorum_plan import Plan
 from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 
@@ -39,6 +42,8 @@ _SLOWER = 6
 _MORE_S = 8
 #: Every how many changes of the disk the power fails, by seed; each of them with all three fates.
 _STORAGE_STRIDES = (9, 7, 4)
+#: Many short runs of clusters find more than a few long ones: each ends with the audit.
+_FAULTS_S = 25
 
 
 def _quorum(seed: int) -> Found:
@@ -54,6 +59,16 @@ def _rot(seed: int) -> Found:
 def _storage(seed: int) -> Found:
     stride, fate = divmod(seed - 1, len(Fate))
     fail_everywhere([list(Fate)[fate]], every=_STORAGE_STRIDES[stride])
+    return None
+
+
+def _files(seed: int) -> Found:
+    DamagedFiles(seed).run()
+    return None
+
+
+def _coordinator(seed: int) -> Found:
+    GroupExplorer(seed).run()
     return None
 
 
@@ -75,7 +90,16 @@ def _zookeeper(seed: int) -> Found:
 
 def _simulated(layout: Layout, work: WorkKind = WorkKind.RECORDS) -> Callable[[int], Found]:
     def explore(seed: int) -> Found:
-        settings = Settings(seed, layout, work=work, draws_properties=True, counts_rare_events=False)
+        settings = Settings(
+            seed,
+            layout,
+            faults_s=_FAULTS_S,
+            work=work,
+            records_per_s=None,
+            features=tuple(WorkFeature),
+            draws_properties=True,
+            counts_rare_events=False,
+        )
         return next(iter(simulate(settings).problems), None)
 
     return explore
@@ -101,12 +125,14 @@ KINDS: dict[str, Kind] = {
     "power": Kind(_power, 6),
     "transactions": Kind(_transactions, 5),
     "zookeeper": Kind(_zookeeper, 12),
-    "one broker": Kind(_simulated(Layout()), 4, True),
-    "three brokers": Kind(_simulated(_THREE), 5, True),
-    "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 1, True),
-    "transactions of clients": Kind(_simulated(_THREE, WorkKind.TRANSACTIONS), 2, True),
-    "groups": Kind(_simulated(_THREE, WorkKind.GROUPS), 3, True),
-    "zookeeper mode": Kind(_simulated(Layout(brokers=3, zookeeper=True)), 3, True),
+    "files": Kind(_files, 60),
+    "coordinator": Kind(_coordinator, 40),
+    "one broker": Kind(_simulated(Layout()), 6, True),
+    "three brokers": Kind(_simulated(_THREE), 6, True),
+    "controllers apart": Kind(_simulated(Layout(brokers=3, controllers=3)), 2, True),
+    "transactions of clients": Kind(_simulated(_THREE, WorkKind.TRANSACTIONS), 3, True),
+    "groups": Kind(_simulated(_THREE, WorkKind.GROUPS), 4, True),
+    "zookeeper mode": Kind(_simulated(Layout(brokers=3, zookeeper=True)), 4, True),
 }
 
 

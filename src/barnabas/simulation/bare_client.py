@@ -19,6 +19,7 @@ from barnabas.simulation.simulated_cluster import Client, Cluster
 M = TypeVar("M", bound=Message)
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+_CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 _TIMEOUT_MS = 5_000
 _TIMES = ChannelTimes(_TIMEOUT_MS, 3_000, 50, 500)
 _PAUSE_S = 0.1
@@ -35,7 +36,7 @@ class BareClient:
         self._name = client.name
         self._host = MachineHost(client.machine, process)
         self._area = ReceiveArea()
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[tuple[str, int], Channel] = {}
         self._brokers = [name for name in cluster.nodes if name.startswith("broker")]
         self._coordinators: dict[tuple[str, int], str] = {}
         self._leaders: dict[tuple[str, int], str] = {}
@@ -49,11 +50,13 @@ class BareClient:
         *,
         version_max: int | None = None,
         timeout_ms: int = _TIMEOUT_MS,
+        port: int = _CLIENT_PORT,
     ) -> M | None:
         """Sends a request. Returns None if no response arrives in time."""
-        channel = self._channels.get(node)
+        channel = self._channels.get((node, port))
         if channel is None:
-            channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self._name, _TIMES)
+            channel = Channel(self._host, self._area, (node, port), self._name, _TIMES)
+            self._channels[node, port] = channel
         answered: asyncio.Future[Message | None] = self._loop.create_future()
         channel.send(request, answered.set_result, timeout_ms=timeout_ms, version_max=version_max)
         answer = await answered

@@ -321,12 +321,27 @@ def _expected_consumer_groups(replayed: CoordinatorDict) -> dict[str, Json]:
             "epoch": group["epoch"],
             "target_epoch": max(group.get("target_epoch", 0), 0),
             "members": members,
-            "currents": {member_id: group["currents"].get(member_id, _NO_CURRENT) for member_id in members},
+            "currents": _owned_once(
+                {member_id: group["currents"].get(member_id, _NO_CURRENT) for member_id in members}
+            ),
             "targets": {
                 member_id: places for member_id, places in group["targets"].items() if places and member_id in members
             },
             "regexes": group["regexes"],
         }
+    return found
+
+
+def _owned_once(currents: dict[str, Json]) -> dict[str, Json]:
+    """Leaves each partition to one member, that with the highest epoch: a log without its tombstones has more members
+    than the group."""
+    taken: set[tuple[bytes, int]] = set()
+    found = {}
+    for member_id in sorted(currents, key=lambda member_id: (-currents[member_id]["epoch"], member_id)):
+        assigned = currents[member_id]["assigned"] - taken
+        revoking = currents[member_id]["revoking"] - taken - assigned
+        taken |= assigned | revoking
+        found[member_id] = {**currents[member_id], "assigned": assigned, "revoking": revoking}
     return found
 
 

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from barnabas.common.host import Disk
 from barnabas.records.checksum import crc32c
-from barnabas.simulation.faulty_disk import FaultyDisk
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
@@ -86,7 +86,7 @@ class LogFiles(NamedTuple):
             yield from segment.batches
 
 
-def read_log(disk: FaultyDisk, directory: str) -> LogFiles:
+def read_log(disk: Disk, directory: str) -> LogFiles:
     """Decodes the files of a log; the caller exempts the reads from time and faults (`without_effects`)."""
     names = set(disk.list_dir(directory))
     segments, snapshots = [], {}
@@ -110,7 +110,7 @@ def read_log(disk: FaultyDisk, directory: str) -> LogFiles:
     return LogFiles(directory, segments, snapshots, epochs)
 
 
-def _read_segment(disk: FaultyDisk, stem: str, names: set[str]) -> SegmentFiles:
+def _read_segment(disk: Disk, stem: str, names: set[str]) -> SegmentFiles:
     name = stem.rpartition("/")[2]
     base = int(name)
     data = disk.read(f"{stem}.log")
@@ -180,7 +180,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
 
 
-def read_offsets(disk: FaultyDisk, path: str) -> dict[str, int]:
+def read_offsets(disk: Disk, path: str) -> dict[str, int]:
     """Returns the entries of an offset checkpoint by the name of the partition's directory."""
     if not disk.exists(path):
         return {}

@@ -30,6 +30,7 @@ _INTERVAL_US: Final = 10 * SECOND_US
 _AGAIN_US: Final = 2 * SECOND_US
 _COLLECTORS: Final = ("replicas", "cluster", "logs", "coordinators", "quorum")
 _MANAGER: Final = "kafka_server_replicamanager_"
+_PARTITION: Final = "kafka_cluster_partition_"
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 _GROUPS: Final = "kafka_coordinator_group_groupmetadatamanager_"
 _NO_LEADER: Final = -1
@@ -92,6 +93,7 @@ class Metrics:
             epoch = broker.replicas.environment.broker_epoch()
             if own is not None and own["epoch"] == epoch and not own["fenced"] and not broker.logs.offline_directories:
                 yield from _of_replicas(state, broker.config.node_id)
+                yield from _of_each_replica(state, broker)
             for partition in broker.replicas.partitions():
                 if partition.role is not Role.OFFLINE:
                     topic, index = partition.topic_partition
@@ -162,7 +164,36 @@ def _of_replicas(state: State, broker_id: int) -> Iterator[tuple[Gauge, Any]]:
     yield (_MANAGER + "underreplicatedpartitions", ""), short
     for (_, topic_id, index), value in led.items():
         labels = f'{{topic="{state["topic", topic_id]}",partition="{index}"}}'
-        yield ("kafka_cluster_partition_insyncreplicascount", labels), len(value["isr"])
+        original = set(value["replicas"]) - set(value["adding"])
+        yield (_PARTITION + "insyncreplicascount", labels), len(value["isr"])
+        yield (_PARTITION + "replicascount", labels), len(original)
+        yield (_PARTITION + "underreplicated", labels), int(len(value["isr"]) < len(original))
+
+
+def _of_each_replica(state: State, broker: Broker) -> Iterator[tuple[Gauge, Any]]:
+    """Yields gauges of min ISR, in total and one by one: of this broker's partitions, led and followed."""
+    under = at = 0
+    names = {(state["topic", topic_id], index): value for (_, topic_id, index), value in _partitions(state)}
+    for partition in broker.replicas.partitions():
+        topic, index = partition.topic_partition
+        value = names.get((topic, index))
+        if value is None:
+            continue
+        is_led = value["leader"] == broker.config.node_id
+        least = min(partition.log.config.min_insync_replicas, len(value["replicas"]))
+        under += is_led and len(value["isr"]) < least
+        at += is_led and len(value["isr"]) == least
+        labels = f'{{topic="{topic}",partition="{index}"}}'
+        yield (_PARTITION + "underminisr", labels), int(is_led and len(value["isr"]) < least)
+        yield (_PARTITION + "atminisr", labels), int(is_led and len(value["isr"]) == least)
+        lag = max(0, partition.high_watermark - partition.last_stable_offset)
+        yield (_PARTITION + "laststableoffsetlag", labels), lag
+    yield (_MANAGER + "underminisrpartitioncount", ""), under
+    yield (_MANAGER + "atminisrpartitioncount", ""), at
+
+
+def _partitions(state: State) -> Iterator[tuple[Any, Any]]:
+    return ((key, value) for key, value in state.items() if key[0] == "partition")
 
 
 def _of_a_log(node: Node, log: Log, topic: str, index: int) -> Iterator[tuple[Gauge, Any]]:

@@ -18,6 +18,7 @@ from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.decided_metadata import DecidedMetadata
+from barnabas.simulation.descriptions import Descriptions
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.fault_events import possible
 from barnabas.simulation.fault_schedules import FaultGenerator
@@ -221,6 +222,7 @@ class Run:
         self.unclean = UncleanElections()
         self.committed = Committed(self.cluster, self.unclean)
         self.log_ends = LogEnds(self.world)
+        self.descriptions: Descriptions | None = None
         self.checkers = tuple(self._checkers() if checkers is None else checkers)
         self.watch = Watch(self.cluster, self.checkers)
 
@@ -246,6 +248,7 @@ class Run:
         if in_zookeeper:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
         coordinators = Coordinators(unclean)
+        self.descriptions = Descriptions(cluster, coordinators, logs)
         own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs)]
         own += promises(cluster, self.decided, lambda: self.work.acked)
         return [elections, NoMistakes(), *own, *self.work.checkers]
@@ -371,6 +374,9 @@ class Run:
     def _audit(self) -> list[Problem]:
         found = self._finish("the log cannot be read", self.auditor, self.work.read(), _AUDIT_S_MAX)
         self.watch.check_all()
+        if self.descriptions is not None:
+            asking = self.descriptions.check(self.auditor)
+            self._finish("the cluster does not describe itself", self.auditor, asking, _AUDIT_S_MAX)
         return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
 
     def _lossy(self) -> Collection[str]:

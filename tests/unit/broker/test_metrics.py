@@ -8,6 +8,10 @@ from tests.support.metrics import Metrics
 from tests.support.wired import WiredBroker
 from tests.support.wired_requests import batch_of, fetch_request, produce
 
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.records.batch import Record, encode_batch
@@ -148,6 +152,23 @@ def test_three_brokers_of_which_one_is_lost() -> None:
     back = Metrics.of(world.broker(1))
     assert back(f"{REPLICAS}isrexpands_total") == before(f"{REPLICAS}isrexpands_total") + 1
     assert back("barnabas_partition_replica_lag", topic="orders", partition="0", replica="3") == 0
+
+
+def test_a_replica_that_is_being_added_is_not_missed() -> None:
+    world = Replicated()
+    world.create_topic("orders", [[1, 2]])
+    world.await_isr((1, 2))
+    world.node(3).kill()
+    wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=[1, 2, 3])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="orders", partitions=[wanted])
+    request = AlterPartitionReassignmentsRequest(topics=[topic])
+    world.client.call("broker1", request, AlterPartitionReassignmentsResponse)
+    world.run_until(lambda: world.image().adding_replicas == (3,), "a reassignment", 60_000)
+    world.run_for(100)
+    metrics = Metrics.of(world.broker(1))
+    assert metrics(f"{REPLICAS}reassigningpartitions") == 1
+    assert metrics(f"{REPLICAS}underreplicatedpartitions") == 0
+    assert metrics("kafka_cluster_partition_replicascount", topic="orders", partition="0") == 2
 
 
 def test_offline_partitions() -> None:

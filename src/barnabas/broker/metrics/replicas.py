@@ -37,10 +37,19 @@ def labels_of(partition: Partition) -> Labels:
     return ("topic", topic), ("partition", str(index))
 
 
+def replication_factor(partition: Partition) -> int:
+    """Returns the number of replicas without those that a reassignment adds, as Kafka's gauges count; 0 if another
+    broker leads the partition."""
+    image = partition.image
+    if partition.leadership is None or image is None:
+        return 0
+    return len(set(image.replicas) - set(image.adding_replicas))
+
+
 def is_under_replicated(partition: Partition) -> bool:
     """Returns whether the ISR of a partition led by this broker lacks a replica."""
     led = partition.leadership
-    return led is not None and len(led.isr) < led.replication_factor
+    return led is not None and len(led.isr) < replication_factor(partition)
 
 
 def is_under_min_isr(partition: Partition) -> bool:
@@ -135,7 +144,7 @@ def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
         (
             "replicascount",
             "Number of replicas; 0 if this broker is not the leader",
-            lambda each: 0 if each.leadership is None else each.leadership.replication_factor,
+            replication_factor,
         ),
         (
             "laststableoffsetlag",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -26,6 +26,11 @@ class _Found:
     targets: dict[str, Assignment] = field(default_factory=dict)
     currents: dict[str, Current] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+
+    def rank(self, member_id: str) -> tuple[int, str]:
+        """Returns a key that orders members: the highest epoch comes first."""
+        current = self.currents.get(member_id)
+        return (0 if current is None else -current.epoch), member_id
 
 
 class GroupLoading:
@@ -66,25 +71,31 @@ class GroupLoading:
 
 
 def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]:
+    """Builds a group. A log that lost tombstones, because its replica was away for longer than `delete.retention.ms`,
+    has members again that are gone: partitions and instance ids belong to the members with the highest epochs."""
     assert found.epoch is not None
     epoch, metadata_hash = found.epoch
     group = ConsumerGroup(group_id, epoch=epoch, metadata_hash=metadata_hash)
-    for count, member_id in enumerate(sorted(found.members), 1):
+    taken: set[tuple[bytes, int]] = set()
+    members: list[Member] = []
+    for count, member_id in enumerate(sorted(found.members, key=found.rank), 1):
         if not count % _STEP:
             yield
         member = found.members[member_id]
         current = found.currents.get(member_id)
         if current is not None:
-            assigned = _free(group.owners, current.assigned)
-            revoking = _free(group.owners, current.revoking)
             member = replace(
                 member,
                 epoch=current.epoch,
                 previous_epoch=current.previous_epoch,
                 state=current.state,
-                assigned=assigned,
-                revoking=_free(frozenset(partitions_of(assigned)), revoking),
+                assigned=_take(taken, current.assigned),
+                revoking=_take(taken, current.revoking),
             )
+        members.append(member)
+    for count, member in enumerate(reversed(members), 1):
+        if not count % _STEP:
+            yield
         group = group.with_member(member)
     for regex in sorted(found.regexes):
         group = group.with_regex(regex, found.regexes[regex])
@@ -92,10 +103,9 @@ def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]
     return group.with_targets(max(found.assignment_epoch, 0), targets)
 
 
-def _free(taken: Container[tuple[bytes, int]], assignment: Assignment) -> Assignment:
-    """Returns those of the partitions that no earlier member has: if a log assigns a partition twice, only the first
-    assignment counts.
-    """
-    if any(place in taken for place in partitions_of(assignment)):
-        return assignment_of(place for place in partitions_of(assignment) if place not in taken)
-    return assignment
+def _take(taken: set[tuple[bytes, int]], assignment: Assignment) -> Assignment:
+    """Returns those of the partitions that nobody has taken yet, and notes that they are taken."""
+    places = list(partitions_of(assignment))
+    free = [place for place in places if place not in taken]
+    taken.update(free)
+    return assignment if len(free) == len(places) else assignment_of(free)

@@ -1,0 +1,278 @@
+"""A coordinator of groups in memory under random requests: a small world of which a seed takes milliseconds.
+
+Members of both protocols share a group, so that it is converted in both directions; another group has no members and
+commits offsets. Topics are created, extended and deleted, members die, the coordinator moves. After every step the
+coordinator is compared with the dumb replay of its log; offsets are read with all versions of the request, and lists
+are filtered here again. In the end every partition has one owner, and the members have equal shares.
+"""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+from tests.support.consumer_members import Consumer
+from tests.support.group_world import Answer, GroupWorld, delete_errors, fetched
+
+from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime import ShardState
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.simulation.coordinator_dict import CoordinatorDict
+from barnabas.simulation.coordinator_replay import wrong_groups
+from barnabas.simulation.history import Violation
+
+_GROUP, _SIMPLE = "g", "simple"
+_STEPS = 60
+_SESSION_MS, _REBALANCE_MS = 10_000, 8_000
+_NONE = -1
+_STATES = ("empty", "stable", "preparingrebalance", "completingrebalance", "reconciling", "assigning")
+
+
+def _assignment(topic: str, indexes: list[int]) -> bytes:
+    """Returns an assignment of the consumer protocol, version 0."""
+    out = struct.pack(">hih", 0, 1, len(topic)) + topic.encode() + struct.pack(">i", len(indexes))
+    return out + b"".join(struct.pack(">i", index) for index in indexes) + struct.pack(">i", -1)
+
+
+class ClassicMember:
+    """A member of the classic protocol that reads `orders`; `step` continues as far as possible."""
+
+    def __init__(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self._join: Answer[JoinGroupResponse] | None = None
+        self._sync: Answer[SyncGroupResponse] | None = None
+
+    def step(self, world: GroupWorld) -> None:
+        if self._join is not None:
+            self._take_join(world)
+        elif self._sync is not None:
+            self._take_sync()
+        elif self.generation >= 0:
+            if world.heartbeat(_GROUP, self.generation, self.member_id) is not ErrorCode.NONE:
+                self.generation = -1
+        else:
+            self._join = world.join(_GROUP, self.member_id, session_ms=_SESSION_MS, rebalance_ms=_REBALANCE_MS)
+
+    def _take_join(self, world: GroupWorld) -> None:
+        assert self._join is not None
+        if self._join.is_parked:
+            return
+        answer, self._join = self._join, None
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.response.member_id
+        elif answer.error is not ErrorCode.NONE:
+            self.member_id = ""
+        else:
+            response = answer.response
+            self.member_id, self.generation = response.member_id, response.generation_id
+            given: dict[str, bytes] = {}
+            if response.leader == self.member_id and not response.skip_assignment:
+                names = [member.member_id for member in response.members]
+                count = world.topics.get("orders", 0)
+                given = {
+                    name: _assignment("orders", list(range(place, count, len(names))))
+                    for place, name in enumerate(names)
+                }
+            self._sync = world.sync(_GROUP, self.generation, self.member_id, given)
+
+    def _take_sync(self) -> None:
+        assert self._sync is not None
+        if not self._sync.is_parked:
+            if self._sync.error is not ErrorCode.NONE:
+                self.generation = -1
+            self._sync = None
+
+    def forget(self) -> None:
+        """Loses its coordinator and what it waits for."""
+        self._join = self._sync = None
+        self.generation = -1
+
+
+class GroupExplorer:
+    """The run of one seed. `run` raises Violation or AssertionError."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(f"groups {seed}")
+        self._world = GroupWorld()
+        self._consumers: list[Consumer] = []
+        self._classic: list[ClassicMember] = []
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._named = 0
+        self._commits = 0
+        self._uses_classic = self._random.random() < 0.6
+
+    def run(self) -> None:
+        steps = [
+            self._beat,
+            self._beat,
+            self._join,
+            self._join,
+            self._join,
+            self._leave,
+            self._die,
+            self._time,
+            self._topic,
+            self._subscribe,
+        ]
+        steps += [self._commit, self._commit, self._delete_offsets, self._move]
+        for _ in range(_STEPS):
+            self._random.choice(steps)()
+            self._compare(is_loaded=False)
+        self._calm()
+
+    # -- what happens
+
+    def _beat(self) -> None:
+        for one in self._consumers:
+            one.beat()
+        for member in self._classic:
+            member.step(self._world)
+
+    def _join(self) -> None:
+        if self._uses_classic and self._random.random() < 0.5 and len(self._classic) < 3:
+            self._classic.append(ClassicMember())
+        elif len(self._consumers) < 4:
+            self._named += 1
+            topics = self._random.choice((("orders",), ("orders",), ("bills", "orders")))
+            assignor = self._random.choice((None, "range", "uniform"))
+            one = Consumer(self._world, f"m{self._named}", topics, assignor=assignor, rebalance_ms=_REBALANCE_MS)
+            self._consumers.append(one)
+            if one.beat() is not ErrorCode.NONE:
+                self._consumers.remove(one)
+
+    def _leave(self) -> None:
+        if self._consumers and (not self._classic or self._random.random() < 0.7):
+            self._consumers.pop(self._random.randrange(len(self._consumers))).leave()
+        elif self._classic:
+            member = self._classic.pop(self._random.randrange(len(self._classic)))
+            if member.member_id:
+                self._world.leave(_GROUP, (member.member_id, None))
+
+    def _die(self) -> None:
+        if self._consumers and self._random.random() < 0.5:
+            self._consumers.pop(self._random.randrange(len(self._consumers)))
+        elif self._classic:
+            self._classic.pop(self._random.randrange(len(self._classic)))
+
+    def _time(self) -> None:
+        for _ in range(self._random.choice((1, 3, 12, 30))):
+            self._beat()
+            self._world.pass_ms(2_000)
+        self._world.pass_ms(0)
+
+    def _topic(self) -> None:
+        name = self._random.choice(("orders", "bills"))
+        if self._random.random() < 0.3:
+            self._world.topics.pop(name, None)
+            self._world.delete(_SIMPLE)
+            self._offsets = {}
+            for one in self._consumers:
+                one.forget(name)
+        else:
+            self._world.topics[name] = max(self._random.choice((1, 2, 5, 7)), self._world.topics.get(name, 0))
+
+    def _subscribe(self) -> None:
+        if self._consumers:
+            self._random.choice(self._consumers).subscribe(self._random.choice((("orders",), ("bills", "orders"))))
+
+    def _move(self) -> None:
+        self._world = self._world.restart()
+        self._world.until_active(1)
+        for one in self._consumers:
+            one.world = self._world
+        for member in self._classic:
+            member.forget()
+        self._compare(is_loaded=True)
+
+    # -- offsets of a group without members
+
+    def _commit(self) -> None:
+        places = [(topic, index) for topic, count in self._world.topics.items() for index in range(count)]
+        if places:
+            place = self._random.choice(places)
+            self._commits += 1
+            answer = self._world.commit(_SIMPLE, {place: self._commits}, version=self._random.choice((5, 8, 9)))
+            if answer.response.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                self._offsets[place] = self._commits
+        self._read()
+
+    def _read(self) -> None:
+        version = self._random.choice((1, 5, 7, 8, 9))
+        known = {name: list(range(count)) for name, count in self._world.topics.items()}
+        named = self._random.random() < 0.7 or version < 2
+        answer = self._world.fetch(_SIMPLE, known if named else None, version=version)
+        self._world.pass_ms(0)
+        expected = {(name, index): _NONE for name, indexes in known.items() for index in indexes} if named else {}
+        expected |= self._offsets
+        found = fetched(answer)
+        if found != expected:
+            raise Violation(f"OffsetFetch version {version} says {found}, and it is {expected}")
+
+    def _delete_offsets(self) -> None:
+        if self._offsets and self._random.random() < 0.5:
+            place = self._random.choice(list(self._offsets))
+            if self._world.delete_offsets(_SIMPLE, [place]).error is ErrorCode.NONE:
+                del self._offsets[place]
+        elif self._offsets and delete_errors(self._world.delete(_SIMPLE))[_SIMPLE] is ErrorCode.NONE:
+            self._offsets = {}
+        self._read()
+
+    # -- promises
+
+    def _shard(self) -> GroupShard:
+        shard = self._world.coordinator.shard(0)
+        assert shard is not None
+        assert shard.state is ShardState.ACTIVE
+        return shard
+
+    def _compare(self, *, is_loaded: bool) -> None:
+        self._world.pass_ms(0)
+        log = self._world.log
+        partition = self._world.partition()
+        replayed = CoordinatorDict()
+        replayed.add(bytes(log.logs.get(partition, b"")), log.high_watermark(partition))
+        problem = wrong_groups(self._shard(), replayed, is_loaded=is_loaded)
+        if problem:
+            raise Violation(f"a coordinator is not what its log says: {problem}")
+        owners: dict[tuple[str, int], str] = {}
+        for one in self._consumers:
+            for place in one.owned:
+                if one.epoch > 0 and owners.setdefault(place, one.member_id) != one.member_id:
+                    raise Violation(f"{place} is owned by {owners[place]} and {one.member_id}")
+        self._list()
+
+    def _list(self) -> None:
+        everything = {row.group_id: row for row in self._world.list().response.groups}
+        states = self._random.sample(_STATES, self._random.choice((0, 1, 2)))
+        kinds = self._random.choice(((), ("consumer",), ("classic",)))
+        found = {row.group_id for row in self._world.list(states, kinds).response.groups}
+        expected = {
+            group_id
+            for group_id, row in everything.items()
+            if (not states or row.group_state.lower() in states) and (not kinds or row.group_type in kinds)
+        }
+        if found != expected:
+            raise Violation(f"ListGroups of {states} {kinds} names {sorted(found)}, not {sorted(expected)}")
+
+    def _calm(self) -> None:
+        """Lets everybody join and settle: each partition has one owner, and shares are equal."""
+        self._world.topics.update({"orders": 7, "bills": 3})
+        for one in self._consumers:
+            one.subscribe(("orders",))
+        for _ in range(60):
+            self._beat()
+            self._world.pass_ms(1_000)
+            self._compare(is_loaded=False)
+        group = self._shard().consumers.find(_GROUP)
+        if group is None or not group.members:
+            return
+        shares = [sum(map(len, member.assigned.values())) for member in group.members.values()]
+        if sum(shares) != self._world.topics["orders"] or max(shares) - min(shares) > 1:
+            raise Violation(f"{self._world.topics['orders']} partitions are shared as {shares} when everything is calm")
+        if len(group.members) != len(self._consumers) + len(self._classic):
+            raise Violation(
+                f"{len(self._consumers)} and {len(self._classic)} live, members are {sorted(group.members)}"
+            )
