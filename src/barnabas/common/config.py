@@ -251,10 +251,10 @@ def _check(config: BrokerConfig) -> None:
 
 def _check_protection(config: BrokerConfig) -> None:
     for listener in config.listeners:
-        if listener.security_protocol != "PLAINTEXT":
+        if listener.security_protocol not in ("PLAINTEXT", "SSL"):
             raise ConfigError(
                 f"listener {listener} requires {listener.security_protocol}, which Barnabas does not serve: "
-                "only PLAINTEXT is allowed"
+                "PLAINTEXT and SSL are allowed"
             )
     if config.str_of("authorizer.class.name"):
         raise invalid(

@@ -6,9 +6,11 @@ The inter-broker listener (`inter.broker.listener.name`) and the first listener 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.common.config import BrokerConfig
+
+_OVER_TLS: Final = ("SSL", "SASL_SSL")
 
 
 class ChannelSecurity(NamedTuple):
@@ -35,4 +37,11 @@ def controller_security(config: BrokerConfig) -> ChannelSecurity:
 def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
     """Returns the security of connections to this listener of other nodes."""
     protocol = config.security_protocol_of(listener)
-    return ChannelSecurity(tls=listener if protocol in ("SSL", "SASL_SSL") else None)
+    return ChannelSecurity(tls=listener if protocol in _OVER_TLS else None)
+
+
+def tls_listeners(config: BrokerConfig) -> list[str]:
+    """Returns the listeners with TLS that this node serves, or dials on other nodes."""
+    served = {each.name for each in config.listeners if each.security_protocol in _OVER_TLS}
+    dialled = {each.tls for each in (inter_broker_security(config), controller_security(config))}
+    return sorted(served | {each for each in dialled if each is not None})
