@@ -28,6 +28,7 @@ PACKAGES: Final = (
     "broker",
     "server",
     "storage",
+    "tls",
     "records",
 )
 #: Files that define or check keys without using their values.

@@ -1,7 +1,7 @@
 """A node's configuration under Kafka's property names: its identity and addresses, and the defaults of its topics.
 
 An unknown key causes a warning, as in Kafka. So does a known key without effect (`config_docs` has the reasons). A key
-for a missing protection (an authorizer, TLS) is an error: a node that starts unprotected instead would be worse than
+for a missing protection (an authorizer) is an error: a node that starts unprotected instead would be worse than
 one that does not start.
 """
 
@@ -236,7 +236,7 @@ def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check(config: BrokerConfig) -> None:
-    _check_protection(config)
+    _check_authorizer(config)
     if config.is_zookeeper_mode:
         zookeeper_mode.check(config)
     else:
@@ -250,16 +250,7 @@ def _check(config: BrokerConfig) -> None:
     log_in_settings.check(config)
 
 
-_SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
-
-
-def _check_protection(config: BrokerConfig) -> None:
-    for listener in config.listeners:
-        if listener.security_protocol not in _SERVED_PROTOCOLS:
-            raise ConfigError(
-                f"listener {listener} requires {listener.security_protocol}, which Barnabas does not serve: "
-                f"only {' and '.join(_SERVED_PROTOCOLS)} are allowed"
-            )
+def _check_authorizer(config: BrokerConfig) -> None:
     if config.str_of("authorizer.class.name"):
         raise invalid(
             "authorizer.class.name",

@@ -105,7 +105,7 @@ HEEDED: Final[dict[str, str]] = {
     "leader.replication.throttled.replicas": "The replicas of this topic whose fetches are throttled on the leader, "
     "as partition:broker pairs separated by commas; * means all.",
     "listener.security.protocol.map": "The security protocol of each listener name, as NAME:PROTOCOL, separated by "
-    "commas. Only PLAINTEXT is supported.",
+    "commas: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas.",
     "log.cleaner.backoff.ms": "How long the log cleaner waits when no log needs compaction, in milliseconds.",
     "log.cleaner.dedupe.buffer.size": "The memory for the map of keys of the log cleaner in bytes, divided by "
@@ -253,6 +253,38 @@ HEEDED: Final[dict[str, str]] = {
     "larger one.",
     "socket.send.buffer.bytes": "The SO_SNDBUF buffer of client sockets in bytes; -1 means the default of the "
     "operating system. Here, that is also used if the key is not set.",
+    "security.inter.broker.protocol": "The security protocol, and with it the name of the listener, that brokers use "
+    "among each other if inter.broker.listener.name is not set.",
+    "ssl.allow.dn.changes": "Whether the certificate of a running listener can be replaced by one with another "
+    "distinguished name.",
+    "ssl.allow.san.changes": "Whether the certificate of a running listener can be replaced by one that lacks some "
+    "of its alternative names.",
+    "ssl.cipher.suites": "The cipher suites of TLS connections, by their IANA names. A list without suites of TLS "
+    "1.3 means TLS 1.2; a choice among those of TLS 1.3 is refused, because it is not possible here. Empty means "
+    "OpenSSL's choice.",
+    "ssl.client.auth": "Whether clients must present a certificate: required, requested or none. On SASL_SSL "
+    "listeners only the key with the listener's prefix has an effect, as in Kafka.",
+    "ssl.enabled.protocols": "The versions of TLS for connections: TLSv1.2, TLSv1.3 or both.",
+    "ssl.endpoint.identification.algorithm": "Whether this node checks the host names of nodes that it connects to: "
+    "https, or empty to check none.",
+    "ssl.key.password": "The password of the private key. For JKS, that of the store is used if it is not set.",
+    "ssl.keystore.certificate.chain": "The certificate chain of ssl.keystore.key, as PEM.",
+    "ssl.keystore.key": "The private key as PEM, instead of a key store in a file.",
+    "ssl.keystore.location": "The file with the private key and certificate chain of the node. A change at run "
+    "time, also to the same name, reads the file again.",
+    "ssl.keystore.password": "The password of the key store. PEM files have none.",
+    "ssl.keystore.type": "The format of the key store: JKS, PKCS12 or PEM. JKS and PKCS12 are told apart by their "
+    "content.",
+    "ssl.principal.mapping.rules": "The rules that map the distinguished name of a client's certificate to the name "
+    "of its principal, as RULE:pattern/replacement/[LU] or DEFAULT, separated by commas.",
+    "ssl.protocol": "The name of Java's TLS context: TLS, TLSv1.2 or TLSv1.3. Only checked here: "
+    "ssl.enabled.protocols decides.",
+    "ssl.truststore.certificates": "The trusted certificates as PEM, instead of a trust store in a file.",
+    "ssl.truststore.location": "The file with the trusted certificates. Without a trust store, the authorities of "
+    "the system are trusted.",
+    "ssl.truststore.password": "The password of the trust store. PEM files have none.",
+    "ssl.truststore.type": "The format of the trust store: JKS, PKCS12 or PEM. JKS and PKCS12 are told apart by "
+    "their content.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often the coordinator checks for transactions "
     "that have timed out, in milliseconds.",
     "transaction.max.timeout.ms": "The maximum transaction timeout that a producer can request, in milliseconds.",
@@ -317,7 +349,8 @@ ZOOKEEPER: Final[dict[str, str]] = {
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
 _NO_QUOTAS = "has no effect: quotas are not supported"
-_NO_SECURITY = "has no effect: TLS and SASL are not supported"
+_NO_SECURITY = "has no effect: GSSAPI, OAUTHBEARER and delegation tokens are not supported"
+_OPENSSL = "has no effect: OpenSSL serves TLS, without a choice of Java's providers"
 _NO_TIERS = "has no effect: tiered storage is not supported"
 _NO_TWO_PHASES = "has no effect: two-phase commit is not supported"
 _OWN_SLICES = "has no effect: __transaction_state is loaded in slices of a fixed size"
@@ -331,6 +364,11 @@ _REASONS: Final[dict[str, str]] = {
     "queued.max.requests": _ONE_LOOP,
     "log.preallocate": "has no effect: segment files grow as they are written",
     "log.cleaner.io.buffer.load.factor": "has no effect: only log.cleaner.dedupe.buffer.size limits the map of keys",
+    "ssl.engine.factory.class": _NO_PLUGINS,
+    "ssl.keymanager.algorithm": _OPENSSL,
+    "ssl.provider": _OPENSSL,
+    "ssl.secure.random.implementation": _OPENSSL,
+    "ssl.trustmanager.algorithm": _OPENSSL,
     "early.start.listeners": "has no effect: there is no authorizer to wait for",
 }
 
@@ -345,7 +383,7 @@ _REASONS_BY_PREFIX: Final = (
     ),
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
-    (("ssl.", "sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
+    (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
     (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),

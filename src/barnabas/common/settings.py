@@ -11,6 +11,7 @@ updates the dynamic layers when the metadata change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from barnabas.common import config_docs
 from barnabas.common.config_keys import (
@@ -41,10 +42,12 @@ class Settings:
     """Typed access to broker keys through the layers of the configuration."""
 
     __slots__ = (
+        "_check_files",
         "_cluster_default",
         "_defaults",
         "_identity",
         "_per_broker",
+        "_reread_files",
         "_static",
         "_subscribers",
         "_values",
@@ -67,6 +70,8 @@ class Settings:
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
         self._subscribers: list[Callable[[frozenset[str]], None]] = []
+        self._check_files: Callable[[Any], None] | None = None
+        self._reread_files: Callable[[], None] | None = None
         #: Warnings about the properties file: unknown keys, and keys without effect.
         self.warnings: list[str] = []
         for name in sorted(REQUIRED_KEYS):
@@ -212,7 +217,21 @@ class Settings:
         if changed:
             for subscriber in list(self._subscribers):
                 subscriber(changed)
+        if self._reread_files is not None:
+            # A file can have changed under the same name: to set the name again means to read it again.
+            self._reread_files()
         return problems
+
+    def use_files(self, check: Callable[[Any], None], reread: Callable[[], None]) -> None:
+        """Sets the functions of the owner of files that settings name. `check` raises ConfigError if the node must not
+        change to a configuration; `reread` is called after each change of a dynamic layer, also to the same values.
+        """
+        self._check_files, self._reread_files = check, reread
+
+    def check_files(self, proposed: Settings) -> None:
+        """Raises ConfigError if the node must not change to the files that `proposed` names."""
+        if self._check_files is not None:
+            self._check_files(proposed)
 
     def dynamic_key(self, name: str, *, per_broker: bool) -> ConfigKey:
         """Returns the key that a dynamic layer can set. Raises ConfigError if the key cannot be set dynamically."""

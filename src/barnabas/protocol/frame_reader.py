@@ -24,6 +24,8 @@ from barnabas.common.host import Buffer
 
 SHARED_AREA_BYTES = 256 * 1024
 _OWN_BYTES_MIN = 4 * 1024
+#: The first bytes of a TLS handshake (type 22, TLS 1.0 to 1.2 as its outer version), which read as a size of 369 MB.
+_TLS_HANDSHAKES = (0x160301, 0x160302, 0x160303)
 #: Frames of at least this size get memory from `ReceiveArea.allocate` for all of it when they begin to arrive.
 _ALLOCATED_BYTES_MIN = 32 * 1024
 _POOLED_BYTES_MAX = 4 * 1024 * 1024
@@ -148,6 +150,8 @@ class FrameReader:
         if size > self._frame_bytes_max:
             if size >= 0x80000000:
                 raise DecodeError(f"negative frame size {size - 0x100000000}")
+            if size >> 8 in _TLS_HANDSHAKES:
+                raise FrameTooLarge("the client speaks TLS, which this listener does not (its security.protocol?)")
             raise FrameTooLarge(f"frame of {size} bytes, at most {self._frame_bytes_max} are accepted")
         if buffered < 4 + size:
             self._keep_unfinished()

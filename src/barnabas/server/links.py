@@ -8,16 +8,51 @@ paused or busy process keeps its connections.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import ssl
 from collections.abc import Sequence
-from typing import Final, cast
+from time import monotonic
+from typing import Final, Protocol, cast
 
 from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.server.acceptor import cause_of
 from barnabas.server.turns import Turns
+
+log = logging.getLogger("barnabas.connections")
 
 #: How long the peer's system can leave data or a probe without an acknowledgement.
 _SILENCE_MS: Final = 3_000
 _PROBE_S: Final = 1
+#: The limit of a handshake, below those of the connections' owners, which then know the cause.
+_HANDSHAKE_S: Final = 8.0
+_SHUTDOWN_S: Final = 1.0
+#: The same failure of the same peer is logged once in this time.
+_REPORT_S: Final = 10.0
+_REPORTED_MAX: Final = 1_000
+
+
+class ClientContexts(Protocol):
+    """The TLS contexts for listeners of other nodes (`tls.node_contexts`)."""
+
+    def client(self, listener: str) -> ssl.SSLContext:
+        """Returns the context for a connection that is dialled now."""
+
+
+class _Failures:
+    """Logs failed handshakes: one line in `_REPORT_S` for each peer and cause."""
+
+    def __init__(self) -> None:
+        self._reported: dict[tuple[str, str], float] = {}
+
+    def report(self, peer: str, error: ssl.SSLError) -> None:
+        cause = cause_of(error)
+        now = monotonic()
+        if now - self._reported.get((peer, cause), -_REPORT_S) >= _REPORT_S:
+            if len(self._reported) >= _REPORTED_MAX:
+                self._reported.clear()
+            self._reported[peer, cause] = now
+            log.warning("TLS with the node at %s failed: %s", peer, cause)
 
 
 def notice_silence(sock: socket.socket) -> None:
@@ -39,8 +74,19 @@ def notice_silence(sock: socket.socket) -> None:
 class DialledLink(asyncio.BufferedProtocol):
     """An outgoing connection, from the dial on. It reads directly into its end's buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, end: LinkEnd, turns: Turns) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        end: LinkEnd,
+        turns: Turns,
+        context: ssl.SSLContext | None = None,
+        failures: _Failures | None = None,
+    ) -> None:
         self._end = end
+        self._context = context
+        self._failures = failures
         self._turns = turns
         self._peer = f"{host}:{port}"
         self._transport: asyncio.Transport | None = None
@@ -57,7 +103,19 @@ class DialledLink(asyncio.BufferedProtocol):
             found, failure = [], error
         for address in dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found):
             try:
-                await loop.create_connection(lambda: self, address, port)
+                if self._context is None:
+                    await loop.create_connection(lambda: self, address, port)
+                else:
+                    # The name that was configured is checked, not the address that it stands for.
+                    await loop.create_connection(
+                        lambda: self,
+                        address,
+                        port,
+                        ssl=self._context,
+                        server_hostname=host,
+                        ssl_handshake_timeout=_HANDSHAKE_S,
+                        ssl_shutdown_timeout=_SHUTDOWN_S,
+                    )
                 return
             except OSError as error:
                 if failure is None or isinstance(failure, ConnectionRefusedError):
@@ -65,6 +123,8 @@ class DialledLink(asyncio.BufferedProtocol):
         self._ended(failure or OSError(f"{host} has no address"))
 
     def _ended(self, error: OSError | None) -> None:
+        if isinstance(error, ssl.SSLError) and self._failures is not None:
+            self._failures.report(self._peer, error)
         if not self._is_over:
             self._is_over = True
             self._turns.run(lambda: self._end.closed(error))
@@ -151,7 +211,15 @@ class LoopLinks:
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
         self._turns = turns
+        self._contexts: ClientContexts | None = None
+        self._failures = _Failures()
+
+    def use_tls(self, contexts: ClientContexts) -> None:
+        """Sets the contexts for links with TLS."""
+        self._contexts = contexts
 
     def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
-        assert tls is None, "TLS is not served"
-        return DialledLink(self._loop, host, port, end, self._turns)
+        if tls is None:
+            return DialledLink(self._loop, host, port, end, self._turns)
+        assert self._contexts is not None, "the node has no TLS contexts"
+        return DialledLink(self._loop, host, port, end, self._turns, self._contexts.client(tls), self._failures)

@@ -11,9 +11,10 @@ import logging
 import re
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
@@ -21,6 +22,8 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
 from barnabas.protocol.messages.index import request_class
+from barnabas.server import acceptor
+from barnabas.server.acceptor import Acceptor, TlsSide
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.turns import SHORT_NS, Turns
 
@@ -67,6 +70,16 @@ class SocketOptions(NamedTuple):
         )
 
 
+class PeerNames(Protocol):
+    """The contexts of the node's listeners, as connections use them (`tls.node_contexts`)."""
+
+    def server(self, listener: str) -> ssl.SSLContext:
+        """Returns the context for a connection that is accepted now."""
+
+    def principal(self, listener: str, certificate: bytes | None) -> str:
+        """Returns the principal of a peer with this certificate. Raises ValueError if it has none."""
+
+
 class ConnectionProtocol(asyncio.BufferedProtocol):
     """A peer's connection: asyncio's protocol on one side, the core's `Link` on the other."""
 
@@ -77,6 +90,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_on_accepted",
         "_on_read",
         "_open",
+        "_peer_names",
         "_send_buffer_bytes",
         "_transport",
         "_turns",
@@ -93,7 +107,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         send_buffer_bytes: int,
         on_accepted: Callable[[int], None] | None,
         turns: Turns,
+        peer_names: PeerNames | None = None,
     ) -> None:
+        self._peer_names = peer_names
         self._on_accepted = on_accepted
         self._send_buffer_bytes = send_buffer_bytes
         self._dispatcher = dispatcher
@@ -122,8 +138,22 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         host = f"/{peer[0]}" if peer else "/unknown"
-        self._connection = self._dispatcher.connect(self, host, self._listener, f"{host}:{peer[1]}" if peer else host)
+        connection = self._dispatcher.connect(self, host, self._listener, f"{host}:{peer[1]}" if peer else host)
+        self._connection = connection
         self._open.add(self)
+        if self._peer_names is not None:
+            self._name_peer(connection, self._peer_names)
+
+    def _name_peer(self, connection: Connection, names: PeerNames) -> None:
+        """Names the peer by its certificate; one without a name is not served."""
+        transport = self._transport
+        assert transport is not None
+        link: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        certificate = None if link is None else link.getpeercert(binary_form=True)
+        try:
+            connection.principal = names.principal(self._listener, certificate)
+        except ValueError as error:
+            connection.abort(str(error))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         assert self._connection is not None
@@ -286,12 +316,12 @@ class ListeningSocket:
     def __init__(
         self,
         name: str,
-        server: asyncio.Server,
+        accepting: Acceptor,
         open_connections: set[ConnectionProtocol],
         options: SocketOptions,
     ) -> None:
         self.name = name
-        self._server = server
+        self._acceptor = accepting
         self._backlog = options.backlog
         self._open = open_connections
         self._sweep_s = options.idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME
@@ -307,44 +337,50 @@ class ListeningSocket:
         options: SocketOptions,
         on_accepted: Callable[[int], None] | None = None,
         turns: Turns | None = None,
+        peer_names: PeerNames | None = None,
     ) -> ListeningSocket:
         """Binds the address. Raises OSError if it is in use. `on_accepted` is called with the descriptor of each
-        connection.
+        connection. With `peer_names` the connections use TLS.
         """
         loop = asyncio.get_running_loop()
         watch = turns or Turns()
         open_connections: set[ConnectionProtocol] = set()
         busy_polling = BusyPolling(loop)
-        server = await loop.create_server(
-            lambda: ConnectionProtocol(
-                dispatcher, name, open_connections, busy_polling, options.send_buffer_bytes, on_accepted, watch
-            ),
-            host or None,
-            port,
-            backlog=options.backlog,
-            reuse_address=True,
-            start_serving=False,
-        )
+        sockets = await acceptor.bind(loop, host, port)
         if options.receive_buffer_bytes >= 0:
             # Accepted sockets inherit the size; set later, it could no longer widen the window of TCP.
-            for bound in server.sockets:
-                with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
-                    twin.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
-        return cls(name, server, open_connections, options)
+            for bound in sockets:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+
+        def make() -> ConnectionProtocol:
+            return ConnectionProtocol(
+                dispatcher,
+                name,
+                open_connections,
+                busy_polling,
+                options.send_buffer_bytes,
+                on_accepted,
+                watch,
+                peer_names,
+            )
+
+        accepting = Acceptor(loop, sockets, make)
+        if peer_names is not None:
+            side = TlsSide(
+                lambda: peer_names.server(name), lambda peer, why: dispatcher.log.closed_for_cause(peer, why, None)
+            )
+            accepting.use_tls(side)
+        return cls(name, accepting, open_connections, options)
 
     async def serve(self) -> None:
         """Accepts connections. Raises OSError if another process was faster."""
-        for bound in self._server.sockets:
-            # uvloop would keep the socket if this fails.
-            with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
-                twin.listen(self._backlog)
-        await self._server.start_serving()
+        self._acceptor.open(self._backlog)
         if self._sweep_s > 0:
             self._schedule_sweep()
 
     @property
     def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._acceptor.sockets[0].getsockname()[1]
         return port
 
     @property
@@ -355,7 +391,7 @@ class ListeningSocket:
         """Accepts no more connections, and ends the open ones."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._server.close()
+        self._acceptor.close()
         for protocol in tuple(self._open):
             protocol.close()
 

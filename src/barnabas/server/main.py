@@ -21,6 +21,7 @@ from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
 from barnabas.server.memory import check_regularly, prepare, settle
@@ -28,6 +29,7 @@ from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
     from barnabas.server.exporter import Exporter
+    from barnabas.tls.node_contexts import NodeContexts
 
 try:
     import uvloop
@@ -124,12 +126,13 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         host.close()
         return 0
     config = broker.config
+    contexts = _contexts(config, host)
     sockets: list[ListeningSocket] = []
     exporter: Exporter | None = None
     try:
         prepare()
         broker.open()
-        sockets = await _bind(broker, config, listener_log, host.turns)
+        sockets = await _bind(broker, config, listener_log, host.turns, contexts)
         early, late = _parted(sockets, broker)
         await _open(early)
         exporter = await _export(broker, config, sockets, host.turns)
@@ -192,6 +195,18 @@ async def _compose(
     return None
 
 
+def _contexts(config: BrokerConfig, host: ServerHost) -> NodeContexts | None:
+    """Returns the TLS contexts of this node, which follow its configuration; None if it needs none. Raises
+    ConfigError.
+    """
+    if not tls_listeners(config):
+        return None
+    made: NodeContexts = importlib.import_module("barnabas.tls.node_contexts").NodeContexts(config)
+    host.links.use_tls(made)
+    config.use_files(made.check, made.refresh)
+    return made
+
+
 async def _export(
     broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
 ) -> Exporter | None:
@@ -246,7 +261,9 @@ def _announce(config: BrokerConfig) -> None:
         sys.stdout.flush()
 
 
-async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns) -> list[ListeningSocket]:
+async def _bind(
+    broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns, contexts: NodeContexts | None
+) -> list[ListeningSocket]:
     """Binds the addresses of all listeners of this node. Raises ConfigError if one is unavailable."""
     sockets = []
     for listener in config.listeners:
@@ -260,6 +277,7 @@ async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog,
                 SocketOptions.from_config(config),
                 listener_log.accepted,
                 turns,
+                contexts if contexts is not None and contexts.serves(listener.name) else None,
             )
         except OSError as error:
             raise ConfigError(

@@ -1,4 +1,11 @@
-"""TLS for our own clients: contexts created from the files that a client's properties name.
+"""TLS: the contexts of a node's listeners and of its links to other nodes, and those of our own clients.
 
-Imports `protocol.client_security` only; the Spark source and the monitor import it. Begin with `contexts.py`.
+    stores.py              keys and trusted certificates from PEM, PKCS12 (`cryptography`) and JKS
+    listener_settings.py   the `ssl.*` keys of a listener
+    listener_contexts.py   the contexts that they give
+    node_contexts.py       the contexts of all listeners, and their changes at run time
+    mapping_rules.py       names of certificates to names of principals
+    contexts.py            contexts of clients; the Spark source and the monitor import it
+
+No module opens a connection. Begin with `node_contexts.py`.
 """

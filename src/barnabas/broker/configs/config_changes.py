@@ -238,6 +238,7 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
         proposed = config.with_dynamic(per_broker, cluster_default)
         _check_thread_counts(config, proposed)
         _check_live_change(config, proposed)
+        _check_files(config, proposed)
     except ConfigError as error:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
 
@@ -316,6 +317,14 @@ def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
     for name in ("listeners", "listener.security.protocol.map"):
         if proposed.list_of(name) != current.list_of(name):
             raise ConfigError(f"{name} cannot be changed while the node runs")
+
+
+def _check_files(current: BrokerConfig, proposed: BrokerConfig) -> None:
+    """Raises ConfigError if the key stores that the change names cannot replace those in use."""
+    try:
+        current.check_files(proposed)
+    except ConfigError as error:
+        raise _refused(str(error)) from None
 
 
 def _refused(text: str) -> ConfigError:

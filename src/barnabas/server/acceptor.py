@@ -1,0 +1,280 @@
+"""The accept loop of one listener: takes connections from its sockets, and hands them to asyncio.
+
+Under TLS a connection waits for the client's first byte before anything is spent on it. Handshakes then begin a few per
+turn of the loop, each with the certificates of that moment, because one costs up to a millisecond of CPU: after a
+restart, a thousand returning clients must not delay those that are already connected.
+
+    accepted -> waits for the first byte -> waits for its turn -> handshake -> served
+                 `_HANDSHAKE_S` for all of it, `_HALF_OPEN_MAX` such connections
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+log = logging.getLogger("barnabas.connections")
+
+#: Connections taken in one turn of the loop.
+_ACCEPTS_PER_TURN: Final = 64
+#: Handshakes begun in one turn.
+_HANDSHAKES_PER_TURN: Final = 4
+#: Connections before the end of their handshake; the one that has waited longest gives way to a new one.
+_HALF_OPEN_MAX: Final = 4096
+#: The time from the accept to the end of the handshake, and the time for an orderly end of TLS.
+_HANDSHAKE_S: Final = 10.0
+_SHUTDOWN_S: Final = 5.0
+#: The pause after the system has refused a connection for want of memory or descriptors.
+_PAUSE_S: Final = 0.1
+#: The first byte of a TLS handshake.
+_TLS_HANDSHAKE: Final = b"\x16"
+_DRAINED_BYTES: Final = 65536
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+
+class TlsSide(NamedTuple):
+    """The TLS of a listener."""
+
+    #: Returns the context of this moment.
+    context: Callable[[], ssl.SSLContext]
+    #: Called with the peer and the cause when a handshake fails.
+    failed: Callable[[str, str], None]
+
+
+class Acceptor:
+    """Accepts the connections of one listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: list[socket.socket], make: MakeProtocol) -> None:
+        self.sockets = sockets
+        self._loop = loop
+        self._make = make
+        self._tls: TlsSide | None = None
+        self._is_open = False
+        #: A descriptor to give up when all are in use, so that a connection can be accepted and closed.
+        self._spare: int | None = None
+        #: Connections that wait for their first byte, oldest first, with their deadlines.
+        self._silent: dict[socket.socket, float] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+        #: Connections whose handshake can begin.
+        self._ready: deque[socket.socket] = deque()
+        self._begins_soon = False
+        self._establishing: set[asyncio.Task[None]] = set()
+
+    def use_tls(self, tls: TlsSide) -> None:
+        """Lets every connection begin with a handshake."""
+        self._tls = tls
+
+    @property
+    def half_open(self) -> int:
+        """Returns how many connections have not completed their handshake."""
+        return len(self._silent) + len(self._ready) + len(self._establishing)
+
+    def open(self, backlog: int) -> None:
+        """Listens. Raises OSError if another process was faster."""
+        for listening in self.sockets:
+            listening.listen(backlog)
+        self._is_open = True
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._watch()
+
+    def close(self) -> None:
+        """Accepts no more connections, and drops those whose handshake is under way."""
+        if self._is_open:
+            self._is_open = False
+            for listening in self.sockets:
+                self._loop.remove_reader(listening.fileno())
+        for listening in self.sockets:
+            listening.close()
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for waiting in tuple(self._silent):
+            self._forget_silent(waiting)
+            waiting.close()
+        while self._ready:
+            self._ready.popleft().close()
+        for task in tuple(self._establishing):
+            task.cancel()
+
+    def _watch(self) -> None:
+        if self._is_open:
+            for listening in self.sockets:
+                self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    # -- accept
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._on_refused(listening, error)
+                return
+            accepted.setblocking(False)
+            if self._tls is None:
+                self._establish(accepted, None, 0)
+            else:
+                self._await_first_byte(accepted)
+
+    def _on_refused(self, listening: socket.socket, error: OSError) -> None:
+        """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
+        moment.
+        """
+        log.warning("cannot accept a connection: %s", error.strerror)
+        if error.errno not in _SHORTAGES:
+            return
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            with contextlib.suppress(OSError):
+                listening.accept()[0].close()
+            try:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                log.warning("no descriptor is left to close further connections")
+        for each in self.sockets:
+            self._loop.remove_reader(each.fileno())
+        self._loop.call_later(_PAUSE_S, self._watch)
+
+    # -- TLS
+
+    def _await_first_byte(self, accepted: socket.socket) -> None:
+        if self.half_open >= _HALF_OPEN_MAX and self._silent:
+            oldest = next(iter(self._silent))
+            self._forget_silent(oldest)
+            self._fail(oldest, f"{_HALF_OPEN_MAX} connections have sent nothing yet, this one for the longest time")
+        self._silent[accepted] = self._loop.time() + _HANDSHAKE_S
+        self._loop.add_reader(accepted.fileno(), self._on_first_byte, accepted)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(_HANDSHAKE_S, self._expire)
+
+    def _forget_silent(self, waiting: socket.socket) -> None:
+        del self._silent[waiting]
+        self._loop.remove_reader(waiting.fileno())
+
+    def _expire(self) -> None:
+        """Drops the connections whose time is over, and waits for the next one."""
+        self._expiry = None
+        now = self._loop.time()
+        for waiting, deadline in tuple(self._silent.items()):
+            if deadline > now:
+                self._expiry = self._loop.call_at(deadline, self._expire)
+                return
+            self._forget_silent(waiting)
+            self._fail(waiting, f"no TLS handshake within {_HANDSHAKE_S:.0f} s")
+
+    def _on_first_byte(self, waiting: socket.socket) -> None:
+        self._forget_silent(waiting)
+        try:
+            first = waiting.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if first == _TLS_HANDSHAKE:
+            self._ready.append(waiting)
+            self._begin_soon()
+        elif first:
+            with contextlib.suppress(OSError):
+                waiting.recv(_DRAINED_BYTES)  # Unread data would make a reset of the orderly end.
+            self._fail(waiting, "the client does not speak TLS, which this listener requires (its security.protocol?)")
+        else:
+            waiting.close()
+
+    def _begin_soon(self) -> None:
+        if not self._begins_soon and self._ready:
+            self._begins_soon = True
+            self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._begins_soon = False
+        tls = self._tls
+        assert tls is not None
+        for _ in range(min(_HANDSHAKES_PER_TURN, len(self._ready))):
+            self._establish(self._ready.popleft(), tls.context(), _HANDSHAKE_S)
+        self._begin_soon()
+
+    def _establish(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
+        task = self._loop.create_task(self._connect(accepted, context, timeout_s))
+        self._establishing.add(task)
+        task.add_done_callback(self._establishing.discard)
+
+    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
+        try:
+            if context is None:
+                await self._loop.connect_accepted_socket(self._make, accepted)
+            else:
+                peer = _peer(accepted)
+                await self._loop.connect_accepted_socket(
+                    self._make,
+                    accepted,
+                    ssl=context,
+                    ssl_handshake_timeout=timeout_s,
+                    ssl_shutdown_timeout=_SHUTDOWN_S,
+                )
+        except OSError as error:
+            if context is not None and self._tls is not None:
+                self._tls.failed(peer, f"SSL handshake failed: {cause_of(error)}")
+            accepted.close()
+
+    def _fail(self, waiting: socket.socket, cause: str) -> None:
+        assert self._tls is not None
+        self._tls.failed(_peer(waiting), f"SSL handshake failed: {cause}")
+        waiting.close()
+
+
+def cause_of(error: OSError) -> str:
+    """Returns the cause of a failed handshake in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the peer's certificate is refused: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = str(error.reason or error.strerror or error).replace("_", " ").lower()
+        if "alert" in reason:
+            return f"the peer refuses this node's certificate or settings: {reason}"
+        return reason
+    if isinstance(error, ConnectionError | TimeoutError):
+        return str(error) or type(error).__name__
+    return error.strerror or str(error)
+
+
+def _peer(accepted: socket.socket) -> str:
+    try:
+        address = accepted.getpeername()
+    except OSError:
+        return "/unknown"
+    return f"/{address[0]}:{address[1]}" if isinstance(address, tuple) and address else "/unknown"
+
+
+async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
+    """Returns sockets bound to all addresses of `host`, or of this machine if it is empty. Raises OSError."""
+    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, number, _, address in dict.fromkeys(found):
+            try:
+                made = socket.socket(family, kind, number)
+            except OSError:
+                continue  # The system has no IPv6.
+            bound.append(made)
+            made.setblocking(False)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind(address)
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
+    return bound

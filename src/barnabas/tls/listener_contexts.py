@@ -1,0 +1,142 @@
+"""The TLS contexts of one listener: one for connections that it accepts, one for those that this node dials to it.
+
+Trusted is every certificate of the trust store, also one that signs nothing, as in Java. Keys reach OpenSSL through
+memory that no file system names.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from barnabas.common.errors import ConfigError
+from barnabas.tls import pem, suites
+from barnabas.tls.certificates import Certificate, parse_certificate
+from barnabas.tls.listener_settings import ListenerSettings
+from barnabas.tls.mapping_rules import MappingRules
+from barnabas.tls.stores import KeyEntry, modified_ns, read_keys, read_trusted
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class ListenerContexts:
+    """The contexts that one state of a listener's settings and files gives."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        """Reads the stores and creates the contexts. Raises ConfigError."""
+        self.settings = settings
+        self.files = files_of(settings)
+        self.keys = () if settings.key_store is None else read_keys(settings.listener, settings.key_store)
+        self._trusted = None if settings.trust_store is None else read_trusted(settings.listener, settings.trust_store)
+        self.rules = MappingRules(settings.mapping_rules)
+        self.client = self._client()
+        self.server = self._server() if self.keys else None
+
+    @property
+    def certificates(self) -> list[tuple[str, Certificate]]:
+        """Returns the own certificates by alias."""
+        return [(entry.alias, parse_certificate(entry.chain[0])) for entry in self.keys]
+
+    def expired(self, now: datetime) -> Certificate | None:
+        """Returns an own certificate that is not valid at this time."""
+        return next((each for _, each in self.certificates if not each.not_before <= now <= each.not_after), None)
+
+    def _server(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = _CLIENT_AUTH[self.settings.client_auth]
+        # Sessions are not resumed under TLS 1.3: a client that is no longer trusted must not return with an old one.
+        context.num_tickets = 0
+        self._fill(context)
+        return context
+
+    def _client(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.settings.checks_names
+        self._fill(context)
+        return context
+
+    def _fill(self, context: ssl.SSLContext) -> None:
+        settings = self.settings
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        self._limit(context)
+        if self._trusted is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(cadata=b"".join(dict.fromkeys(self._trusted)))
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        for entry in self.keys:
+            try:
+                _load(context, entry)
+            except (ssl.SSLError, ValueError) as error:
+                raise ConfigError(
+                    f"listener {settings.listener}: the key of the key store cannot be used: {_reason(error)}"
+                ) from None
+
+    def _limit(self, context: ssl.SSLContext) -> None:
+        """Limits a context to the enabled versions and suites."""
+        versions = [_VERSIONS[each] for each in self.settings.versions]
+        chosen = suites.choose(self.settings.suites)
+        if chosen is not None:
+            possible = {ssl.TLSVersion.TLSv1_2: chosen.allows_tls12, ssl.TLSVersion.TLSv1_3: chosen.allows_tls13}
+            versions = [each for each in versions if possible[each]]
+            if not versions:
+                raise ConfigError(
+                    f"listener {self.settings.listener}: ssl.cipher.suites={','.join(self.settings.suites)} has no "
+                    f"suite for ssl.enabled.protocols={','.join(self.settings.versions)}"
+                )
+            if chosen.openssl_list:
+                context.set_ciphers(chosen.openssl_list)
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def files_of(settings: ListenerSettings) -> tuple[int | None, int | None]:
+    """Returns when the files of both stores were changed last."""
+    return modified_ns(settings.key_store), modified_ns(settings.trust_store)
+
+
+def _load(context: ssl.SSLContext, entry: KeyEntry) -> None:
+    text = entry.key_pem + "".join(pem.block_of(pem.CERTIFICATE, each) for each in entry.chain)
+    descriptor = os.memfd_create("barnabas", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+        # An empty password, because OpenSSL would ask for a missing one on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=entry.password or "")
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "the private key does not belong to the first certificate of the chain"
+    if reason in ("BAD_DECRYPT", "BAD_PASSWORD_READ", None) or "PEM" in str(error):
+        return "the private key is damaged, or ssl.key.password is wrong"
+    return str(reason).lower().replace("_", " ")
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Performs a handshake in memory, without a check of names. Raises ssl.SSLError if it fails."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    checked, client.check_hostname = client.check_hostname, False
+    try:
+        ends: Sequence[ssl.SSLObject] = (
+            client.wrap_bio(to_client, to_server),
+            server.wrap_bio(to_server, to_client, server_side=True),
+        )
+    finally:
+        client.check_hostname = checked
+    waiting = list(ends)
+    for _ in range(10):
+        for end in tuple(waiting):
+            try:
+                end.do_handshake()
+                waiting.remove(end)
+            except ssl.SSLWantReadError:
+                continue
+        if not waiting:
+            return
+    raise ssl.SSLError("the handshake does not come to an end")

@@ -1,0 +1,139 @@
+"""`ssl.principal.mapping.rules`: from the name of a certificate to the name of a principal.
+
+    RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),.*$/$1/L,DEFAULT
+
+The first rule whose pattern matches the whole name decides; DEFAULT takes the name as it is. Results are those of
+Kafka's `SslPrincipalMapper`, which replaces every match of the pattern in the name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from barnabas.common.config_keys import invalid
+
+_KEY: Final = "ssl.principal.mapping.rules"
+_RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
+_SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
+_PARSER: Final = re.compile(_RULE)
+_REFERENCE: Final = re.compile(r"\$([0-9]+)")
+#: Python takes a brace that is no repetition as text, Java refuses it.
+_BRACE: Final = re.compile(r"\{(?![0-9]+(,[0-9]*)?\})")
+_CLASS_OR_ESCAPE: Final = re.compile(r"\\[pPxN]\{[^}]*\}|\\.|\[[^]]*\]")
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
+
+
+class NoMatchingRuleError(ValueError):
+    """The error for a name that no rule maps to a principal."""
+
+
+class _Rule(NamedTuple):
+    """A rule; DEFAULT has no pattern."""
+
+    pattern: re.Pattern[str] | None = None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        """Returns the mapped name, or None if the rule does not match. Raises NoMatchingRuleError for a reference to a
+        group that the pattern does not have.
+        """
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        replacement = _without_missing_groups(self.replacement, self.pattern.groups)
+        mapped = self.pattern.sub(lambda match: _expanded(replacement, match), name)
+        return mapped.lower() if self.case == "L" else mapped.upper() if self.case == "U" else mapped
+
+
+class MappingRules:
+    def __init__(self, text: str) -> None:
+        """Parses the rules. Raises ConfigError for an invalid one."""
+        self._text = text
+        self._rules = [rule for part in _SPLITTER.finditer(text.strip()) if (rule := _parse(part.group(1))) is not None]
+
+    def principal_name(self, name: str) -> str:
+        """Returns the name of the principal. Raises NoMatchingRuleError if no rule matches."""
+        for rule in self._rules:
+            mapped = rule.apply(name)
+            if mapped is not None:
+                return mapped
+        raise NoMatchingRuleError(f"no rule of {_KEY} applies to {name}")
+
+
+def _parse(text: str) -> _Rule | None:
+    """Returns the rule that `text` describes; None for an empty text."""
+    match = _PARSER.match(text)
+    assert match is not None, "the last alternative matches any text"
+    if match.end() != len(text):
+        raise invalid(_KEY, text, f"Invalid rule: `{text}`, unmatched substring: `{text[match.end() :]}`")
+    default, pattern, replacement, case, _ = match.groups()
+    if default is not None:
+        return _Rule()
+    if pattern is None:
+        return None
+    if _BRACE.search(_CLASS_OR_ESCAPE.sub("", pattern)):
+        raise invalid(_KEY, text, "Invalid rule: a brace that is no repetition")
+    try:
+        return _Rule(re.compile(_NAMED_GROUP.sub("(?P<", pattern)), replacement, case)
+    except re.error as error:
+        raise invalid(_KEY, text, f"Invalid rule: {error}") from None
+
+
+def _without_missing_groups(replacement: str, groups: int) -> str:
+    """Escapes references to groups that the pattern does not have, so that they stay as text. Kafka computes positions
+    in the text before the first escape, and so does this.
+    """
+    if not groups:
+        return replacement
+    value = replacement
+    for found in _REFERENCE.finditer(replacement):
+        digits = found.group(1)
+        if digits.startswith("0"):
+            continue
+        number = int(digits)
+        while number > groups and number >= 10:
+            number //= 10
+        if number > groups:
+            value = value[: found.start()] + "\\" + value[found.start() :]
+    return value
+
+
+def _expanded(replacement: str, match: re.Match[str]) -> str:
+    """Returns the replacement with its references resolved, as Java's `Matcher.appendReplacement` does."""
+    result: list[str] = []
+    position = 0
+    while position < len(replacement):
+        char = replacement[position]
+        position += 1
+        if char == "\\":
+            if position == len(replacement):
+                raise NoMatchingRuleError("a replacement ends with a backslash")
+            result.append(replacement[position])
+            position += 1
+        elif char == "$":
+            group, position = _reference(replacement, position, match)
+            result.append(group)
+        else:
+            result.append(char)
+    return "".join(result)
+
+
+def _reference(replacement: str, position: int, match: re.Match[str]) -> tuple[str, int]:
+    """Returns the text of the group named at this position, and the position behind it."""
+    named = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}").match(replacement, position)
+    if named is not None and named.group(1) in match.re.groupindex:
+        return match.group(named.group(1)) or "", named.end()
+    digit = replacement[position : position + 1]
+    if not (digit.isascii() and digit.isdigit()) or int(digit) > match.re.groups:
+        raise NoMatchingRuleError(f"a replacement refers to ${digit}, which the pattern does not have")
+    number = int(digit)
+    position += 1
+    while (digit := replacement[position : position + 1]).isascii() and digit.isdigit():
+        if number * 10 + int(digit) > match.re.groups:
+            break
+        number = number * 10 + int(digit)
+        position += 1
+    return match.group(number) or "", position
