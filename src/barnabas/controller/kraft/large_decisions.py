@@ -8,16 +8,16 @@ has changed, and is made in one turn after `_ATTEMPTS` such restarts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.controller.kraft.metadata_transactions import all_or_nothing
-from barnabas.controller.kraft.proposals import Proposals, Refused, Reply
+from barnabas.controller.kraft.proposals import Prepared, Proposals, Refused, Reply
 from barnabas.controller.requests.result import Result
 from barnabas.controller.requests.view import ControllerView
-from barnabas.raft.metadata_batches import BatchBody, encode_in_portions
+from barnabas.raft.metadata_batches import encode_in_portions
 
 T = TypeVar("T")
 Decide = Callable[[ControllerView], Portions[Result[T]]]
@@ -48,18 +48,18 @@ def _attempt(proposals: Proposals, decide: Decide[T], reply: Reply[T], refused: 
         try:
             next(work)
         except StopIteration as end:
-            result, encoded = end.value
-            proposals.propose(result, reply, refused, encoded=encoded)
+            result, prepared = end.value
+            proposals.propose(result, reply, refused, prepared=prepared)
             return
         proposals.timers.call_soon(go_on)
 
     go_on()
 
 
-def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tuple[Result[T], Sequence[BatchBody]]]:
+def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tuple[Result[T], Prepared]]:
     result = yield from decide(view)
     yield
     records = all_or_nothing(result.records, view.image.metadata_version, result.cause.event.value)
     encoded = yield from encode_in_portions(records)
     yield
-    return result, encoded
+    return result, Prepared(records, encoded)

@@ -14,7 +14,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -32,6 +32,13 @@ from barnabas.raft.node import RaftNode
 T = TypeVar("T")
 Reply = Callable[[T], None]
 Refused = Callable[[ErrorCode], None]
+
+
+class Prepared(NamedTuple):
+    """The log records of a decision, which were prepared and encoded before it is proposed."""
+
+    records: Sequence[Versioned]
+    encoded: Sequence[BatchBody]
 
 
 class Proposals:
@@ -87,11 +94,11 @@ class Proposals:
         refused: Refused | None = None,
         *,
         proposed: Callable[[], None] | None = None,
-        encoded: Sequence[BatchBody] | None = None,
+        prepared: Prepared | None = None,
     ) -> bool:
         """Proposes the records of a decision and replays them; replies once they are committed. Portions of a large
-        decision follow one turn of the event loop after the other; `proposed` is called with the last one. `encoded`
-        has the records of all batches, if they were encoded before.
+        decision follow one turn of the event loop after the other; `proposed` is called with the last one. `prepared`
+        has the records for the log, if they were encoded before.
 
         If the quorum refuses them (no space for its log), the decision is undone, `refused` replies, and this returns
         False. `refused` also replies when leadership is lost before the commit: the client then has to ask again,
@@ -104,7 +111,7 @@ class Proposals:
             rest, epoch = result.rest, self._raft.epoch
             self.timers.call_soon(lambda: self._propose_rest(rest, epoch, reply, refused, proposed))
             return True
-        accepted = self._propose(result, reply, refused, encoded)
+        accepted = self._propose(result, reply, refused, prepared)
         if accepted and proposed is not None:
             proposed()
         return accepted
@@ -133,7 +140,7 @@ class Proposals:
         result: Result[T],
         reply: Reply[T] | None,
         refused: Refused | None,
-        encoded: Sequence[BatchBody] | None,
+        prepared: Prepared | None,
     ) -> bool:
         response = result.response
         done = None if reply is None else (lambda _offset: reply(response))
@@ -142,7 +149,11 @@ class Proposals:
             if done is not None:
                 self._raft.when_committed(self._raft.log_end_offset, done, failed)
             return True
-        records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event.value)
+        if prepared is None:
+            name, encoded = result.cause.event.value, None
+            records = all_or_nothing(result.records, self.image.metadata_version, name)
+        else:
+            records, encoded = prepared
         before, after = self.image, self._replayed(records)
         losses = elections.unclean_leaders(before, result.records)
         # Listeners are called first, because records can be committed and published before `propose` returns.
