@@ -1,7 +1,6 @@
-"""Requests and answers as they pass the network, frame by frame: what a node received, and what it answered to that.
-
-Nothing of the broker is asked. A connection is followed on the node's side, and on the side of a client's machine.
-Answers come in the order of their requests; an answer that no request expects is a violation.
+"""Requests and responses as they pass the network, frame by frame: what a node received, and how it responded. No state
+of the broker is used. A connection is followed on the node's side, and on the side of a client's machine. Answers come
+in the order of their requests; an answer that no request expects is a violation.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 
 from barnabas.common.types import TopicPartition
 from barnabas.simulation.history import Violation
-from barnabas.simulation.network import Socket
+from barnabas.simulation.network import Observer, Socket
 from barnabas.simulation.produce_frames import Answered, rows_of
 from barnabas.simulation.request_frames import PRODUCE, Request, acks_of
 from barnabas.simulation.simulated_cluster import Cluster
@@ -83,7 +82,7 @@ class Exchange:
             self._owner.fail(error)
 
     def closed(self) -> None:
-        """Forgets what is not answered: a closed connection says so."""
+        """Forgets unanswered requests: the client sees that the connection is closed."""
         self.waiting.clear()
 
     def _on_requests(self, data: bytes) -> None:
@@ -122,8 +121,8 @@ class Listener:
         """Takes the answer to a request when it leaves, or, on a client's end, when it arrives."""
 
 
-class Exchanges:
-    """All open connections to nodes of a cluster; one follower of the network per world."""
+class Exchanges(Observer):
+    """All open connections to nodes of a cluster; one per world."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -135,20 +134,30 @@ class Exchanges:
         self._rows: tuple[bytes, list[Answered]] = b"", []
         #: Open connections by their socket.
         self.open: dict[Socket, Exchange] = {}
-        cluster.network.follower = self
+        cluster.network.add_observer(self)
 
     def listen(self, listener: Listener) -> None:
         for api_key in listener.api_keys:
             self.listeners.setdefault(api_key, []).append(listener)
 
     def connected(self, dialled: Socket, accepted: Socket) -> None:
-        """Follows a new connection to a node (`network.Follower`)."""
+        """Follows a connection if it leads to a node."""
         network, cluster = self._cluster.network, self._cluster
         client, node = network.name_of(dialled.local[0]), network.name_of(accepted.local[0])
         if node in cluster.nodes:
             self._follow(accepted, (client, node), accepted.process, is_of_node=True)
             if client not in cluster.nodes:
                 self._follow(dialled, (client, node), accepted.process, is_of_node=False)
+
+    def sent(self, socket: Socket, data: bytes) -> None:
+        exchange = self.open.get(socket)
+        if exchange is not None:
+            exchange.sent(data)
+
+    def received(self, socket: Socket, data: bytes) -> None:
+        exchange = self.open.get(socket)
+        if exchange is not None:
+            exchange.received(data)
 
     def closed(self, socket: Socket) -> None:
         exchange = self.open.pop(socket, None)
@@ -158,7 +167,7 @@ class Exchanges:
     def _follow(self, socket: Socket, ends: tuple[str, str], server: Process, *, is_of_node: bool) -> None:
         process = socket.process
         exchange = Exchange(self, ends, server, lambda: process.now_us, is_of_node=is_of_node)
-        self.open[socket] = socket.tap = exchange
+        self.open[socket] = exchange
 
     def place(self, place: tuple[str | bytes, int]) -> TopicPartition:
         """Returns a partition by the name or the id of its topic."""

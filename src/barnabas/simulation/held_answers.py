@@ -1,8 +1,8 @@
 """Answers that are held back: one answer to a request of a node arrives only after newer metadata.
 
-The request is the next one of the node to another node, of a given kind or of any. The answer, and whatever follows it
-on its connection, waits until the node has applied an image after it has arrived: an image that is faster than the
-request would let the answer through before anything has overtaken it.
+The request is the next one of the node to another node, of a given kind or of any. The answer, and everything after it
+on its connection, waits until the node has applied an image that is newer than the request. An image that arrives
+before the request does not count, because nothing would have overtaken the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from barnabas.simulation.network import Pipe, Socket
+from barnabas.simulation.network import Observer, Pipe, Socket
 from barnabas.simulation.simulated_cluster import Cluster
 
 #: The requests of which an answer is held back if no kind is given. A fetch of metadata brings the image itself.
@@ -33,7 +33,7 @@ _KEY_END: Final = 6
 _CONTROLLER_PORT: Final = 9093
 
 
-class HeldAnswer:
+class HeldAnswer(Observer):
     """The next answer to a request of a node. `key`: the API key; 0 for any. An image, or `end`, releases it."""
 
     def __init__(self, cluster: Cluster, node: str, key: int) -> None:
@@ -43,9 +43,10 @@ class HeldAnswer:
         self._image_offset = -1
         self._pipe: Pipe | None = None
         self._is_over = False
-        cluster.network.observe_writes(self._on_write)
+        cluster.network.add_observer(self)
 
-    def _on_write(self, socket: Socket, data: bytes) -> None:
+    def sent(self, socket: Socket, data: bytes) -> None:
+        """Begins to hold the connection's answers if this is the request whose answer is to be held back."""
         network = self._cluster.network
         if network.name_of(socket.local[0]) != self._node or not self._is_wanted(socket, data):
             return
@@ -53,7 +54,7 @@ class HeldAnswer:
         other = network.name_of(socket.remote[0])
         if out is None or out.target.out is None or other not in self._cluster.nodes:
             return
-        network.ignore_writes(self._on_write)
+        network.remove_observer(self)
         self._image_offset = self._offset()
         self._pipe = out.target.out
         self._pipe.hold()
@@ -84,7 +85,7 @@ class HeldAnswer:
     def end(self) -> None:
         """Releases the answer if no image has."""
         if self._pipe is None:
-            self._cluster.network.ignore_writes(self._on_write)
+            self._cluster.network.remove_observer(self)
         elif not self._is_over:
             self._is_over = True
             self._pipe.release()

@@ -52,20 +52,20 @@ class End(Protocol):
     def resume_writing(self) -> None: ...
 
 
-class Tap(Protocol):
-    """An observer of one end of a connection: it sees the bytes when a program gets and writes them."""
+class Observer:
+    """An observer of all connections of a network. Observing does not change a run."""
 
-    def received(self, data: bytes) -> None: ...
+    def connected(self, dialled: Socket, accepted: Socket) -> None:
+        """Handles a new connection, before any of its bytes are sent."""
 
-    def sent(self, data: bytes) -> None: ...
+    def sent(self, socket: Socket, data: bytes) -> None:
+        """Handles bytes that a program writes, before they are sent."""
 
+    def received(self, socket: Socket, data: bytes) -> None:
+        """Handles bytes before a program gets them."""
 
-class Follower(Protocol):
-    """An observer of a network, which can put a `Tap` on the ends of new connections."""
-
-    def connected(self, dialled: Socket, accepted: Socket) -> None: ...
-
-    def closed(self, socket: Socket) -> None: ...
+    def closed(self, socket: Socket) -> None:
+        """Handles the end of one side of a connection."""
 
 
 class Listening:
@@ -206,7 +206,6 @@ class Socket:
         "out",
         "process",
         "remote",
-        "tap",
     )
 
     def __init__(self, network: Network, process: Process, local: Address, remote: Address) -> None:
@@ -219,8 +218,6 @@ class Socket:
         self.is_open = False
         self.is_closed = False
         self.is_held_back = False
-        #: What an observer of this end gets, too.
-        self.tap: Tap | None = None
         self._end: End | None = None
         self._reading = True
         self._draining = False
@@ -247,10 +244,8 @@ class Socket:
             return
         if self.process.cpu is not None:
             self.process.cpu.sent(len(data))
-        for observe in self.network.observers_of_writes:
-            observe(self, data)
-        if self.tap is not None:
-            self.tap.sent(data)
+        for observer in self.network.observers:
+            observer.sent(self, data)
         random = out.direction.random
         if len(data) > 1 and random.random() < 0.05:
             cut = random.randrange(1, len(data))
@@ -296,8 +291,8 @@ class Socket:
 
     def _forget(self) -> None:
         self.is_closed = True
-        if self.tap is not None and self.network.follower is not None:
-            self.network.follower.closed(self)
+        for observer in self.network.observers:
+            observer.closed(self)
         self._rx.clear()
         self.process.holdings.pop(self, None)
         self.network.sockets.pop(self, None)
@@ -364,8 +359,8 @@ class Socket:
                     self._peer_pipe().consumed(len(item))
                     if self.process.cpu is not None:
                         self.process.cpu.received(len(item))
-                    if self.tap is not None:
-                        self.tap.received(item)
+                    for observer in self.network.observers:
+                        observer.received(self, item)
                     end.received(item)
                 else:
                     break
@@ -387,26 +382,25 @@ class Network:
         #: The time for which a sender's system retries before it declares a connection broken.
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
-        self.observers_of_writes: list[Callable[[Socket, bytes], None]] = []
+        #: A tuple, so that an observer can remove itself while all are called.
+        self.observers: tuple[Observer, ...] = ()
         #: Machines that refuse every new connection.
         self.unwritable: set[str] = set()
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
-        self.follower: Follower | None = None
         #: All open sockets, in the order of creation.
         self.sockets: dict[Socket, None] = {}
         self._directions: dict[tuple[str, str], Direction] = {}
         self._local_ports: dict[str, int] = {}
 
+    def add_observer(self, observer: Observer) -> None:
+        self.observers += (observer,)
+
+    def remove_observer(self, observer: Observer) -> None:
+        self.observers = tuple(each for each in self.observers if each is not observer)
+
     # -- machines
-
-    def observe_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
-        """Calls `observer` with all that programs write, before it is sent."""
-        self.observers_of_writes.append(observer)
-
-    def ignore_writes(self, observer: Callable[[Socket, bytes], None]) -> None:
-        self.observers_of_writes.remove(observer)
 
     def add(self, name: str) -> str:
         """Adds a machine, and returns its address."""
@@ -548,8 +542,8 @@ class _Dial:
         socket.out = Pipe(self._direction, socket, peer)
         peer.out = Pipe(back, peer, socket)
         peer.is_open = True
-        if network.follower is not None:
-            network.follower.connected(socket, peer)
+        for observer in network.observers:
+            observer.connected(socket, peer)
         peer.out.send(OPEN)
         listening.process.enter(lambda: self._accept(listening, peer))
 
