@@ -18,7 +18,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.simulation.checkers import NoMistakes
+from barnabas.simulation.checkers import NoUncaughtExceptions
 from barnabas.simulation.cpu import PRICES_NS, RECEIVED_BYTE_PS, Cpu
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
@@ -67,7 +67,7 @@ class CpuWorld:
         self.waits_us.clear()
         work()
         self.world.run_for(SECOND_US)
-        NoMistakes().check(self.cluster)
+        NoUncaughtExceptions().check(self.cluster)
         return max(self.waits_us) - ALONE_US
 
     def commit(self) -> None:

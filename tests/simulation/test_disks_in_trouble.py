@@ -14,7 +14,7 @@ from barnabas.metadata.registrations import BrokerImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.raft.following import Following
 from barnabas.raft.leading import Leading
-from barnabas.simulation.checkers import NoMistakes, Watch
+from barnabas.simulation.checkers import NoUncaughtExceptions, Watch
 from barnabas.simulation.faulty_disk import FaultyDisk
 from barnabas.simulation.history import Violation
 from barnabas.simulation.raft_checkers import QuorumSafety
@@ -36,7 +36,7 @@ class Combined:
         self.chance = random.Random(seed)
         self.world = World(seed, events_max=20_000_000)
         self.cluster = Cluster(self.world, Layout(3, controllers, {"min.insync.replicas": "2"}))
-        self.watch = Watch(self.cluster, [NoMistakes(), QuorumSafety()], interval=20)
+        self.watch = Watch(self.cluster, [NoUncaughtExceptions(), QuorumSafety()], interval=20)
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
         self.run_until(lambda: all(self._alive_at(number) == 3 for number in _NUMBERS), 30_000)

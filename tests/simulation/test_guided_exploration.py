@@ -35,7 +35,7 @@ def outcome_of(settings: Settings, rare_events: Mapping[str, int], *problems: st
         operated=0,
         rare_events=rare_events,
         notes=[],
-        lives={},
+        courses={},
     )
 
 

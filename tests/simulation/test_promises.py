@@ -19,11 +19,11 @@ from barnabas.simulation.conditions import CUT, DEAD, FULL, PAUSED, condition_of
 from barnabas.simulation.exchanges import Exchange, Exchanges, Frames
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Spot, Violation
-from barnabas.simulation.ongoing_writes import Bounds, WritesGoOn
+from barnabas.simulation.ongoing_writes import Bounds, WritesContinue
 from barnabas.simulation.promises import promises
+from barnabas.simulation.response_promises import ResponsesAreTrue
 from barnabas.simulation.scenario import Run, Settings
 from barnabas.simulation.simulated_cluster import Cluster, Layout
-from barnabas.simulation.told_refusals import RefusalsAreTold
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.world import Process, World
 from barnabas.storage.health import WriteHealth
@@ -205,7 +205,7 @@ def test_a_refusal_that_is_not_told_is_found(
 def test_what_a_client_counts_as_acknowledged_was_acknowledged_to_it() -> None:
     cluster = Cluster(World(1), Layout(1))
     acked: Mapping[bytes, Spot] = {b"x": (("orders", 0), 5)}
-    checker = RefusalsAreTold(cluster, Exchanges(cluster), lambda: acked)
+    checker = ResponsesAreTrue(cluster, Exchanges(cluster), lambda: acked)
     checker._acked_to_clients["orders", 0].append((0, 4))
     checker.check(cluster)
     cluster.checks_all = True
@@ -231,8 +231,8 @@ def test_the_promises_are_kept_and_looked_at(settings: Settings) -> None:
     outcome = run.execute()
     assert not outcome.failed, outcome.problems[0]
     found: dict[type, Any] = {type(each): each for each in run.checkers}
-    assert found[RefusalsAreTold].looked_up > 50
+    assert found[ResponsesAreTrue].looked_up > 50
     if settings.work is WorkKind.RECORDS:
-        assert found[WritesGoOn].looks > 50
+        assert found[WritesContinue].looks > 50
     else:
-        assert found[RefusalsAreTold].fenced > 0
+        assert found[ResponsesAreTrue].fenced > 0

@@ -1,4 +1,4 @@
-"""The life of a lost record: who sent it, which nodes had it, and where it was cut."""
+"""The course of a lost record: who sent it, which nodes had it, and where it was cut."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from barnabas.simulation.checkers import Watch
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Problem, Violation
-from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.node import Node
+from barnabas.simulation.record_courses import LogEnds, course_of
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Committed, Replicas, State
 from barnabas.simulation.scenario import Settings, run
@@ -45,7 +45,7 @@ def test_a_record_of_a_deposed_leader_lives_until_it_is_cut() -> None:
     rig.await_isr((1, 2, 3))
     rig.await_equal()
     sent = Note(0, "client", "sends lost")
-    life = told(life_of(Problem("lost: a record", ((ORDERS, 1),), (sent,)), ends, rig.world.trace.notes))
+    course = told(course_of(Problem("lost: a record", ((ORDERS, 1),), (sent,)), ends, rig.world.trace.notes))
     steps = [
         "client sends lost",
         "cluster orders-0: leader 1, ISR 1,2,3 of 1,2,3, epoch 0",
@@ -56,7 +56,7 @@ def test_a_record_of_a_deposed_leader_lives_until_it_is_cut() -> None:
         "broker1 cuts orders-0 from 2 to 1: 1 is gone here, follower in epoch 1",
         "broker1 appends orders-0@1 as follower, epoch 1",
     ]
-    assert life == steps
+    assert course == steps
 
 
 def test_a_lost_record_is_told_from_its_sending_to_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,22 +68,22 @@ def test_a_lost_record_is_told_from_its_sending_to_its_loss(monkeypatch: pytest.
     record, _, rest = problem.removeprefix("lost: ").partition(" was acked at ")
     spot = rest.partition(" ")[0]
     partition, _, offset = spot.partition("@")
-    life = told(outcome.lives[problem])
-    assert life[0].startswith(f"cluster {partition}: leader 1")
-    assert life[1:3] == [
+    course = told(outcome.courses[problem])
+    assert course[0].startswith(f"cluster {partition}: leader 1")
+    assert course[1:3] == [
         f"producer1.1 sends {record} to {partition}",
         f"broker1 appends {spot} as leader, epoch 0",
     ]
-    assert f"producer1.1 is answered: {record} is at {spot}" in life
-    lost = next(place for place, text in enumerate(life) if text.endswith(f"{offset} is gone here"))
-    assert life[lost].startswith(f"broker1 opens {partition}, which ends at 0 instead of ")
-    assert life[lost - 2 : lost] == [
+    assert f"producer1.1 is answered: {record} is at {spot}" in course
+    lost = next(place for place, text in enumerate(course) if text.endswith(f"{offset} is gone here"))
+    assert course[lost].startswith(f"broker1 opens {partition}, which ends at 0 instead of ")
+    assert course[lost - 2 : lost] == [
         "broker1 power failure; of the unsynced data it loses all of it",
         "broker1 process ended: no power",
     ]
-    times = [note.time_us for note in outcome.lives[problem]]
+    times = [note.time_us for note in outcome.courses[problem]]
     assert times == sorted(times)
-    assert len(outcome.lives) <= 3 < len(outcome.problems)
+    assert len(outcome.courses) <= 3 < len(outcome.problems)
 
 
 def test_what_a_checker_finds_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +94,15 @@ def test_what_a_checker_finds_is_told_too(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Committed, "on_replica", on_replica)
     outcome = run(Settings(seed=1, faults_s=4, schedule=(), producers=1, consumers=0))
     assert outcome.problems == ["a planted problem: here"]
-    life = told(outcome.lives["a planted problem: here"])
-    assert any("sends producer1.1:" in text for text in life)
-    assert any(text.startswith("broker1 appends orders-0@3") for text in life)
+    course = told(outcome.courses["a planted problem: here"])
+    assert any("sends producer1.1:" in text for text in course)
+    assert any(text.startswith("broker1 appends orders-0@3") for text in course)
 
 
 def test_an_offset_that_nobody_had() -> None:
     rig = Replicated(1, 1, (), controllers=1)
-    life = life_of(Problem("lost: a record", ((ORDERS, 7),)), LogEnds(rig.world), ())
-    assert told(life) == ["checker no replica has ever shown orders-0@7"]
+    course = course_of(Problem("lost: a record", ((ORDERS, 7),)), LogEnds(rig.world), ())
+    assert told(course) == ["checker no replica has ever shown orders-0@7"]
 
 
 def test_a_record_of_a_transaction_is_told_with_the_steps_of_its_transaction() -> None:
@@ -121,13 +121,13 @@ def test_a_record_of_a_transaction_is_told_with_the_steps_of_its_transaction() -
     recording.drained("reader", [ORDERS])
     (problem,) = recording.problems()
     assert problem.spots == ((ORDERS, 1),)
-    life = [
+    course = [
         "till.1 begins a transaction",
         "till.1 sends lost to orders-0",
         "till.1 is answered: lost is at orders-0@1",
         "till.1 commits",
         "till.1 has committed",
     ]
-    assert sorted(told(list(problem.told))) == sorted(life)
+    assert sorted(told(list(problem.told))) == sorted(course)
     assert [note.time_us // SECOND_US for note in problem.told] == [10, 11, 11, 12, 12]
     assert recording.told_at((ORDERS, 1)) == problem.told

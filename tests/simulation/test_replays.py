@@ -99,11 +99,11 @@ _LONG_KILL = Fault(4_000, FaultKind.KILL, "broker2", "", 25_000)
 @pytest.mark.parametrize(
     ("mistake", "faults", "found"),
     [
-        (features_are_not_in_snapshots, (), "a snapshot is not what the log says: "),
-        (changes_of_registrations_are_ignored, (), "an image is not what the log says: "),
-        (a_load_misses_the_last_record_of_a_batch, _KILLS, "a coordinator is not what its log says: "),
-        (a_load_keeps_the_first_offset, _KILLS, "a coordinator is not what its log says: "),
-        (generations_begin_anew, _KILLS, "a coordinator is not what its log says: "),
+        (features_are_not_in_snapshots, (), "a snapshot differs from the log: "),
+        (changes_of_registrations_are_ignored, (), "an image differs from the log: "),
+        (a_load_misses_the_last_record_of_a_batch, _KILLS, "a coordinator differs from its log: "),
+        (a_load_keeps_the_first_offset, _KILLS, "a coordinator differs from its log: "),
+        (generations_begin_anew, _KILLS, "a coordinator differs from its log: "),
         (a_missing_replica_is_not_counted, (_LONG_KILL,), "a metric is not what is: "),
         (groups_are_counted_instead_of_offsets, (), "a metric is not what is: "),
     ],

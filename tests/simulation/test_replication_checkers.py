@@ -17,7 +17,7 @@ from barnabas.records.batch import Record, encode_batch
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.partition import Partition, Role
 from barnabas.simulation import scenario
-from barnabas.simulation.checkers import NoMistakes, Watch
+from barnabas.simulation.checkers import NoUncaughtExceptions, Watch
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.history import Violation
 from barnabas.simulation.injector import Injector
@@ -270,7 +270,7 @@ def test_brokers_clean_a_compacted_log_each_for_itself() -> None:
     """A record that the cleaner of one replica removed differs from no other replica's."""
     rig = Replicated(1, 3, (), controllers=1, log_cleaner_backoff_ms="200")
     committed = Committed(rig.cluster)
-    Watch(rig.cluster, [NoMistakes(), Replicas(CONTROLLER, [committed])])
+    Watch(rig.cluster, [NoUncaughtExceptions(), Replicas(CONTROLLER, [committed])])
     often = {"cleanup_policy": "compact", "segment_ms": "500", "min_cleanable_dirty_ratio": "0.01"}
     rig.create_topic("orders", [[1, 2, 3]], **often)
     for number in range(12):

@@ -61,7 +61,7 @@ OUTCOME = Outcome(
     operated=0,
     rare_events={},
     notes=NOTES,
-    lives={"lost: a record": [note(1, "broker1", "appends orders-0@0")]},
+    courses={"lost: a record": [note(1, "broker1", "appends orders-0@0")]},
 )
 
 

@@ -14,7 +14,7 @@ from barnabas.journal.events import changes_of
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from barnabas.simulation.checkers import NoMistakes
+from barnabas.simulation.checkers import NoUncaughtExceptions
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import MILLISECOND_US, World
 from barnabas.simulation.worlds.replicated import SHORT_TIMES, RawClient, log_values
@@ -60,11 +60,11 @@ class JournalWorld:
 
     def run_for(self, duration_ms: int) -> None:
         self.world.run_for(duration_ms * MILLISECOND_US)
-        NoMistakes().check(self.cluster)
+        NoUncaughtExceptions().check(self.cluster)
 
     def run_until(self, condition: Callable[[], bool], what: str, within_ms: int = 30_000) -> None:
         reached = self.world.run_while(lambda: not condition(), self.world.now_us + within_ms * MILLISECOND_US)
-        NoMistakes().check(self.cluster)
+        NoUncaughtExceptions().check(self.cluster)
         assert reached or condition(), f"not within {within_ms} ms: {what}"
 
     # -- parts

@@ -232,7 +232,9 @@ FOUND_BY: dict[Mutation, Find] = {
     no_registration_after_an_expiry: Find(1, _NO_PROGRESS, (FaultKind.EXPIRE,)),
     watches_not_set_again: Find(4, _NOT_IN_SYNC),
     old_controllers_obeyed: Find(1, "an old controller is obeyed"),
-    broker_epochs_ignored: Find(1, "a request for an earlier life is obeyed", (FaultKind.EXPIRE, FaultKind.SLOW_LINK)),
+    broker_epochs_ignored: Find(
+        1, "a request for an earlier incarnation is obeyed", (FaultKind.EXPIRE, FaultKind.SLOW_LINK)
+    ),
     old_stop_replica_obeyed: Find(20, "an old StopReplica is obeyed", (FaultKind.PAUSE,)),
     roles_by_update_metadata: Find(1, "a role that no LeaderAndIsr gave"),
     ephemerals_kept_over_a_restart: Find(2, _NO_PROGRESS),

@@ -228,7 +228,7 @@ def _show_verdict(outcome: Outcome) -> None:
     if outcome.failed:
         for problem in outcome.problems[:_PROBLEMS_SHOWN_MAX]:
             output.show_failure(Failure(problem))
-            for note in outcome.lives.get(problem, ()):
+            for note in outcome.courses.get(problem, ()):
                 output.say(f"  {note}")
         output.say(f"repeat with: {_again(outcome)}")
     else:
@@ -285,7 +285,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "seed": outcome.settings.seed,
         "failed": outcome.failed,
         "problems": outcome.problems,
-        "lives": {problem: [str(note) for note in notes] for problem, notes in outcome.lives.items()},
+        "lives": {problem: [str(note) for note in notes] for problem, notes in outcome.courses.items()},
         "properties": drawn_properties(outcome.settings),
         "features": sorted(feature.value for feature in drawn_features(outcome.settings)),
         "faults": [str(fault) for fault in outcome.schedule],

@@ -1,4 +1,4 @@
-"""Transactions that outlive their time: their producers stop in the middle, and some come back to commit too late.
+"""Transactions that exceed their timeout: their producers stop in the middle, and some come back to commit too late.
 
 all or nothing     the records of a transaction are read together or not at all
 abandoned          those of one that nobody has committed are not read
@@ -34,8 +34,8 @@ class Fate(Enum):
     UNKNOWN = "has an unknown end"
 
 
-class Truant:
-    """A producer that begins transactions and does not end them in time."""
+class AbandoningProducer:
+    """A producer that begins transactions and does not end them before their timeout."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic) -> None:
         self._cluster = cluster
@@ -90,7 +90,9 @@ class AbandonedWork(PlainSideWork):
         super().__init__()
         self._topic = side_topic(cluster, "slips", 2, {})
         self.topics = [self._topic]
-        self._truants = [Truant(cluster, cluster.add_client(f"truant{number}"), self._topic) for number in (1, 2)]
+        self._truants = [
+            AbandoningProducer(cluster, cluster.add_client(f"truant{number}"), self._topic) for number in (1, 2)
+        ]
         self.workers = self.must_make_progress = self._truants
 
     def judge(self, found: ReadRecords, verdicts: Verdicts) -> list[Problem]:

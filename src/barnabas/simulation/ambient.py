@@ -1,4 +1,4 @@
-"""Replacements for what client libraries use outside their loop: the time module, the global random, the order of sets.
+"""Replaces what client libraries use outside their event loop: the time module, the global random, the order of sets.
 
 While a world runs, the clock functions of this process return the world's time, the global random is seeded, and values
 that clients keep in sets have the same hash under every PYTHONHASHSEED. Everything is restored afterwards. Extensions
@@ -29,7 +29,7 @@ def _order(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-class SteadySet(set[Any]):
+class OrderedSet(set[Any]):
     """A set that yields strings in sorted order and everything else in its own order."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -51,7 +51,7 @@ def _hash_partition(value: Any) -> int:
 
 @contextlib.contextmanager
 def ambient(world: World) -> Iterator[None]:
-    """Gives this process the world's time and randomness."""
+    """Replaces the clock functions and the global random of this process by those of the simulated world."""
 
     def seconds() -> float:
         return world.now_us / SECOND_US
@@ -80,7 +80,7 @@ def ambient(world: World) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Sets an attribute for a while; one that the owner inherits is its own only meanwhile."""
+    """Sets an attribute while the context is open. An inherited attribute is inherited again afterwards."""
     own = vars(owner)
     is_own, before = name in own, own.get(name)
     setattr(owner, name, value)
@@ -115,17 +115,17 @@ def _stable_hashes() -> Iterator[None]:
     with (
         replaced(structs.TopicPartition, "__hash__", _hash_partition),
         replaced(structs.BrokerMetadata, "__hash__", _hash_by_text),
-        _steady_sets(),
+        _ordered_sets(),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _steady_sets() -> Iterator[None]:
+def _ordered_sets() -> Iterator[None]:
     """Replaces `set` in the clients' modules by one whose strings are in the same order under every PYTHONHASHSEED."""
     modules = [sys.modules[name] for name in sorted(sys.modules) if name.partition(".")[0] in _CLIENT_PACKAGES]
     for module in modules:
-        vars(module).update(set=SteadySet, frozenset=SteadyFrozenSet)
+        vars(module).update(set=OrderedSet, frozenset=SteadyFrozenSet)
     try:
         yield
     finally:

@@ -2,8 +2,8 @@
 
 The bound is the request's own timeout, if it has one, plus a share for the node's work and for what it waits for. Time
 in which the node is dead, paused or waits for a slow disk does not count; nor does, on the client's end, time in which
-the way between the two is cut or slow. So the promise holds on the node's end for every request that it received, and
-on the client's end for every request that it sent.
+the way between the two is cut or slow. The promise therefore covers every request that a node received and every
+request that a client sent.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _OF_COORDINATORS: Final = frozenset({8, 12, 13, 24, 25, 26, 28, 42, 68})
 #: broker (`request.timeout.ms`).
 _COORDINATOR_MS: Final = 5_000
 _CONTROLLER_MS: Final = 30_000
-#: For the node's own work, and for looks that are half a second apart.
+#: Covers the node's own work, and the half second between two checks.
 _SLACK_MS: Final = 3_000
-#: The ailments in which time does not count for a node.
+#: The conditions of a node during which time does not count.
 _STANDS_STILL: Final = frozenset({OFF, DEAD, PAUSED, SLOW, COLD})
 
 
 class AnsweredInTime(Listener):
-    """The checker."""
+    """Checks that every request is answered in time."""
 
     api_keys = (_JOIN,)
 
@@ -46,11 +46,11 @@ class AnsweredInTime(Listener):
         self._exchanges = exchanges
         exchanges.listen(self)
         self._looked_us = 0
-        #: The time that counted so far, for each node and for each way between a client and a node.
+        #: The time that counted so far, for each node and for each link between a client and a node.
         self._counted_us: defaultdict[tuple[str, ...], int] = defaultdict(int)
-        #: How long a way was not well, less the time since then.
+        #: How long a link was cut or slow, less the time since then.
         self._outage_us: defaultdict[tuple[str, str], int] = defaultdict(int)
-        #: What had counted when a waiting request was seen first.
+        #: The time counted when a waiting request was first seen.
         self._since_us: dict[tuple[Exchange, int], int] = {}
         #: The longest time that a group's members had to join again.
         self._rebalance_ms = 0
@@ -76,7 +76,9 @@ class AnsweredInTime(Listener):
         self._look(now_us)
 
     def _count_way(self, way: tuple[str, str], passed_us: int, is_well: bool) -> None:
-        """Counts time of a way that is well. Bytes from before an outage arrive up to its length after its end."""
+        """Counts time during which a link is neither cut nor slow. Bytes from before an outage arrive up to its length
+        after its end.
+        """
         if not is_well:
             self._outage_us[way] += passed_us
         elif self._outage_us[way] > 0:
@@ -90,7 +92,7 @@ class AnsweredInTime(Listener):
             if not exchange.waiting or now_us - exchange.waiting[0].at_us < _YOUNG_US:
                 continue
             if exchange.server.is_dead:
-                continue  # A client does not notice that the machine lost its power, until it sends again.
+                continue  # A client notices only when it sends again that the machine lost its power.
             request = exchange.waiting[0]
             counted_us = self._counted_us[(exchange.node,) if exchange.is_of_node else (exchange.client, exchange.node)]
             key = (exchange, request.correlation_id)

@@ -20,10 +20,10 @@ from typing import Any, Final, TypeVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from barnabas.simulation.ambient import ambient
-from barnabas.simulation.checkers import NoMistakes, Watch
+from barnabas.simulation.checkers import NoUncaughtExceptions, Watch
 from barnabas.simulation.client_recording import Recording, recorded
 from barnabas.simulation.decided_metadata import DecidedMetadata
-from barnabas.simulation.escapes import LeavesTheWorld, confined
+from barnabas.simulation.escapes import NotSimulated, confined
 from barnabas.simulation.fault_events import possible
 from barnabas.simulation.fault_schedules import FaultGenerator
 from barnabas.simulation.faults import Fault, FaultKind
@@ -37,8 +37,8 @@ from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note, World
 
-#: The faults that an application must survive without a loss, by the names that users give. Faults of disks are left
-#: out: with Kafka's defaults, power failures of several brokers lose acknowledged records.
+#: The faults that an application must survive without losing records, by the names that users give. Faults of disks are
+#: left out: with Kafka's defaults, power failures of several brokers lose acknowledged records.
 FAULTS: Final[Mapping[str, Sequence[FaultKind]]] = {
     "kill": (FaultKind.KILL, FaultKind.KILL_CLIENT),
     "stop": (FaultKind.STOP,),
@@ -136,7 +136,7 @@ class Simulation:
         self.history = Recording(silent=frozenset({_SCENARIO}))
         #: An error that ends the run in the middle of the scenario.
         self.failure: BaseException | None = None
-        Watch(self._cluster, [NoMistakes()])
+        Watch(self._cluster, [NoUncaughtExceptions()])
 
     # -- for scenarios
 
@@ -150,7 +150,9 @@ class Simulation:
         return self._cluster.bootstrap
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Creates a topic with up to three replicas and waits until it exists. Keys of configs have "_" for "."."""
+        """Creates a topic with up to three replicas and waits until it exists. Config keys are written with "_" instead
+        of ".".
+        """
         settings = {
             "min.insync.replicas": str(self._layout.min_in_sync),
             **{key.replace("_", "."): value for key, value in configs.items()},
@@ -178,7 +180,7 @@ class Simulation:
         client.kill()
 
     def note(self, text: str) -> None:
-        """Writes a line into the time line."""
+        """Adds a line to the time line."""
         self.world.note(_SCENARIO, text)
 
     def invariant(self, holds: Invariant) -> None:
@@ -186,7 +188,7 @@ class Simulation:
         self._invariants.append(holds)
 
     async def inject_faults(self, seconds: float = 60.0) -> None:
-        """Lets the seed's faults happen for this long; then all of them end, and all programs run."""
+        """Injects the seed's faults for this long. All of them have ended, and all programs run, when this returns."""
         begin_ms = self.world.now_us // MILLISECOND_US + 1
         if self.settings.schedule is None:
             events = possible(self._layout, None)
@@ -233,7 +235,7 @@ class Simulation:
         task.set_name(client.name)
         try:
             await program()
-        except LeavesTheWorld as error:
+        except NotSimulated as error:
             self.escaped(error)
         except Exception as error:
             self.world.note(client.name, f"the program failed and is started again: {error!r}")
@@ -252,7 +254,7 @@ class Simulation:
             self.failure = error
 
     def run(self, scenario: Callable[[Simulation], Coroutine[Any, Any, Any]]) -> None:
-        """Runs the scenario to its end. Raises what it raises, Violation and LeavesTheWorld."""
+        """Runs the scenario to its end. Raises the exceptions of the scenario, Violation and NotSimulated."""
         self._cluster.start()
         metadata = DecidedMetadata(self._cluster)
 
@@ -261,7 +263,7 @@ class Simulation:
             return sum(not broker.fenced for broker in known) < self.settings.brokers
 
         if not self._runs_while(are_absent, _START_S_MAX):
-            raise Violation(f"the brokers are not there within {_START_S_MAX} s")
+            raise Violation(f"the brokers did not start within {_START_S_MAX} s")
         self._check_regularly()
         task = self._scenario.loop.create_task(scenario(self))
         if not self._runs_while(lambda: not task.done(), self.settings.timeout_s):
@@ -321,8 +323,8 @@ def run_application(scenario: Scenario, settings: ApplicationSettings) -> Applic
             # Killed programs leave coroutines behind.
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             simulation.run(scenario)
-    except (Exception, LeavesTheWorld) as error:
-        name = "" if isinstance(error, Violation | Livelock | LeavesTheWorld) else f"{type(error).__name__}: "
+    except (Exception, NotSimulated) as error:
+        name = "" if isinstance(error, Violation | Livelock | NotSimulated) else f"{type(error).__name__}: "
         problems = [f"{name}{error}"]
         trace = "".join(traceback.format_exception(error))
         world.note("scenario", problems[0])

@@ -1,5 +1,6 @@
-"""Clients of the bare protocol on a simulated machine, for requests that aiokafka does not support or that no client
-library would send. Their programs are coroutines on the machine's loop, so they are killed and paused like any other.
+"""Clients that send single protocol requests from a simulated machine: requests that aiokafka does not support or that
+no client library would send. Their programs are coroutines on the machine's loop, so they are killed and paused like
+any other.
 """
 
 from __future__ import annotations

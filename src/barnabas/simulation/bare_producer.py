@@ -44,7 +44,7 @@ class Ledger:
 
 
 class BareProducer:
-    """A worker. Its sessions alternate with those of other workers with the same `ids`."""
+    """Runs transactional producers, whose sessions alternate with those of other workers with the same `ids`."""
 
     def __init__(
         self, cluster: Cluster, client: Client, recording: Recording, ledger: Ledger, topic: Topic, ids: Sequence[str]

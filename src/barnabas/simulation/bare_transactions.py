@@ -41,7 +41,7 @@ _FATAL = frozenset(
 
 
 class Failed(Exception):
-    """A failure after which the producer's session cannot continue. `is_sure`: the request had no effect."""
+    """A failure after which the producer's session cannot continue. `is_sure`: the request certainly had no effect."""
 
     def __init__(self, text: str, *, is_sure: bool = False) -> None:
         super().__init__(text)

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 
 from barnabas.records.compression import Codec
 from barnabas.simulation.history import History, Place, Problem, judge, spot_text
-from barnabas.simulation.offset_lookups import TimeClerk
+from barnabas.simulation.offset_lookups import LookupClient
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.sequenced_producer import Draft, SequencedProducer
 from barnabas.simulation.side_work import PlainSideWork, ReadRecords, side_topic
@@ -88,8 +88,8 @@ class BulkScript:
             self._history.on_acked(draft.name, place, base_offset + index)
 
 
-class Whisperer:
-    """A producer of aiokafka with acks=0."""
+class UnacknowledgedProducer:
+    """An aiokafka producer with acks=0."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic) -> None:
         self._cluster = cluster
@@ -131,7 +131,7 @@ class Whisperer:
 
 
 class BulkWork(PlainSideWork):
-    """Two producers with sequence numbers, one with acks=0, and a client that looks offsets up by time."""
+    """Runs two producers with sequence numbers, one with acks=0, and a client that looks offsets up by time."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
@@ -151,8 +151,8 @@ class BulkWork(PlainSideWork):
             SequencedProducer(cluster, cluster.add_client(f"hauler{number}"), script, bursts_per_s=_BURSTS_PER_S)
             for number, script in enumerate(scripts, 1)
         ]
-        self._whisperer = Whisperer(cluster, cluster.add_client("whisperer"), self._gauges)
-        self._clerk = TimeClerk(cluster, cluster.add_client("clerk"), self._bulk)
+        self._whisperer = UnacknowledgedProducer(cluster, cluster.add_client("whisperer"), self._gauges)
+        self._clerk = LookupClient(cluster, cluster.add_client("clerk"), self._bulk)
         self.workers = [*producers, self._whisperer, self._clerk]
         self.must_make_progress = [*producers, self._clerk]
 

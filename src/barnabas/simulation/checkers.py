@@ -19,7 +19,7 @@ class Checker(Protocol):
 
 
 class Watch:
-    """The runner of checkers for `cluster.dirty`, after every `interval` events in which a node's program ran."""
+    """Runs the checkers on the nodes of `cluster.dirty` after every `interval` events in which a node's program ran."""
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class Watch:
             dirty.clear()
 
     def check_all(self) -> None:
-        """Runs the checkers on all nodes, also those that look only now and then."""
+        """Runs all checkers on all nodes, including those that normally run at intervals."""
         self._cluster.checks_all = True
         try:
             self._run_checkers(tuple(self._cluster.nodes.values()))
@@ -58,8 +58,8 @@ class Watch:
             check(cluster)
 
 
-class NoMistakes:
-    """The checker for uncaught exceptions of our code, in any event or connection."""
+class NoUncaughtExceptions:
+    """Checks that no event and no connection ended with an uncaught exception of our code."""
 
     def check(self, cluster: Cluster) -> None:
         errors = cluster.world.errors

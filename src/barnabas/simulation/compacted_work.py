@@ -139,7 +139,7 @@ class TableReader:
 
 
 class CompactedWork(PlainSideWork):
-    """Two producers of the same keys, and a reader."""
+    """Runs two producers of the same keys, and a reader."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ class CompactedWork(PlainSideWork):
 
 
 def judge_log(history: KeyedHistory, place: Place, log: Sequence[tuple[int, bytes, bytes | None]]) -> list[Problem]:
-    """Checks a partition as it is at the end: (offset, key, value)."""
+    """Checks the final contents of a partition: (offset, key, value)."""
     problems = []
     offsets = {offset for offset, _, _ in log}
     values: set[bytes] = set()
@@ -204,7 +204,7 @@ def judge_log(history: KeyedHistory, place: Place, log: Sequence[tuple[int, byte
 
 
 def judge_readings(history: KeyedHistory) -> Iterator[Problem]:
-    """Checks what a reader found: of each key, nothing older than what was acknowledged before it began."""
+    """Checks what a reader found: for each key, nothing older than the last record acknowledged before it began."""
     for began_us, place, table in history.readings:
         newest: dict[bytes, tuple[int, Write]] = {}
         for name, (offset, acked_us) in history.acked.items():
@@ -219,7 +219,7 @@ def judge_readings(history: KeyedHistory) -> Iterator[Problem]:
 
 
 def twice_below_cleaned(disk: Any, directory: str) -> Iterator[str]:
-    """Yields keys that a log has more than once below the offset to which it is cleaned."""
+    """Yields keys that occur more than once in a log below the offset up to which it is cleaned."""
     root, _, name = directory.rpartition("/")
     cleaned_to = read_offsets(disk, f"{root}/cleaner-offset-checkpoint").get(name, 0)
     seen: dict[bytes | None, int] = {}

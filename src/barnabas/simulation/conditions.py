@@ -1,7 +1,7 @@
-"""The physical condition of a cluster: what ails each machine and each link, as the world knows it.
+"""The physical condition of a cluster: the trouble of each machine and each link, as the world knows it.
 
-No node is asked, and no list of faults: processes, disks and the network are looked at. So what counts is the same
-whether a schedule, a test or a failed process caused it.
+It is read from the simulated processes, disks and network, and neither from nodes nor from the list of faults. The
+result is therefore the same whether a schedule, a test or a failed process caused a trouble.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SLOW, REFUSES, COLD, CUT = "slow", "refuses", "cold", "cut"
 
 
 class Condition(NamedTuple):
-    """The ailments of machines and of the links between them; those that are well are missing."""
+    """The troubles of machines and of the links between them; healthy ones are missing."""
 
     ailments: dict[str, str]
     #: (machine, machine), in both orders -> CUT or SLOW.

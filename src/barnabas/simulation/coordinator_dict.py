@@ -1,4 +1,5 @@
-"""The state of groups and transactions by a dumb replay of a coordinator's log: the last value of each key in a dict.
+"""The state of groups and transactions, computed by a simple replay of a coordinator's log: the last value of each key
+in a dict.
 
 Keys and values are decoded with lists of their fields (`plain_decoding`); nothing of `barnabas.coordinators` is used. A
 record of a transaction counts when its COMMIT marker is there, and only if no later record has its key.

@@ -1,4 +1,4 @@
-"""The checker of coordinators against a dumb replay of `__consumer_offsets` and `__transaction_state`.
+"""Checks coordinators against a simple replay of `__consumer_offsets` and `__transaction_state`.
 
 A coordinator that has just loaded its partition must have exactly what the log says: offsets, open offsets, groups of
 both protocols with their members, transactions. One that never failed is compared with the same replay at intervals,
@@ -29,7 +29,7 @@ from barnabas.simulation.world import SECOND_US
 
 _INTERVAL_US: Final = 10 * SECOND_US
 _LOOK_US: Final = SECOND_US // 2
-#: A member that was written without a current assignment has this one.
+#: The assignment of a member that was written without a current one.
 _NO_CURRENT: Final[Json] = {"epoch": 0, "previous_epoch": 0, "state": 0, "assigned": set(), "revoking": set()}
 
 
@@ -52,7 +52,9 @@ class _Served:
 
 
 class Coordinators:
-    """The checker. A partition that had an unclean election is not checked: its log can have changed."""
+    """Compares coordinators with the replay. A partition that had an unclean election is not checked: its log can have
+    changed.
+    """
 
     def __init__(self, unclean: UncleanElections | None = None) -> None:
         self._unclean = UncleanElections() if unclean is None else unclean
@@ -100,7 +102,7 @@ class Coordinators:
         if at_us is None or is_end or now_us >= at_us + _INTERVAL_US:
             self._compared_us[shard] = now_us
             partition = broker.replicas.find(*shard.partition)
-            # What is in flight is in the state already, and not below the HW.
+            # Writes in flight are already part of the state, but not below the HW.
             in_flight = partition is not None and partition.high_watermark < partition.log.log_end_offset
             if partition is not None and partition.role is Role.LEADER and not in_flight:
                 self._compare(node, _Look(shard, partition, at_us is None))
@@ -120,7 +122,7 @@ class Coordinators:
             return
         replayed = self._replayed.setdefault(key, CoordinatorDict())
         if replayed.end > partition.high_watermark:
-            return  # It was deposed and does not know it: the log has gone on elsewhere.
+            return  # The coordinator was deposed and has not noticed: the log continues on another broker.
         if look.is_loaded:
             # A follower that was away for longer than `delete.retention.ms` misses tombstones, in Kafka too.
             replayed = self._replayed[key] = CoordinatorDict()
@@ -134,7 +136,7 @@ class Coordinators:
         if problem:
             when = "just loaded" if look.is_loaded else "serving"
             where = f"{shard.partition} on {node.name}, {when}, epoch {shard.leader_epoch}"
-            raise Violation(f"a coordinator is not what its log says: {where}: {problem}")
+            raise Violation(f"a coordinator differs from its log: {where}: {problem}")
         self.loaded += look.is_loaded
         self.serving += not look.is_loaded
 

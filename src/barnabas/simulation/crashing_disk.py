@@ -1,4 +1,4 @@
-"""A disk whose power fails before its Nth change, and the content that it can have afterwards.
+"""A disk whose power fails before its Nth change, and the contents that it can have afterwards.
 
 Only synced data is certain to survive. `after_crash` returns one of the possible states of the rest:
 

@@ -36,8 +36,8 @@ class DecidedMetadata:
         return self._image
 
     def leads(self, node: str, topic: str, index: int) -> bool:
-        """Returns whether a broker leads a partition as it was decided last. One that was cut off or paused can answer
-        as if it still led.
+        """Returns whether a broker leads a partition according to the last decision. A broker that was cut off or
+        paused can still answer as the leader.
         """
         decided, broker = self.image().partition(topic, index), self._cluster.nodes[node].broker
         if decided is None or broker is None or decided.leader != broker.config.node_id:

@@ -1,7 +1,5 @@
-"""The decisions of the controllers as notes of the time line: leaders, ISRs and ELRs of partitions, fenced brokers, and
-which controller is active.
-
-The notes are those of an observer: a run is the same with and without them.
+"""The decisions of the controllers as lines of the time line: leaders, ISRs and ELRs of partitions, fenced brokers, and
+which controller is active. Adding these lines does not change a run.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from barnabas.znodes.cluster_znodes import decode_controller
 
 
 class Elections:
-    """The writer of the notes: a checker of the cluster and of replicas, which raises nothing. As such it must precede
-    the checkers that raise, so that the time line contains the decision that is wrong.
+    """Adds the lines. It is called like a checker and raises nothing. It must precede the checkers that raise, so that
+    the time line contains a wrong decision.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -1,8 +1,9 @@
-"""The limits of a simulated application: what would leave the world is refused with its name, so that a seed repeats.
+"""The limits of a simulated application. Calls whose results the simulation cannot repeat are refused, and the error
+names them.
 
-Virtual are asyncio with its timers, queues and streams, the clocks of `time` and `datetime`, `random`, `uuid` and
-`os.urandom`; work for an executor runs in the loop. `time.sleep` blocks the process. Refused are threads, processes,
-real sockets, and files that are opened to write. Files can be read.
+The simulation replaces asyncio with its timers, queues and streams, the clocks of `time` and `datetime`, `random`,
+`uuid` and `os.urandom`. Work for an executor runs in the loop, and `time.sleep` blocks the process. It refuses threads,
+processes, real sockets, and files that are opened for writing. Files can be read.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ _REFUSED: Final[Sequence[tuple[Any, str, str]]] = (
 )
 
 
-class LeavesTheWorld(BaseException):
-    """The error of an application that does what the simulation cannot repeat. No `except Exception` hides it."""
+class NotSimulated(BaseException):
+    """The application did what the simulation cannot repeat. No `except Exception` catches this error."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} leaves the simulated world: replace it while the application is simulated")
+        super().__init__(f"{name} cannot be simulated: replace it while the application is simulated")
 
 
 @contextlib.contextmanager
-def confined(world: World, packages: Sequence[str], on_escape: Callable[[LeavesTheWorld], None]) -> Iterator[None]:
-    """Refuses what leaves the world, and replaces the clocks of `datetime` in modules of these packages. `on_escape`
-    gets each refusal, which the application can swallow.
+def confined(world: World, packages: Sequence[str], on_escape: Callable[[NotSimulated], None]) -> Iterator[None]:
+    """Refuses what cannot be simulated, and replaces the clocks of `datetime` in modules of these packages. `on_escape`
+    gets each refusal, because the application can swallow the exception.
     """
 
-    def refused(name: str) -> LeavesTheWorld:
-        error = LeavesTheWorld(name)
+    def refused(name: str) -> NotSimulated:
+        error = NotSimulated(name)
         on_escape(error)
         return error
 
@@ -70,7 +71,7 @@ def confined(world: World, packages: Sequence[str], on_escape: Callable[[LeavesT
         yield
 
 
-def _refusal(name: str, refused: Callable[[str], LeavesTheWorld]) -> Callable[..., Any]:
+def _refusal(name: str, refused: Callable[[str], NotSimulated]) -> Callable[..., Any]:
     def refuse(*arguments: object, **options: object) -> Any:
         raise refused(name)
 
@@ -84,7 +85,7 @@ def _blocking_sleep(seconds: float) -> None:
         loop.process.charge(int(seconds * SECOND_US))
 
 
-def _reading_open(refused: Callable[[str], LeavesTheWorld]) -> Callable[..., Any]:
+def _reading_open(refused: Callable[[str], NotSimulated]) -> Callable[..., Any]:
     opened = io.open
 
     def open_to_read(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:

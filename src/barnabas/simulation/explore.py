@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 def explore(runs: Iterable[Settings], *, jobs: int) -> Iterator[Outcome]:
-    """Yields outcomes in the order of completion. Those of successful runs have no notes."""
+    """Yields outcomes in the order of completion. Those of successful runs have no time line."""
     return in_processes(run_quietly, runs, jobs=jobs)
 
 
@@ -28,7 +28,7 @@ def in_processes(run_one: Callable[[_Run], _Result], runs: Iterable[_Run], *, jo
 
 
 def run_quietly(settings: Settings) -> Outcome:
-    """Runs, and drops the notes of a run that kept every guarantee."""
+    """Runs one seed, and drops the time line of a run that kept every guarantee."""
     outcome = run(settings)
     if not outcome.failed:
         outcome.notes = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-#: The name that the column of nodes shows for decisions.
+#: The name that stands in the column of nodes for decisions.
 DECIDED: Final = "cluster"
 
 

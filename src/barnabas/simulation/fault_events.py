@@ -25,7 +25,7 @@ _RARE: Final = {
     event.name: event for event in (*STORAGE_EVENTS, *REPLICATION_EVENTS, *QUORUM_EVENTS, *COORDINATOR_EVENTS)
 }
 
-#: What the time line says of an event that was the call of a row.
+#: The text of the time line for an event.
 _Text = Callable[[Call], str]
 
 

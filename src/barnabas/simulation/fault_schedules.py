@@ -57,7 +57,7 @@ _ANYWHERE: Final = frozenset(
     }
 )
 _THERE_SHARE: Final = 0.7
-#: Events that happen all the time, and hence can be counted further.
+#: Events that are frequent, so that a fault can wait for a later occurrence.
 _FREQUENT: Final = frozenset({FaultEvent.APPEND, FaultEvent.DECISION, FaultEvent.PREPARE})
 _FREQUENT_SHARE: Final = 0.4
 _OCCURRENCES: Final = (1, 1, 1, 2, 4, 10)
@@ -65,7 +65,7 @@ _OCCURRENCES_OF_RARE: Final = (1, 1, 1, 2)
 
 
 class Ties:
-    """The events of one seed: `tie` ties about half of the faults that it gets to one of them."""
+    """The events of one seed; `tie` ties about half of the faults to one of these events."""
 
     def __init__(self, random: Random, events: Sequence[FaultEvent], within_ms: int) -> None:
         self._random = random

@@ -33,11 +33,11 @@ class FaultKind(Enum):
     RESET = "reset"  # every connection between node and peer breaks
     REFUSE = "refuse"  # new connections to the node are refused
     CLOCK = "clock"  # the wall clock jumps; amount: milliseconds
-    EXPIRE = "expire"  # ZooKeeper ends the session of a node that lives
+    EXPIRE = "expire"  # ZooKeeper ends the session of a running node
     LOSE_ANSWER = "lose-answer"  # the next write of a node to ZooKeeper is done, but its answer is lost
     ISOLATE = "isolate"  # nothing passes between the node and all other nodes; clients reach it
     HOLD_ANSWER = "hold-answer"  # the next answer to a request of the node waits for newer metadata; amount: API key
-    AWAY_AND_BACK = "away-and-back"  # what the node leads is led by others, and comes back after the duration
+    AWAY_AND_BACK = "away-and-back"  # leaderships of the node move to others, and come back after the duration
     KILL_CLIENT = "kill-client"  # of a client: kill -9, started again after the duration
     PAUSE_CLIENT = "pause-client"  # of a client: SIGSTOP, SIGCONT after the duration
 
@@ -84,7 +84,7 @@ class Trigger(NamedTuple):
 
 
 DESTRUCTIVE = frozenset({FaultKind.POWER, FaultKind.LOSE_DISK})
-#: The pause that lets replicas catch up before the next node can lose data.
+#: The pause in which replicas catch up before the next node can lose data.
 _RECOVERY_MS = 30_000
 
 
@@ -126,7 +126,7 @@ def fault_spec(fault: Fault) -> str:
 
 
 def fault_of(spec: str) -> Fault:
-    """Returns the fault that `fault_spec` writes so. Raises ValueError."""
+    """Parses the format of `fault_spec`. Raises ValueError."""
     plain, at, tied = spec.partition("@")
     at_ms, kind, between, duration_ms, *amount = plain.split(":")
     if len(amount) > 1:

@@ -350,7 +350,7 @@ NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO
 
 @contextlib.contextmanager
 def charging(disk: FaultyDisk, charge: Callable[[int], None]) -> Iterator[None]:
-    """Charges the calls to `charge`: a thread makes them."""
+    """Charges the duration of calls to `charge`, while a thread makes them."""
     before, disk.charge = disk.charge, charge
     try:
         yield

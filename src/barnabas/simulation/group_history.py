@@ -85,7 +85,7 @@ class GroupHistory:
             holding.until_us = min(self._now_us(), self._lease_us(holding))
 
     def left(self, member: str) -> None:
-        """Notes that a static member ended without giving anything back: its partitions stay with it for a time."""
+        """Records that a static member ended without giving partitions back: it keeps them for a time."""
         for owner, place in tuple(self._held):
             if owner == member:
                 holding = self._held.pop((owner, place))
@@ -100,7 +100,7 @@ class GroupHistory:
     def contacted(self, member: str, sent_us: int) -> None:
         self._contacted_us[member] = sent_us
         for holding in self._left.pop(member, ()):
-            # It is back, and has what it is assigned again.
+            # The static member is back, and owns what it is assigned from now on.
             assert holding.until_us is not None
             holding.until_us = min(holding.until_us, sent_us)
 
@@ -114,7 +114,7 @@ class GroupHistory:
     # -- checks
 
     def problems(self) -> list[Problem]:
-        """Returns the broken promises, with the lives of the members that they are about."""
+        """Returns the broken promises, each with the assignments of the members concerned."""
         found = []
         for place, holdings in sorted(self._holdings.items()):
             found += self._one_owner(place, holdings)

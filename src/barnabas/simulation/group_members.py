@@ -1,5 +1,5 @@
-"""Members of groups at work: unmodified aiokafka with the classic protocol, and a member of the consumer protocol
-(KIP-848), which aiokafka does not support.
+"""Group members: unmodified aiokafka with the classic protocol, and a member of the consumer protocol (KIP-848), which
+aiokafka does not support.
 
 Both record what they own and commit. A member of the second kind reads no records: for each partition that it
 owns, it repeatedly reads the group's offset and commits the next one, so that the offsets are counters that must never

@@ -93,7 +93,7 @@ def choices(guide: Guide, count: int, kinds: Sequence[WorldKind]) -> Iterator[Se
 
 
 def run_any(settings: Settings | WorldSettings) -> Outcome | WorldOutcome:
-    """Runs a whole cluster or a small world; runs that kept every guarantee have no notes."""
+    """Runs a whole cluster or a small world; runs that kept every guarantee have no time line."""
     if isinstance(settings, Settings):
         return run_quietly(settings)
     outcome = run_world(settings)

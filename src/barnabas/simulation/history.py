@@ -47,8 +47,8 @@ class Violation(Exception):
 
 
 class Problem(NamedTuple):
-    """A broken promise: its kind, a colon, and where. `spots` are the offsets that it is about, and `told` is what the
-    clients know of it.
+    """A broken promise. `text` is its kind, a colon, and where; `spots` are the offsets concerned; `told` is what the
+    clients know about it.
     """
 
     text: str
@@ -80,14 +80,14 @@ class History:
         self.acked_us[value] = self._now_us()
 
     def on_failed(self, value: bytes, error: BaseException) -> None:
-        """Notes a failed send; it is unknown whether the record is in the log."""
+        """Records a failed send; it is unknown whether the record is in the log."""
         self.failed[value] = (self._now_us(), type(error).__name__)
 
     def on_polled(self, consumer: str, place: Place, offset: int, value: bytes) -> None:
         self.polled.setdefault(consumer, []).append((place, offset, value))
         self._first_polled.setdefault((place, offset), (self._now_us(), consumer))
 
-    # -- the life of a record
+    # -- the course of a record
 
     def problem(self, text: str, spots: Collection[Spot], values: Collection[bytes] = ()) -> Problem:
         """Returns a problem with these records and offsets."""
@@ -120,9 +120,9 @@ Found = Mapping[Place, Sequence[tuple[int, bytes]]]
 
 
 class Leniency(NamedTuple):
-    """The exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power
-    failure and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from
-    `settled_us` on must last. Records that are still present must be true, in order and unique.
+    """Exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power failure
+    and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from `settled_us`
+    on must last. Records that are still present must be true, in order and unique.
     """
 
     lossy: Collection[str] = ()
@@ -142,7 +142,9 @@ def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> lis
         there = places.get(value)
         incarnation = lenient.incarnations.get(topic)
         if there is not None and incarnation is not None and history.acked_us[value] < incarnation.deleted_us:
-            text = f"resurrected: {text_of(value)} is at {spot_text(there)}, in a topic that was made after it"
+            text = (
+                f"resurrected: {text_of(value)} is at {spot_text(there)}, in a topic that was created after it was sent"
+            )
             problems.append(history.problem(text, [there], [value]))
         if place not in found or topic in lenient.lossy:
             continue

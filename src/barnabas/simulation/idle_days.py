@@ -1,9 +1,10 @@
-"""Days in which nobody works: the wall clocks of all nodes go on by days, in virtual minutes.
+"""Idle days: the wall clocks of all nodes advance by days within virtual minutes, while no client works.
 
-Retention, the expiry of offsets, producers and transactional ids, and the age of snapshots follow wall clocks; all else
-follows clocks that count the time in which a machine runs. So a day is a step of all wall clocks, as after a night in
-which all machines were suspended, and some time for the work that is due then. Sometimes the machines also notice that
-they were suspended: the processes are paused for that time, and all timers and sessions are over when they go on.
+Retention, the expiry of offsets, producers and transactional ids, and the age of snapshots follow wall clocks;
+everything else follows clocks that count the time in which a machine runs. A day is therefore a step of all wall
+clocks, as after a night in which all machines were suspended, and some time for the work that is due then. Sometimes
+the machines also notice that they were suspended: the processes are paused for that time, and all timers and sessions
+have expired when they continue.
 
 The clients stop before, with nothing in flight: a producer that repeats a batch after days is not recognised any more.
 """

@@ -1,9 +1,9 @@
 """The injector of faults: it begins and ends the faults of a schedule, at their time or at their event.
 
 A fault that is tied to an event does not begin within the call that is the event, but as the next event of the world.
-From the call on nothing that the process sends leaves it until the fault has begun. So a leader that is killed at an
-append has written the batch, and no follower has got it; one that is cut off sends it into the cut; one that is paused
-sends it when it continues.
+The output of the process is held back from the call until the fault has begun. A leader that is killed at an append has
+therefore written the batch, and no follower has received it. The output of a leader that is cut off is stalled, and a
+paused leader sends it when it continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Armed:
 
 
 class Injector:
-    """The injector of faults of one cluster. `heal` ends all active ones."""
+    """Injects the faults of one cluster. `heal` ends all active ones."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Leaderships that go away and come back: what a broker leads is led by other members of its ISRs for a short time.
+"""Temporary leadership transfers: the partitions of a broker are led by other members of their ISRs for a short time.
 
 An administrator changes the order of the replicas, so that another one is preferred, and elects the preferred leaders;
 later, and not before these requests are answered, it does the same for the broker. No replica is added or removed.
@@ -45,7 +45,9 @@ class LeadershipTransfers:
         self._random = cluster.world.stream(_NAME)
 
     def away(self, node: str) -> Callable[[], None]:
-        """Begins to give away what this broker leads. Returns the function that begins to bring it back."""
+        """Begins to transfer the leaderships of this broker to others. Returns the function that begins to transfer
+        them back.
+        """
         broker_id = int(node.removeprefix("broker")) if node.startswith("broker") else -1
         led = {at: image for at, image in self._partitions().items() if image.leader == broker_id}
         orders: dict[TopicPartition, tuple[int, ...]] = {}
@@ -129,7 +131,7 @@ class LeadershipTransfers:
 
 
 class _Way:
-    """The state of a way there and back: the way back begins once it is due and the way there is answered."""
+    """The state of one transfer: the return begins once it is due and the transfer is answered."""
 
     def __init__(self, back: Callable[[], None]) -> None:
         self._back = back

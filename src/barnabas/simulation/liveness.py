@@ -56,8 +56,8 @@ def _is_registered(node: Node, image: MetadataImage) -> bool:
     """Returns whether the node runs and the controller has registered this incarnation: it then stays in its ISRs."""
     if not node.is_running or node.broker is None:
         return False
-    life = image.brokers.get(node.broker.config.node_id)
-    return life is not None and life.epoch == node.broker.replicas.environment.broker_epoch()
+    registration = image.brokers.get(node.broker.config.node_id)
+    return registration is not None and registration.epoch == node.broker.replicas.environment.broker_epoch()
 
 
 def _can_make_progress(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:

@@ -31,7 +31,7 @@ class Checkpoints(NamedTuple):
 
 
 def wrong_log(disk: FaultyDisk, wall_ms: int, log: Log, said: Checkpoints) -> str | None:
-    """Compares everything that the files of a log say twice. The caller exempts the reads from time and faults."""
+    """Compares all redundant data in the files of a log. The caller exempts the reads from time and faults."""
     files = read_log(disk, log.directory)
     if log.segments.active.has_files and [s.base_offset for s in files.segments] != list(log.segments.bases):
         return f"the segments are {log.segments.bases}, the files {[s.base_offset for s in files.segments]}"

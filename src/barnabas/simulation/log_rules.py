@@ -1,6 +1,6 @@
-"""Rules of what the files of a log say twice. Each function returns what is wrong, or None.
-
-The second implementation of the producers of a log is here: a dict that is replayed from the first batch.
+"""Checks of redundant data: indexes, epochs, producers and aborted transactions against the batches of a log. Each
+function returns what is wrong, or None. `ProducerDict` is a second implementation of the producers of a log: a replay
+of all batches into a dict.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Producer:
     coordinator_epoch: int | None = None
     #: The time of the marker with that epoch; a producer that expires after it, and comes back, has none.
     marker_timestamp: int = -1
-    #: The first offset of its open transaction, -1 if none is open, None if the log does not show it.
+    #: The first offset of the open transaction, -1 if none is open, None if the log does not show it.
     txn_first_offset: int | None = None
     #: The offset of its newest batch of any kind.
     seen: int = -1

@@ -4,7 +4,7 @@
     retention     whole segments, each older than `retention.ms`, or without which `retention.bytes` are left
     followed      another replica of the partition had begun there before, for one of these reasons
 
-No log start passes the HW, and none goes back while its process lives.
+No log start passes the HW, and none goes back while its process runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.storage.segment import Segment
 
 
 class LogStarts:
-    """The checker of the log starts of some topics."""
+    """Checks the log start offsets of some topics."""
 
     def __init__(self, topics: Collection[str]) -> None:
         self._topics = topics

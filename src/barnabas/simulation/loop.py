@@ -185,7 +185,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Notes what asyncio would log, except for abandoned failed futures, which garbage collection reports."""
+        """Adds what asyncio would log to the time line, except for abandoned failed futures, which garbage collection
+        reports.
+        """
         cause, message = context.get("exception"), str(context.get("message"))
         if "never retrieved" not in message:
             self.world.note(self.process.name, f"asyncio: {message}: {type(cause).__name__}")

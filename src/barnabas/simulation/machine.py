@@ -22,7 +22,7 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Proc
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
 _POOL_DELAY_US = 200
-#: Errors that a disk, a network or a peer can cause in a node; any other that it reports is a mistake in our code.
+#: Errors that a disk, a network or a peer can cause in a node; any other reported error is a mistake in our code.
 _MAY_HAPPEN = (OSError, StorageFault, DecodeError, RecordsRejected, RequestFailed, FatalFault)
 
 

@@ -18,8 +18,8 @@ _PARTS = tuple(field.name for field in fields(MetadataImage))
 
 
 class SameImages:
-    """The checker of the rule that images at the same offset are equal. It is not for ZooKeeper mode, where each broker
-    counts its own offsets.
+    """Checks that images at the same offset are equal. It does not apply to ZooKeeper mode, where each broker counts
+    its own offsets.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The checker of metadata images and snapshot files against a replay of the metadata log into a dict.
+"""Checks metadata images and snapshot files against a replay of the metadata log into a dict.
 
 The committed log is followed batch by batch, from whichever node has it. A node's image is compared after each of its
 starts, at intervals, and at the end of a run; each snapshot file when it is new. Voters and features count, too.
@@ -23,7 +23,7 @@ _SUFFIX: Final = ".checkpoint"
 
 
 class MetadataLogs:
-    """The checker; not for ZooKeeper mode, where no log has the metadata."""
+    """Compares images and snapshots with the replay. Not for ZooKeeper mode, where no log has the metadata."""
 
     def __init__(self) -> None:
         self.replayed = MetadataDict()
@@ -87,7 +87,7 @@ class MetadataLogs:
             expected.pop(key, None)
         problem = difference(state_of(image), expected)
         if problem:
-            raise Violation(f"an image is not what the log says: on {node.name} at {image.offset}: {problem}")
+            raise Violation(f"an image differs from the log: on {node.name} at {image.offset}: {problem}")
 
     def _check_files(self, node: Node) -> None:
         assert node.broker is not None
@@ -103,7 +103,7 @@ class MetadataLogs:
                 with node.disk.without_effects():
                     problem = wrong_snapshot(node.disk.read(f"{directory}/{name}"), self.replayed, end)
                 if problem:
-                    raise Violation(f"a snapshot is not what the log says: {name} on {node.name}: {problem}")
+                    raise Violation(f"a snapshot differs from the log: {name} on {node.name}: {problem}")
 
 
 def wrong_snapshot(data: bytes, replayed: MetadataDict, end: int) -> str:

@@ -41,7 +41,9 @@ Values = dict[Gauge, Any]
 
 
 class Metrics:
-    """The checker. Without `logs` (in ZooKeeper mode) the metadata are those of the node's image."""
+    """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata are those of the node's
+    image.
+    """
 
     def __init__(self, coordinators: Coordinators, logs: MetadataLogs | None) -> None:
         self._coordinators = coordinators

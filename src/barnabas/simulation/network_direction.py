@@ -1,4 +1,4 @@
-"""The condition of the way from one machine to another: latency, loss, and how many faults cut it."""
+"""The condition of one direction between two machines: latency, loss, and how many faults cut it."""
 
 from __future__ import annotations
 

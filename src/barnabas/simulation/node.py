@@ -66,7 +66,9 @@ class AcceptedEnd:
 
 
 class TimelineLog:
-    """The `ConnectionLog` of a node: it notes the ends of connections, and keeps mistakes in our code separately."""
+    """The `ConnectionLog` of a node. Adds the ends of connections to the time line, and keeps mistakes in our code
+    separately.
+    """
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -109,7 +111,7 @@ class Node(Program):
         self._open: dict[AcceptedEnd, None] = {}
         self._listenings: list[Listening] = []
 
-    # -- life
+    # -- starts and stops
 
     def _forget(self) -> None:
         self.broker = None

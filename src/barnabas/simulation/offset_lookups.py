@@ -32,7 +32,9 @@ _VERSION_MAX: Final = 10
 
 
 class Lookup(NamedTuple):
-    """A look-up and its answer: what was acknowledged before the known time, the answer must take into account."""
+    """A look-up and its answer. The answer must take into account every record that was acknowledged before the known
+    time.
+    """
 
     place: Place
     asked: int
@@ -41,8 +43,8 @@ class Lookup(NamedTuple):
     timestamp: int
 
 
-class TimeClerk:
-    """A client that looks offsets of random partitions up."""
+class LookupClient:
+    """A client that looks up offsets of random partitions."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic) -> None:
         self._world = cluster.world

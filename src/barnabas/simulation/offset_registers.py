@@ -52,7 +52,7 @@ class Register:
         self.offsets.pop(place, None)
 
     def problem(self, place: Place, offset: int) -> Problem | None:
-        """Returns what is wrong with an offset that was read, and notes one that has expired."""
+        """Returns what is wrong with an offset that was read, and records an expired one as gone."""
         known = self.offsets.get(place, _NONE)
         if offset == known:
             return None
@@ -63,7 +63,7 @@ class Register:
         return Problem(f"{kind}: {place[0]}-{place[1]} of group {self.group} is at {offset}, not at {known}")
 
 
-class Registrar:
+class RegisterClient:
     """A client that commits, reads and deletes."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic, *, can_expire: bool) -> None:
@@ -106,8 +106,8 @@ class Registrar:
     # -- steps: each returns whether it was done, or None if that is unknown
 
     def _verdict(self, code: int) -> bool | None:
-        """Returns what an error says: a coordinator that resigns refuses what it has written, and the next one can
-        have it.
+        """Returns what an error means: a resigning coordinator refuses a request that it has written, and the next
+        coordinator can have the record.
         """
         if code == ErrorCode.NONE:
             return True
@@ -189,7 +189,7 @@ class Registrar:
         return done
 
     def _group_is_gone(self) -> bool:
-        """Notes that the group does not exist: it has no offsets."""
+        """Records that the group does not exist and hence has no offsets."""
         for place in tuple(self.register.offsets):
             self.saw(place, _NONE)
         return True
@@ -204,7 +204,7 @@ class RegistersWork(PlainSideWork):
         self._topic = side_topic(cluster, "shelves", 3, {})
         self.topics = [self._topic]
         self._registrars = [
-            Registrar(cluster, cluster.add_client(f"registrar{number}"), self._topic, can_expire=can_expire)
+            RegisterClient(cluster, cluster.add_client(f"registrar{number}"), self._topic, can_expire=can_expire)
             for number in (1, 2)
         ]
         self.workers = self.must_make_progress = self._registrars

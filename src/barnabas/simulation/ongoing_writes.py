@@ -1,10 +1,10 @@
-"""The promise that writes with acks=all go on while something is still sick.
+"""The promise that writes with acks=all continue during faults.
 
-It is about each partition that has enough replicas which are well and reach each other and a majority of the
-controllers: `min.insync.replicas` of them, and one that can lead without a loss. Such a partition takes writes again
-within a bound that depends on what ails the rest of the cluster, counted from the last change of that, and continues
-to. On the servers' side that means: it has a leader that is not sick and knows it, its ISR is large enough, and its HW
-follows its LEO. On the clients' side: clients do not get refusals alone.
+It applies to each partition with at least `min.insync.replicas` healthy replicas that reach each other and a majority
+of the controllers, one of which can lead without a loss. Such a partition takes writes again within a bound that
+depends on the faults of the rest of the cluster, counted from their last change, and continues to. On the brokers this
+means that it has a healthy leader which knows that it leads, that its ISR is large enough, and that its HW follows its
+LEO. For clients it means that not all writes are refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US
 
 _INTERVAL_US: Final = SECOND_US // 4
-#: The bound where nothing is sick, and of what is noticed immediately: 3 s, and a second for what seeds draw (slow
+#: The bound without faults, and for faults that are noticed immediately: 3 s, and a second for what seeds draw (slow
 #: links, long request times).
 _SHORT_MS: Final = 4_000
 _SLOW_DISK_MS: Final = 16_000
@@ -54,7 +54,7 @@ _CLIENTS_MS: Final = 5_000
 _UNAVAILABLE: Final = frozenset({3, 5, 6, 7, 19, 20, 56, 74})
 #: A link between two machines that is cut or slow.
 WAY: Final = "way"
-#: Ailments with which a broker can serve, so that it may lead.
+#: Troubles with which a broker can still serve and lead.
 _SERVES: Final = frozenset({SLOW, REFUSES, COLD})
 
 
@@ -91,12 +91,12 @@ class Bounds:
             DEAD: _SHORT_MS if has_quorum else session_ms,
         }
         heartbeat_ms = 2 * ms("broker.heartbeat.interval.ms", 2_000)
-        #: The time after an ailment until a node has recovered from it.
+        #: The time that a node needs to recover after a trouble has ended.
         self.recovery_us = MILLISECOND_US * (_RESTART_MS + heartbeat_ms)
         self.recovery_from_full_us = MILLISECOND_US * _WAS_FULL_MS
 
     def of(self, kinds: Iterable[str]) -> int:
-        """Returns the bound in milliseconds while these kinds of ailments last, or have just ended."""
+        """Returns the bound in milliseconds while these kinds of troubles last, or have just ended."""
         return max((self._during[kind] for kind in kinds), default=_SHORT_MS)
 
 
@@ -112,8 +112,8 @@ class _Watched:
     log: object = None
 
 
-class WritesGoOn(Listener):
-    """The checker. `longest_ms`: the longest stall for each set of ailments."""
+class WritesContinue(Listener):
+    """Checks that writes continue. `longest_ms`: the longest stall for each set of troubles."""
 
     api_keys = (PRODUCE,)
 
@@ -131,13 +131,13 @@ class WritesGoOn(Listener):
         self._before: frozenset[str] = frozenset()
         self._changed_us = 0
         self._well: list[frozenset[int]] = []
-        #: Until when a machine, or a link between two, recovers from what ailed it.
+        #: When the recovery of a machine, or of a link between two machines, must be complete.
         self._recovers_us: dict[str | tuple[str, str], int] = {}
         self._starts: dict[str, int] = {}
         self._ailments: Mapping[str, str] = {}
         self._watched: dict[tuple[TopicPartition, bytes], _Watched] = {}
         self.longest_ms: dict[str, int] = {}
-        #: The number of looks at partitions to which the promise applied while something was sick.
+        #: The number of checks of partitions to which the promise applied during faults.
         self.looks = 0
 
     def on_answer(self, exchange: Exchange, request: Request, frame: bytes) -> None:
@@ -203,7 +203,7 @@ class WritesGoOn(Listener):
 
     @property
     def bound_ms(self) -> int:
-        """The bound for what is sick, and for what has just ended."""
+        """The bound for the present troubles and those that have just ended."""
         return self._bounds.of(self._kinds | self._before)
 
     # -- one partition

@@ -180,8 +180,8 @@ class Operator:
 
         self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
 
-    def _regret(self) -> None:
-        """Takes a replica away; a little later it adds one, and cancels that while the replica is being filled."""
+    def _reassign_and_cancel(self) -> None:
+        """Removes a replica, adds one a little later, and cancels that while the new replica is still catching up."""
         topic, index = self._place()
         ids = self._random.sample([int(name.removeprefix("broker")) for name in self._brokers], len(self._brokers))
         fewer, more = ids[: min(2, len(ids))], ids[: min(3, len(ids))]
@@ -237,7 +237,7 @@ class Operator:
         self._send(DeleteTopicsRequest(topics=[state], timeout_ms=_TIMEOUT_MS), DeleteTopicsResponse, answered)
 
     def _find_created(self, topic: Topic) -> None:
-        """Looks whether the topic of this name is a new one, and creates it otherwise."""
+        """Checks whether the topic with this name is the new one, and creates it otherwise."""
         requested = MetadataRequest.MetadataRequestTopic(name=topic.name)
 
         def answered(response: MetadataResponse | None) -> None:

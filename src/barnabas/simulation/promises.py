@@ -1,4 +1,4 @@
-"""The checkers of the promises for the time of the fault, with what they share."""
+"""The checkers of the promises that hold during faults, and their shared parts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from barnabas.simulation.checkers import Checker
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.exchanges import Exchanges
 from barnabas.simulation.history import Spot
-from barnabas.simulation.ongoing_writes import WritesGoOn
+from barnabas.simulation.ongoing_writes import WritesContinue
+from barnabas.simulation.response_promises import ResponsesAreTrue
 from barnabas.simulation.simulated_cluster import Cluster
-from barnabas.simulation.told_refusals import RefusalsAreTold
 
 
 def promises(cluster: Cluster, decided: DecidedMetadata, acked: Callable[[], Mapping[bytes, Spot]]) -> list[Checker]:
@@ -19,6 +19,6 @@ def promises(cluster: Cluster, decided: DecidedMetadata, acked: Callable[[], Map
     exchanges = Exchanges(cluster)
     return [
         AnsweredInTime(cluster, exchanges),
-        WritesGoOn(cluster, decided, exchanges),
-        RefusalsAreTold(cluster, exchanges, acked),
+        WritesContinue(cluster, decided, exchanges),
+        ResponsesAreTrue(cluster, exchanges, acked),
     ]

@@ -53,7 +53,7 @@ class _Batch(NamedTuple):
 
 
 class QuorumSafety:
-    """The checker; it remembers leaders and committed batches over the whole run, restarts included."""
+    """Checks the properties. Leaders and committed batches are remembered over the whole run, including restarts."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}

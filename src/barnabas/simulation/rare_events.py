@@ -1,9 +1,8 @@
 """Rare events: events of the product that few runs reach, counted by wrappers around methods of the product.
 
-A run that reaches no rare event keeps every promise trivially. A row of the tables (`rare_event_table.py`) names an
-event, a function of the product, and the condition under which a call of it is the event. The wrappers are there only
-while a run is counted; the product knows nothing of them. They only look, so that a run is the same with and without
-them, event by event.
+A run without rare events proves little. A row of the tables (`rare_event_table.py`) names an event, a function of the
+product, and the condition under which a call of it is the event. The wrappers are there only while a run is counted;
+the product knows nothing of them. They only look, so that a run is the same with and without them, event by event.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _observing(original: Callable[..., Any], rows: list[RareEvent], on_event: On
         try:
             call.result = original(subject, *arguments, **named)
         except BaseException as error:
-            # Also the end of a simulated process, which is no Exception.
+            # The end of a simulated process is not an `Exception`.
             call.result = error
             for row, happened in raising:
                 if happened(call):

@@ -1,4 +1,4 @@
-"""Separate readers of a run, which faults do not stop: after each error of a client another consumer begins anew."""
+"""Readers outside the simulated work, which faults do not stop: after each client error a new consumer begins again."""
 
 from __future__ import annotations
 

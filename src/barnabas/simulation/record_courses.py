@@ -1,7 +1,7 @@
-"""The life of an offset of a partition: which replicas appended it, in which epoch, and where it was cut off again.
+"""The course of an offset of a partition: which replicas appended it, in which epoch, and where it was truncated.
 
-`LogEnds` watches the ends of all replicas' logs: positions only, not contents. From them, from the decisions of the
-controllers and from what clients know, `life_of` tells what happened to the records of a broken promise.
+`LogEnds` watches the ends of all replicas' logs: positions only, not contents. `course_of` combines them with the
+decisions of the controllers and with what clients know, and returns what happened to the records of a broken promise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import State
 from barnabas.simulation.world import Note, ProcessState, World
 
-#: The notes of one life: the first ones and the last ones of more.
+#: The most lines of one course; a longer one shows its first and last lines.
 _NOTES_MAX: Final = 60
 
 
@@ -45,7 +45,7 @@ class LogStep(NamedTuple):
 
 
 class LogEnds:
-    """The recorder of log ends, a checker of replicas that raises nothing."""
+    """Records log ends. It is called like a checker of replicas, and raises nothing."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -85,29 +85,29 @@ def _key(node: Node, partition: Partition) -> tuple[str, Place, bytes]:
     return node.name, (tp.topic, tp.partition), partition.topic_id
 
 
-def life_of(problem: Problem, log_ends: LogEnds, notes: Sequence[Note]) -> list[Note]:
-    """Returns the life of the records and offsets of a problem, in the order of time."""
+def course_of(problem: Problem, log_ends: LogEnds, notes: Sequence[Note]) -> list[Note]:
+    """Returns the course of the records and offsets of a problem, in the order of time."""
     found = set(problem.told)
     for spot in problem.spots:
-        found |= set(_life_at(spot, log_ends.steps.get(spot[0], ()), notes))
-    life = sorted(found, key=lambda note: (note.time_us, note.node, note.text))
+        found |= set(_course_at(spot, log_ends.steps.get(spot[0], ()), notes))
+    course = sorted(found, key=lambda note: (note.time_us, note.node, note.text))
     for spot in problem.spots:
         if not any(_has(step, spot[1]) for step in log_ends.steps.get(spot[0], ())):
-            life.append(
-                Note(life[-1].time_us if life else 0, "checker", f"no replica has ever shown {spot_text(spot)}")
+            course.append(
+                Note(course[-1].time_us if course else 0, "checker", f"no replica has ever shown {spot_text(spot)}")
             )
-    if len(life) > _NOTES_MAX:
+    if len(course) > _NOTES_MAX:
         half = _NOTES_MAX // 2
-        left_out = Note(life[half].time_us, "...", f"{len(life) - 2 * half} more")
-        life = [*life[:half], left_out, *life[-half:]]
-    return life
+        left_out = Note(course[half].time_us, "...", f"{len(course) - 2 * half} more")
+        course = [*course[:half], left_out, *course[-half:]]
+    return course
 
 
 def _has(step: LogStep, offset: int) -> bool:
     return step.kind is StepKind.APPENDED and step.start <= offset < step.end
 
 
-def _life_at(spot: Spot, steps: Sequence[LogStep], notes: Sequence[Note]) -> Iterator[Note]:
+def _course_at(spot: Spot, steps: Sequence[LogStep], notes: Sequence[Note]) -> Iterator[Note]:
     """Yields what happened to one offset on the nodes: appends, losses, ends of processes that had it, elections."""
     (topic, index), offset = spot
     own = [step for step in steps if _has(step, offset) or _loses(step, offset)]

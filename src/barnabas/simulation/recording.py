@@ -32,7 +32,7 @@ class Recording:
         self.judge = Judge()
         self._now_us = now_us
         self._lines = 0
-        #: Value -> what happened to it, process -> the steps of its transactions: for the lives of records.
+        #: Value -> what happened to it, process -> the steps of its transactions: for the courses of records.
         self._of_values: dict[str, list[Note]] = {}
         self._steps: dict[str, list[Note]] = {}
         self._at: dict[Spot, str] = {}

@@ -48,7 +48,7 @@ class _FetchSession:
         self.known: dict[Place, int] = {}
 
 
-class Browser:
+class ReplicaReader:
     """A reader of all partitions of a topic."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic, history: History, rack: str) -> None:
@@ -80,7 +80,7 @@ class Browser:
                     await asyncio.sleep(self._random.expovariate(1 / _GAP_S))
 
     async def _round(self) -> None:
-        """Fetches once from one broker what is to be read there."""
+        """Fetches once from one broker: the partitions that are to be read there."""
         routes: dict[str, list[Place]] = {}
         for place in self._topic.places:
             self._positions.setdefault(place, 0)
@@ -148,7 +148,7 @@ class Browser:
         )
 
     def _continue(self, node: str, session: _FetchSession, answer: FetchResponse) -> None:
-        """Notes the session that the broker has made, or its next epoch."""
+        """Records the session that the broker has created, or its next epoch."""
         if not answer.session_id:
             self._sessions.pop(node, None)
         else:
@@ -218,7 +218,7 @@ class ReadersWork(PlainSideWork):
             cluster, cluster.add_client("pager"), self._history, self.topics, records_per_s=_RECORDS_PER_S
         )
         self._browsers = [
-            Browser(cluster, cluster.add_client(f"browser{number}"), self._topic, self._history, f"rack{number}")
+            ReplicaReader(cluster, cluster.add_client(f"browser{number}"), self._topic, self._history, f"rack{number}")
             for number in range(1, _BROWSERS + 1)
         ]
         self.workers = [producer, *self._browsers]

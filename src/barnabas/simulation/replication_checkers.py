@@ -56,7 +56,7 @@ class ReplicaChecker(Protocol):
 
 
 class Replicas:
-    """The finder of changes, which it passes to checkers. It takes decisions from `decided` if that is given, else from
+    """Finds changed replicas and passes them to checkers. It takes decisions from `decided` if that is given, else from
     node `controller`, or, if that is None, from the node with the newest ones.
     """
 
@@ -131,8 +131,7 @@ def changed_partitions(
 
 
 class UncleanElections:
-    """The checker that collects the partitions that had an unclean election. It must precede the checkers that use
-    it."""
+    """Collects the partitions that had an unclean election. Must precede the checkers that use it."""
 
     def __init__(self) -> None:
         self.partitions: dict[Key, int] = {}
@@ -152,7 +151,7 @@ class UncleanElections:
 
 
 class Committed:
-    """The checker of committed records: it keeps the one history of committed batches of each partition."""
+    """Checks committed records against the single history of committed batches of each partition."""
 
     def __init__(self, cluster: Cluster, unclean: UncleanElections | None = None) -> None:
         self._cluster = cluster
@@ -321,8 +320,7 @@ class OneLeader:
 
 
 class Offsets:
-    """The checker of offsets of leaders and followers: a HW goes back only after an unclean election of its
-    partition."""
+    """Checks the offsets of leaders and followers: a HW goes back only after an unclean election of its partition."""
 
     def __init__(self, unclean: UncleanElections | None = None) -> None:
         self._unclean = UncleanElections() if unclean is None else unclean
@@ -350,7 +348,7 @@ class Offsets:
 
 
 class Quorum:
-    """The checker that a leader waits for all brokers that the controller would elect, before records are committed."""
+    """Checks that a leader waits for all brokers that the controller would elect before it commits records."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -24,9 +24,9 @@ _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class Decisions:
-    """The checker of the controller's decisions. `defaults` are the nodes' properties, which apply if topics and
-    brokers do not override them. In ZooKeeper mode a dead broker loses its registration (`unregisters`) before the
-    controller takes it out of its ISRs.
+    """Checks the controller's decisions. `defaults` are the nodes' properties, which apply if topics and brokers do not
+    override them. In ZooKeeper mode a dead broker loses its registration (`unregisters`) before the controller takes it
+    out of its ISRs.
     """
 
     def __init__(self, defaults: Mapping[str, str], *, unregisters: bool = False) -> None:
@@ -98,7 +98,7 @@ def _departure_problem(
         return ""
     gone = {*earlier.isr, *earlier.elr} - {*decided.isr, *decided.elr}
     for replica in sorted(gone & set(decided.replicas)):
-        life, next_life = before.brokers.get(replica), now.brokers.get(replica)
-        if life is not None and next_life is not None and life.epoch == next_life.epoch:
+        registration, next_registration = before.brokers.get(replica), now.brokers.get(replica)
+        if registration is not None and next_registration is not None and registration.epoch == next_registration.epoch:
             return f"broker {replica} leaves ISR and ELR although it may have committed records"
     return ""

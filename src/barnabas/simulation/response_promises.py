@@ -1,6 +1,6 @@
-"""The promise that refusals are told: what a node acknowledges is in its log, and what is fenced gets an error.
+"""The promise of honest responses: an acknowledged batch is in the log, and a fenced producer gets an error.
 
-A Produce answer without an error names an offset, and the leader's log has that very batch there: the same producer,
+A Produce answer without an error names an offset, and the leader's log has exactly that batch there: the same producer,
 epoch, sequence and checksum. A producer id whose epoch has been raised by an answered InitProducerId is fenced with its
 older epochs: each later request of such an epoch, at any node, is answered with an error. At the end of a run the
 clients' own records are compared: what a client counts as acknowledged, a node has acknowledged to it.
@@ -26,8 +26,8 @@ from barnabas.simulation.simulated_cluster import Cluster
 _INIT, _ADD_PARTITIONS, _ADD_OFFSETS, _END, _COMMIT_OFFSETS = 22, 24, 25, 26, 28
 
 
-class RefusalsAreTold(Listener):
-    """The checker."""
+class ResponsesAreTrue(Listener):
+    """Checks acknowledgements and the responses to fenced producers."""
 
     api_keys = (PRODUCE, _INIT, _ADD_PARTITIONS, _ADD_OFFSETS, _END, _COMMIT_OFFSETS)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.simulation.ambient import ambient
-from barnabas.simulation.checkers import Checker, NoMistakes, Watch
+from barnabas.simulation.checkers import Checker, NoUncaughtExceptions, Watch
 from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.descriptions import Descriptions
@@ -28,7 +28,6 @@ from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.idle_days import IdleDays
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.liveness import core, what_is_missing
-from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.metric_checkers import Metrics
@@ -37,6 +36,7 @@ from barnabas.simulation.promises import promises
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
 from barnabas.simulation.rare_events import counted
+from barnabas.simulation.record_courses import LogEnds, course_of
 from barnabas.simulation.replication_checkers import (
     Committed,
     Offsets,
@@ -67,7 +67,7 @@ _WHOLE_S_MAX = 180
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
-#: The most problems that are reported with the lives of their records.
+#: The most problems that are reported with the courses of their records.
 _LIVES_MAX = 3
 #: Busy runs, and those in which single records are far apart: these take less CPU time, so that there are more faults
 #: in it, and what follows a record is not hidden by the next one.
@@ -136,8 +136,8 @@ class Outcome:
     #: The number of times that each rare event happened, for those that the run could reach.
     rare_events: Mapping[str, int]
     notes: list[Note]
-    #: The lives of the records of the first problems: the text of a problem -> notes of all nodes and clients.
-    lives: dict[str, list[Note]]
+    #: The courses of the records of the first problems: the text of a problem -> lines of all nodes and clients.
+    courses: dict[str, list[Note]]
 
     @property
     def failed(self) -> bool:
@@ -251,7 +251,7 @@ class Run:
         self.descriptions = Descriptions(cluster, coordinators, logs)
         own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs)]
         own += promises(cluster, self.decided, lambda: self.work.acked)
-        return [elections, NoMistakes(), *own, *self.work.checkers]
+        return [elections, NoUncaughtExceptions(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
@@ -284,7 +284,7 @@ class Run:
             operated=sum(self.operator.done.values()) + (sum(self.editor.done.values()) if self.editor else 0),
             rare_events={event.name: seen.get(event.name, 0) for event in watched},
             notes=self.world.trace.notes,
-            lives=self._lives(problems),
+            courses=self._courses(problems),
         )
 
     def _problem_of(self, broken: Violation | Livelock) -> Problem:
@@ -292,9 +292,9 @@ class Run:
             return Problem(str(broken))
         return Problem(str(broken), (broken.at,), self.work.told_at(broken.at))
 
-    def _lives(self, problems: Sequence[Problem]) -> dict[str, list[Note]]:
+    def _courses(self, problems: Sequence[Problem]) -> dict[str, list[Note]]:
         told = [problem for problem in problems if problem.spots or problem.told][:_LIVES_MAX]
-        return {problem.text: life_of(problem, self.log_ends, self.world.trace.notes) for problem in told}
+        return {problem.text: course_of(problem, self.log_ends, self.world.trace.notes) for problem in told}
 
     # -- phases
 

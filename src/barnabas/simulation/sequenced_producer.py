@@ -49,7 +49,7 @@ class Draft(NamedTuple):
 
 
 class Script(Protocol):
-    """The content of a producer's batches, and the place where the results are noted."""
+    """Creates a producer's batches, and records the results."""
 
     acks: int
 
@@ -60,7 +60,7 @@ class Script(Protocol):
         """Returns the records of a batch, which is about to be sent, and its codec."""
 
     def on_acked(self, place: Place, drafts: Sequence[Draft], base_offset: int) -> None:
-        """Notes an acknowledgement, for acks=all."""
+        """Records an acknowledgement, for acks=all."""
 
 
 class _Batch(NamedTuple):
@@ -69,7 +69,7 @@ class _Batch(NamedTuple):
 
 
 class SequencedProducer:
-    """A worker: sessions, each with a producer id, of bursts to one partition at a time."""
+    """Runs sessions, each with its own producer id. A session sends bursts of batches, each to one partition."""
 
     def __init__(self, cluster: Cluster, client: Client, script: Script, *, bursts_per_s: float) -> None:
         self._cluster = cluster

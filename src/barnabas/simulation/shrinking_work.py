@@ -93,7 +93,7 @@ class Remover:
         return True
 
     async def _read_deleted(self, bare: BareClient, place: Place, node: str, start: int) -> None:
-        """Fetches a record below the log start offset of a leader; as long as its process lives, it has none."""
+        """Fetches below the log start offset of a leader, which must return nothing as long as its process runs."""
         process = self._cluster.nodes[node].machine.process
         row = FetchRequest.FetchPartition(
             partition=place[1], fetch_offset=self._random.randrange(start), partition_max_bytes=_FETCH_BYTES

@@ -126,8 +126,7 @@ class Client:
         self._network = network
         self._program: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._task: asyncio.Task[None] | None = None
-        #: Objects of its ended processes. They are kept because a task that is garbage-collected would run its
-        #: `finally`.
+        #: Objects of ended processes, kept because a task that is garbage-collected would run its `finally`.
         self._remains: list[object] = []
         self.loop = self._new_loop()
 

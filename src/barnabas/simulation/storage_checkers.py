@@ -1,9 +1,9 @@
-"""The check of what a broker's disk says twice: indexes, snapshots and checkpoints against the batches of each log.
+"""The check of redundant data on a broker's disk: indexes, snapshots and checkpoints against the batches of each log.
 
-Files are decoded by `log_files` and compared by `log_rules`, which share no code with the broker. The checker looks at
-moments that are cheap: after each start, at each end of a process, at intervals in between, and when `check_all` ends
-the run. The disk model judges each log by itself: what was written must be there after a kill, and what was synced
-after a power failure, before replication mends the log.
+Files are decoded by `log_files` and compared by `log_rules`, which share no code with the broker. Checks run when they
+are cheap: after each start, at each end of a process, at intervals in between, and when `check_all` ends the run. The
+disk model judges each log by itself: what was written must be there after a kill, and what was synced after a power
+failure, before replication mends the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SYNCS_EACH_APPEND = 1
 _CHECKPOINTS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "cleaner-offset-checkpoint")
 
 
-class Kept(NamedTuple):
+class LogRemains(NamedTuple):
     """The remains of one log at the end of a process: its end, and the end of what was synced."""
 
     topic_id: bytes
@@ -33,23 +33,23 @@ class Kept(NamedTuple):
     log_start_offset: int
 
 
-class _Life:
+class _NodeProcess:
     """One process of a node, and the remains of its logs when it ended."""
 
     def __init__(self, node: Node, now_us: int) -> None:
         self.broker = node.broker
         self.checked_us = now_us
         self.crashes, self.wipes = node.disk.crashes, node.disk.wipes
-        self.kept: dict[str, Kept] = {}
+        self.kept: dict[str, LogRemains] = {}
 
 
 class StorageFiles:
-    """The checker of the files of all logs."""
+    """Checks the files of all logs."""
 
     def __init__(self, cluster: Cluster, interval_us: int = _INTERVAL_US) -> None:
         self._cluster = cluster
         self._interval_us = interval_us
-        self._lives: dict[str, _Life] = {}
+        self._processes: dict[str, _NodeProcess] = {}
         self._found_at_an_end: list[Violation] = []
         #: The number of logs that were compared.
         self.compared = 0
@@ -60,21 +60,21 @@ class StorageFiles:
         now_us = cluster.world.now_us
         is_end = cluster.checks_all
         for node in cluster.dirty:
-            life = self._lives.get(node.name)
+            current = self._processes.get(node.name)
             if node.broker is None or not node.is_running:
                 continue
-            if life is None or life.broker is not node.broker:
-                self._begin(node, life)
-            elif is_end or now_us >= life.checked_us + self._interval_us:
-                life.checked_us = now_us
+            if current is None or current.broker is not node.broker:
+                self._begin(node, current)
+            elif is_end or now_us >= current.checked_us + self._interval_us:
+                current.checked_us = now_us
                 self._check_node(node)
 
-    def _begin(self, node: Node, before: _Life | None) -> None:
+    def _begin(self, node: Node, before: _NodeProcess | None) -> None:
         """Checks a process that has just opened its logs against what the one before left."""
-        life = self._lives[node.name] = _Life(node, self._cluster.world.now_us)
+        current = self._processes[node.name] = _NodeProcess(node, self._cluster.world.now_us)
         process = node.machine.process
         assert process is not None
-        process.when_ended(lambda cause: self._on_end(node, life, cause))
+        process.when_ended(lambda cause: self._on_end(node, current, cause))
         if before is not None and before.wipes == node.disk.wipes:
             is_crash = before.crashes != node.disk.crashes
             for name, log in _logs(node):
@@ -83,8 +83,8 @@ class StorageFiles:
                     _check_kept(node, name, log, kept, is_crash=is_crash)
         self._check_node(node)
 
-    def _on_end(self, node: Node, life: _Life, cause: str) -> None:
-        if node.broker is not life.broker:
+    def _on_end(self, node: Node, current: _NodeProcess, cause: str) -> None:
+        if node.broker is not current.broker:
             return
         try:
             # A fatal error can end a process in the middle of a change.
@@ -95,7 +95,7 @@ class StorageFiles:
                     files = read_log(node.disk, log.directory)
                 safe_end = synced_end(node.disk, files)
                 ends = (files.segments[-1].end_offset if files.segments else 0, safe_end)
-                life.kept[name] = Kept(log.topic_id, *ends, log.log_start_offset)
+                current.kept[name] = LogRemains(log.topic_id, *ends, log.log_start_offset)
                 if log.config.flush_messages == _SYNCS_EACH_APPEND and safe_end < ends[0]:
                     where = f"{name} on {node.name}"
                     raise Violation(f"{where} has flush.messages=1, ends at {ends[0]} and is synced to {safe_end}")
@@ -126,7 +126,7 @@ def _logs(node: Node) -> list[tuple[str, Log]]:
     return [(name, log) for (root, _, name), log in found if root not in offline and node.disk.is_dir(log.directory)]
 
 
-def _check_kept(node: Node, name: str, log: Log, kept: Kept, *, is_crash: bool) -> None:
+def _check_kept(node: Node, name: str, log: Log, kept: LogRemains, *, is_crash: bool) -> None:
     expected = kept.synced_end if is_crash else kept.written_end
     if log.log_end_offset < expected:
         what = "was synced before the power failed" if is_crash else "was written before the process ended"

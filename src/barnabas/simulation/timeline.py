@@ -1,4 +1,4 @@
-"""The time line of a run as people read it: notes without their repetitions, and partitions in words.
+"""The time line of a run as text: lines without their repetitions, and partitions in words.
 
 A node in trouble can report the same message hundreds of times. A repetition is folded into the line of the first one:
 the same node and the same text, except for numbers. After a fact of a machine (a fault, a start) its messages get new
@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"(?<![\w-])(?<!broker )(?<!node )\d[\d.:,]*")
 
 
 class Line(NamedTuple):
-    """A line: a note, the number of times that it was written, and when for the last time."""
+    """A line of the time line, with the number of its occurrences and the time of the last one."""
 
     note: Note
     times: int
@@ -55,7 +55,7 @@ def machine_of(name: str) -> str:
 
 
 def fold(notes: Iterable[Note]) -> list[Line]:
-    """Returns the lines of a time line, in the order of their first notes."""
+    """Returns the lines of a time line without repetitions, in the order of their first occurrence."""
     folder = _Folder()
     for note in notes:
         if isinstance(note.fact, PartitionDecided):

@@ -1,7 +1,8 @@
 """The time line of a run as one HTML page, which needs no server and loads nothing.
 
-`page_data` makes swim lanes of the notes' facts: the states of nodes and clients, faults, leaders of partitions. The
-template draws them; problems, the lives of their records, and the time line are plain text in the page.
+`page_data` turns the facts of the time line into swim lanes: the states of nodes and clients, faults, leaders of
+partitions. The template draws them. Problems, the courses of their records, and the time line are plain text in the
+page.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from barnabas.simulation.timeline import Line, fold, machine_of
 from barnabas.simulation.world import SECOND_US, Note, ProcessState, format_time
 
 _TEMPLATE = "timeline_page.html"
-#: The names of those who note what ends a run.
+#: The sources of the lines that end a run.
 _JUDGES = ("checker", "run")
 _PROBLEMS_MAX = 100
-#: The problems that are shown at once.
+#: The number of problems that are shown without a click.
 _PROBLEMS_OPEN = 3
 
 
@@ -172,10 +173,10 @@ def _problems(outcome: Outcome) -> Iterator[str]:
         if place == _PROBLEMS_OPEN:
             yield f"<details><summary>{len(outcome.problems) - place} more problems</summary>"
         yield f'<div class="problem"><p><strong>{escape(problem)}</strong></p>'
-        life = outcome.lives.get(problem)
-        if life:
+        course = outcome.courses.get(problem)
+        if course:
             yield "<ol>"
-            yield from (_item(note, note.text, "") for note in life)
+            yield from (_item(note, note.text, "") for note in course)
             yield "</ol>"
         yield "</div>"
     if len(outcome.problems) > _PROBLEMS_OPEN:

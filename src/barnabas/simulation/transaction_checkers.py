@@ -35,7 +35,7 @@ class _Transactions:
 
 
 class StableOffsets:
-    """The checker of the last stable offsets, called by `Replicas` for each change."""
+    """Checks the last stable offsets; `Replicas` calls it for each change."""
 
     def __init__(self) -> None:
         self._known: dict[Partition, _Transactions] = {}

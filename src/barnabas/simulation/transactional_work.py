@@ -169,7 +169,7 @@ class TransactionalWork:
         )
         problems = [f"receipt missing: none for {value}" for value in paid if not made[value]]
         problems += [f"receipt twice: {count} for {value}" for value, count in made.items() if count > 1]
-        return problems + [f"receipt invented: for {value}" for value in made.keys() - set(paid)]
+        return problems + [f"receipt invented: {value} was never paid" for value in made.keys() - set(paid)]
 
     def counts(self) -> Counts:
         counts = self.recording.judge.verdict().counts

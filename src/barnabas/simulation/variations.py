@@ -1,4 +1,5 @@
-"""Variations of a run: the same seed with a changed schedule. All but the faults is drawn from the seed as before.
+"""Variations of a run: the same seed with a changed schedule. Everything but the faults is drawn from the seed as
+before.
 
 A variation shifts, stretches, drops, repeats or adds faults, moves one close to another, or lets one that is tied to an
 event strike at another occurrence of it. It keeps the limits of drawn schedules.

@@ -88,7 +88,7 @@ class Work(Protocol):
 
     @property
     def acked(self) -> Mapping[bytes, Spot]:
-        """Returns the records that clients count as acknowledged, as far as the work notes them with their offsets."""
+        """Returns the records that clients count as acknowledged, as far as the work records their offsets."""
 
     @property
     def checkers(self) -> Sequence[Checker]:
@@ -179,8 +179,8 @@ class RecordsWork:
         return self.history.told_at(spot)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
-        lives = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}
-        return judge(self.history, found, Leniency(verdicts.lossy, lives, verdicts.settled_us))
+        incarnations = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}
+        return judge(self.history, found, Leniency(verdicts.lossy, incarnations, verdicts.settled_us))
 
     def counts(self) -> Counts:
         polled = sum(consumer.acked for consumer in self.consumers)

@@ -39,7 +39,7 @@ class ProcessExit(BaseException):
 
 
 class Note(NamedTuple):
-    """A line of the time line of a run. `fact`: what a program can read of it, if it tells a step of the run and not
+    """A line of the time line of a run. `fact`: the same as data, if the line describes a step of the run and is not
     only a message; it can be pickled.
     """
 
@@ -59,7 +59,7 @@ def format_time(time_us: int) -> str:
 
 
 class Trace:
-    """The hash of every event, and notes for people. With `keep`, also the events themselves."""
+    """A hash of all events of a run, and the lines of its time line. With `keep`, also the events themselves."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self.notes: list[Note] = []
@@ -71,7 +71,7 @@ class Trace:
 
     @property
     def count(self) -> int:
-        """The number of events and notes."""
+        """The number of events and lines."""
         return self._absorbed + len(self._pending)
 
     def add(self, line: str) -> None:
@@ -85,7 +85,7 @@ class Trace:
         self.add(f"{time_us} note {node} {text}")
 
     def observe(self, time_us: int, node: str, text: str, fact: object = None) -> None:
-        """Adds a note of an observer, which is no event of the world: it does not count, and is not in the hash."""
+        """Adds the line of an observer, which is not an event of the world: it is neither counted nor hashed."""
         self.notes.append(Note(time_us, node, text, fact))
 
     def hexdigest(self) -> str:
@@ -313,7 +313,7 @@ class World:
         self.trace.note(self.now_us, node, text, fact)
 
     def observe(self, node: str, text: str, fact: object = None) -> None:
-        """Adds a note of an observer: what it sees is the same with and without it."""
+        """Adds the line of an observer, which does not change the run."""
         self.trace.observe(self.now_us, node, text, fact)
 
     def on_error(self, process: Process, error: BaseException) -> None:

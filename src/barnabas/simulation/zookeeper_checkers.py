@@ -1,7 +1,7 @@
 """Invariants of a cluster in ZooKeeper mode, checked on the transactions of the server:
 
     ServerTree    the tree is the one that the transactions make, after each of them and after each start: nothing that
-                  was applied is lost, nothing comes from nowhere, and an ephemeral znode lives as long as its session
+                  was applied is lost, nothing comes from nowhere, and an ephemeral znode exists as long as its session
     OneWriter     between two values of /controller_epoch only the session that wrote the first one writes states, with
                   that epoch in them; epochs of controllers rise by one, with the claim of /controller
     StateFollowed leader epochs in states never fall, and another leader has a higher one; a broker leads only what a
@@ -47,7 +47,9 @@ class ChangeReader(Protocol):
 
 
 class ServerTree:
-    """The checker of the server itself; it feeds the model, and passes changes on to the others."""
+    """Checks the server's tree against the model that it feeds with transactions, and passes changes on to the other
+    checkers.
+    """
 
     def __init__(self, cluster: Cluster, readers: Sequence[ChangeReader] = ()) -> None:
         self._readers = tuple(readers)
@@ -125,9 +127,7 @@ class ServerTree:
 
 
 class OneWriter:
-    """The checker of the rule that only the session that claimed a controller epoch writes states, with that epoch
-    (OneWriter).
-    """
+    """Checks that only the session that claimed a controller epoch writes states, with that epoch."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -156,7 +156,7 @@ class OneWriter:
 
 
 class StateFollowed:
-    """The checker of states and of those who lead by them; a `ReplicaChecker` too."""
+    """Checks partition states, and as a `ReplicaChecker` that leaders lead as the states say."""
 
     def __init__(self) -> None:
         self.problem: str | None = None
@@ -198,7 +198,7 @@ class StateFollowed:
 
 
 class Deletions:
-    """The checker of the ends of topics."""
+    """Checks that the znodes of a topic go only after the last log of it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.problem: str | None = None

@@ -1,4 +1,4 @@
-"""A dumb model of a ZooKeeper tree, fed by the transactions of the server: one dict, no indexes, no caches."""
+"""A simple model of a ZooKeeper tree, fed by the transactions of the server: one dict, no indexes, no caches."""
 
 from __future__ import annotations
 

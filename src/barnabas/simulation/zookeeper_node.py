@@ -69,16 +69,16 @@ class AcceptedClient:
 
 
 class TransactionObserver(Protocol):
-    """An observer of what a server does with its transactions, from outside of its process."""
+    """An observer of the transactions of a server, outside its process."""
 
     def recovered(self, database: Database) -> None:
-        """Notes a start: the database contains what the files contain."""
+        """Handles a start: the database contains what the files contain."""
 
     def appended(self, entry: TxnEntry) -> None:
-        """Notes an entry of the log, synced or not."""
+        """Handles an appended entry of the log, synced or not."""
 
     def applied(self, entry: TxnEntry, database: Database) -> None:
-        """Notes that the database contains this entry; its answer leaves after this call."""
+        """Handles an applied entry: the database contains it, and its answer leaves after this call."""
 
 
 class ObservedLog:
@@ -104,7 +104,7 @@ class ObservedLog:
 
 
 class NoFacts:
-    """The facts about the process, which no simulated client asks for."""
+    """Placeholders for facts about the process, which no simulated client requests."""
 
     def environment(self) -> Sequence[tuple[str, str]]:
         return ()

@@ -390,7 +390,7 @@ class Connection:
         if isinstance(error, DecodeError):
             self.fail(str(error), None)
         elif self.is_closed:
-            self.log.request_failed(self.peer, "the end of a connection failed", error)
+            self.log.request_failed(self.peer, "the cleanup after a closed connection failed", error)
         else:
             is_malformed = isinstance(error, struct.error | IndexError)
             self.fail("malformed request" if is_malformed else "a handler failed", error)

@@ -1,4 +1,5 @@
-"""The conditions after every step of a world, and the promises that the world got (Raft, figure 3; KIP-595).
+"""The invariants of a quorum, checked after every step, and the acknowledgements that must hold (Raft, figure 3;
+KIP-595).
 
 Election safety         one leader in an epoch; one vote of a replica in an epoch, also over restarts
 Log matching            a batch of one (epoch, offset) is the same in all logs, and so is the one before it
@@ -34,7 +35,7 @@ def _content(batch: CommittedBatch) -> Batch:
 
 
 class Shadow:
-    """One node's log as it should be, and what it has been handed."""
+    """The expected log of one node, and the commits that it has received."""
 
     def __init__(self) -> None:
         #: Base offset -> batch, ascending.
@@ -69,7 +70,7 @@ class Checker:
         return self.shadows.setdefault(key, Shadow())
 
     def restarted(self, key: VoterKey) -> None:
-        """Clears what the checker has of a node: its log delivers everything again."""
+        """Resets the expectations for a restarted node: its log delivers everything again."""
         shadow = self.shadow(key)
         shadow.log.clear()
         shadow.delivered = 0

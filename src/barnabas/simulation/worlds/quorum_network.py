@@ -42,7 +42,7 @@ class Heap:
 
 
 class Faults:
-    """How bad the network is at the moment."""
+    """The present faults of the network."""
 
     def __init__(self) -> None:
         self.loss = 0.0
@@ -67,7 +67,7 @@ class Nodes(Protocol):
         """Delivers a request to a node that is up."""
 
     def on_answer(self, source: int, target: int, request: Message, response: Message) -> None:
-        """Notes an answer of `target`, which can be lost on its way."""
+        """Handles an answer of `target`, which can be lost on its way."""
 
 
 class Network:
@@ -131,7 +131,7 @@ class Network:
         self._nodes.deliver(target, sent, answer)
 
     def _through_wire(self, message: Message) -> Message:
-        """Encodes and decodes the message, in worlds that do so; it costs most of their time."""
+        """Encodes and decodes the message if the plan asks for it, which takes most of a run's time."""
         if not self._on_wire:
             return message
         cls: type[Any] = type(message)

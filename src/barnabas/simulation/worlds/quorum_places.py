@@ -46,7 +46,7 @@ class NodeTimer:
 
 
 class NodeHost:
-    """One life of a node: `common.host.Host` as far as raft asks. After `end` nothing of it happens any more."""
+    """One process of a node: the part of `common.host.Host` that raft uses. Nothing runs after `end`."""
 
     def __init__(self, world: Places, place: Place, disk: CrashingDisk, seed: int) -> None:
         self._world = world
@@ -108,7 +108,7 @@ class NodeHost:
 
 
 class Place:
-    """A machine: it stays when its node crashes."""
+    """A machine, which remains when its node crashes."""
 
     def __init__(self, node_id: int, *, is_controller: bool) -> None:
         self.node_id = node_id
@@ -118,14 +118,14 @@ class Place:
         self.host: NodeHost | None = None
         self.node: RaftNode | None = None
         self.key = VoterKey(node_id)
-        self.lives = 0
+        self.starts = 0
         self.is_paused = False
         self._kept: list[Callable[[], None]] = []
         self.speed = 1.0
         self.zero_ms = 0
 
     def keep(self, action: Callable[[], None]) -> None:
-        """Keeps what happens to a paused node until it goes on."""
+        """Keeps the events of a paused node until it continues."""
         self._kept.append(action)
 
     def take_kept(self) -> list[Callable[[], None]]:
@@ -134,7 +134,7 @@ class Place:
 
 
 class WorldPeers:
-    """`raft.peers.Peers` of one life."""
+    """The `raft.peers.Peers` of one process."""
 
     def __init__(self, world: Places, place: Place, host: NodeHost) -> None:
         self._world, self._place, self._host = world, place, host
@@ -178,7 +178,7 @@ class Ear:
 
 
 def _watch(delivery: Any, checker: Checker, key: VoterKey) -> None:
-    """Lets the checker know what the log of a node gets and loses."""
+    """Passes appends to and truncations of a node's log to the checker."""
 
     def watched(name: str, told: Callable[[VoterKey, Any], None]) -> None:
         method = getattr(delivery, name)
@@ -253,10 +253,10 @@ class Places:
         return BrokerConfig.from_properties(properties)
 
     def start(self, place: Place) -> None:
-        place.lives += 1
+        place.starts += 1
         place.is_paused = False
         place.take_kept()
-        host = place.host = NodeHost(self, place, place.disk, self.plan.seed * 1000 + place.node_id * 50 + place.lives)
+        host = place.host = NodeHost(self, place, place.disk, self.plan.seed * 1000 + place.node_id * 50 + place.starts)
         config = self._config(place)
         is_first = place.node_id in self.first_voters.ids and not place.key.directory_id.strip(b"\0")
         formatted = ensure_formatted(

@@ -23,7 +23,7 @@ _HEALING_MS_MAX = 12_000
 
 
 class World(Places):
-    """Nodes in trouble: messages, disks and the voters change as the plan says."""
+    """A quorum under faults: messages are lost, disks fail and voters change as the plan says."""
 
     _wiped = False
 
@@ -77,7 +77,7 @@ class World(Places):
         return bool(getattr(self.plan, kind))
 
     def _some_place(self) -> Place | None:
-        """Leaders are in trouble more often than others."""
+        """Chooses the node for a fault: leaders more often than others."""
         places = self._up()
         leaders = self._leaders()
         if leaders and self.chance.random() < 0.5:
@@ -128,11 +128,11 @@ class World(Places):
             return
         self.note(f"node {place.node_id} pauses")
         place.is_paused = True
-        life = place.lives
-        self.heap.later(50 + self.chance.random() * 1500, lambda: self._resume(place, life))
+        start = place.starts
+        self.heap.later(50 + self.chance.random() * 1500, lambda: self._resume(place, start))
 
-    def _resume(self, place: Place, life: int) -> None:
-        if place.lives != life or not place.is_paused:
+    def _resume(self, place: Place, start: int) -> None:
+        if place.starts != start or not place.is_paused:
             return
         self.note(f"node {place.node_id} goes on")
         place.is_paused = False
@@ -217,7 +217,7 @@ class World(Places):
             if place.node is None:
                 self.start(place)
             elif place.is_paused:
-                self._resume(place, place.lives)
+                self._resume(place, place.starts)
         begin = self.heap.now
         attempts: list[int] = []
 

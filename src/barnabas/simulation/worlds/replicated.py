@@ -24,7 +24,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
 from barnabas.replication.partition import Partition, Role
-from barnabas.simulation.checkers import NoMistakes
+from barnabas.simulation.checkers import NoUncaughtExceptions
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster, Layout
@@ -188,7 +188,7 @@ class Replicated:
         assert reached or condition(), f"not within {within_ms} ms: {what}"
 
     def check(self) -> None:
-        NoMistakes().check(self.cluster)
+        NoUncaughtExceptions().check(self.cluster)
 
     # -- parts
 
@@ -257,9 +257,7 @@ class Replicated:
         self.run_until(lambda: self.settled(topic), f"{topic} is led and followed")
 
     def settled(self, topic: str = "orders") -> bool:
-        """Returns whether every live replica has the role that the controller's image gives it, and the ISR has all of
-        them.
-        """
+        """Returns whether every live replica has the role that the controller's image gives it and is in the ISR."""
         found = self.decided.topics_by_name.get(topic)
         if found is None:
             return False

@@ -17,15 +17,15 @@ from random import Random
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.replication.partition import Partition
-from barnabas.simulation.checkers import Checker, NoMistakes, Watch
+from barnabas.simulation.checkers import Checker, NoUncaughtExceptions, Watch
 from barnabas.simulation.elections import Elections
 from barnabas.simulation.fault_schedules import Ties, draw_aimed
 from barnabas.simulation.faults import Fault, FaultEvent, FaultKind
 from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.injector import Injector
-from barnabas.simulation.lives import LogEnds, life_of
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.node import Node
+from barnabas.simulation.record_courses import LogEnds, course_of
 from barnabas.simulation.replication_checkers import (
     Committed,
     Offsets,
@@ -82,11 +82,16 @@ _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 
 def draw_faults(
-    random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random, ties: Ties | None = None
+    random: Random,
+    begin_ms: int,
+    end_ms: int,
+    kinds: Sequence[FaultKind],
+    double_restarts: Random,
+    ties: Ties | None = None,
 ) -> list[Fault]:
     """Draws faults: each seed has its own kinds, its own pace, and at most one broker that loses power. Some cut a
     broker off from all others at the same time, so that a deposed leader continues to lead. `kinds` replaces the seed's
-    kinds. `rebirths` is the randomness of the double restarts (`_rebirth`) after some power losses. `ties` ties faults
+    kinds. `double_restarts` draws the double restarts (`_double_restart`) after some power losses. `ties` ties faults
     to events, except those that belong together.
     """
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
@@ -94,7 +99,7 @@ def draw_faults(
     victim = random.choice(BROKERS)
     gap_ms = random.choice((150, 400, 1_000))
     isolates, comes_together = random.random() < 0.4, random.random() < 0.4
-    reborn_ms = begin_ms if FaultKind.POWER in kinds and rebirths.random() < 0.4 else end_ms
+    restarted_ms = begin_ms if FaultKind.POWER in kinds and double_restarts.random() < 0.4 else end_ms
     faults: list[Fault] = []
     at_ms = begin_ms
     while (at_ms := at_ms + 1 + int(random.expovariate(1 / gap_ms))) < end_ms:
@@ -110,9 +115,9 @@ def draw_faults(
         faults.append(fault if ties is None else ties.tie(fault))
         if comes_together and kind is FaultKind.POWER:
             faults.append(_silence(random, node, at_ms))
-        if reborn_ms <= at_ms:
-            reborn_ms = at_ms + rebirths.randint(1_500, 3_000)
-            faults += _rebirth(rebirths, victim, at_ms)
+        if restarted_ms <= at_ms:
+            restarted_ms = at_ms + double_restarts.randint(1_500, 3_000)
+            faults += _double_restart(double_restarts, victim, at_ms)
     return faults
 
 
@@ -145,7 +150,7 @@ def _silence(random: Random, victim: str, at_ms: int) -> Fault:
     return Fault(at_ms + random.randint(-300, 100), kind, node, CONTROLLER, random.randint(500, 1_300))
 
 
-def _rebirth(random: Random, victim: str, at_ms: int) -> list[Fault]:
+def _double_restart(random: Random, victim: str, at_ms: int) -> list[Fault]:
     """Restarts a broker twice while its leader is far from the controller. While the leader's request to add it to the
     ISR is under way, it dies again, which is noticed immediately, loses its records, and is back, cut off from the
     leader, before the request is handled: the request means an earlier incarnation (KIP-903).
@@ -172,12 +177,12 @@ class Outcome:
     acked: int
     events: int
     notes: list[Note]
-    #: The life of the offset that the problem is about.
-    life: list[Note]
+    #: The course of the offset concerned.
+    course: list[Note]
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}: {self.problem}", *map(str, self.faults), *map(str, fold(self.notes)[-60:])]
-        lines += ["its life:", *map(str, self.life)] if self.life else []
+        lines += ["its course:", *map(str, self.course)] if self.course else []
         return "\n".join(lines)
 
 
@@ -197,7 +202,7 @@ class OfClients:
         self._look.on_image(before, now)
 
 
-class Beginnings:
+class NewTopicsAreEmpty:
     """A check that a broker's first replica of a topic is empty, whatever existed under that name before (G14)."""
 
     def __init__(self) -> None:
@@ -256,19 +261,21 @@ class ReplicationRun:
 
     def execute(self) -> Outcome:
         problem: str | None = None
-        life: list[Note] = []
+        course: list[Note] = []
         try:
             self._run()
         except Violation as broken:
             problem = str(broken)
             if broken.at is not None:
-                life = life_of(Problem(problem, (broken.at,)), self._log_ends, self.world.trace.notes)
+                course = course_of(Problem(problem, (broken.at,)), self._log_ends, self.world.trace.notes)
         except Livelock as broken:
             problem = str(broken)
         except AssertionError as broken:
             problem = f"the run itself failed: {broken}"
         world = self.world
-        return Outcome(self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes, life)
+        return Outcome(
+            self.seed, problem, self.faults, self.history.acked, world.trace.count, world.trace.notes, course
+        )
 
     def _run(self) -> None:
         rig = self.rig = self._make_rig()
@@ -282,7 +289,7 @@ class ReplicationRun:
         self._committed = Committed(rig.cluster)
         self._elections = Elections(rig.cluster)
         self._log_ends = LogEnds(rig.world)
-        self.watch = Watch(rig.cluster, [self, NoMistakes(), *self._checkers()], interval=1)
+        self.watch = Watch(rig.cluster, [self, NoUncaughtExceptions(), *self._checkers()], interval=1)
         workers = self._workers()
         for worker in workers:
             worker.client.process.enter(worker.start)
@@ -302,13 +309,16 @@ class ReplicationRun:
         return list(self._schedule)
 
     def _draw_faults(self, begin_ms: int, end_ms: int) -> list[Fault]:
-        random, rebirths = self.world.stream("replication faults"), self.world.stream("replication rebirths")
+        random, double_restarts = (
+            self.world.stream("replication faults"),
+            self.world.stream("replication rebirths"),
+        )
         if not self._ties_faults:
-            return draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
+            return draw_faults(random, begin_ms, end_ms, self._kinds, double_restarts)
         tied = self.world.stream("replication ties")
         events = [*_EVENTS, *([FaultEvent.MOVE] if self._moves else []), *(_OF_LOGS if self._rolls else ())]
         ties = Ties(tied, events, _WITHIN_MS)
-        faults = draw_faults(random, begin_ms, end_ms, self._kinds, rebirths, ties)
+        faults = draw_faults(random, begin_ms, end_ms, self._kinds, double_restarts, ties)
         return faults if self._kinds else faults + draw_tied_faults(tied, begin_ms, end_ms, ties)
 
     def _looks(self) -> list[ReplicaChecker]:
@@ -316,7 +326,7 @@ class ReplicationRun:
             self._elections,
             self._log_ends,
             OneLeader(),
-            Beginnings(),
+            NewTopicsAreEmpty(),
             OfClients(self._committed),
             OfClients(Offsets()),
             Quorum(self.rig.cluster),

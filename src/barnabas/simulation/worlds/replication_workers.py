@@ -86,7 +86,7 @@ class WorkedRun(Protocol):
 
 
 class Worker:
-    """A client with its own view of the leaders, which can be wrong. As clients do (KIP-951), it never returns to an
+    """A client with its own metadata of leaders, which can be outdated. As clients do (KIP-951), it never returns to an
     older leader epoch than it has seen.
     """
 
@@ -343,17 +343,17 @@ class Renewer(Worker):
     """
 
     def start(self) -> None:
-        self.life = 0
+        self.incarnation = 0
         self.number = 0
         #: The incarnations that were created, by topic id.
-        self.lives: dict[bytes, int] = {}
+        self.incarnations: dict[bytes, int] = {}
         self._make()
 
     def _make(self) -> None:
         if self.stopping:
             return
-        self.life += 1
-        life = self.life
+        self.incarnation += 1
+        incarnation = self.incarnation
         assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 3, 1])
         topic = CreateTopicsRequest.CreatableTopic(
             name=AGAIN, num_partitions=-1, replication_factor=-1, assignments=[assignment]
@@ -366,19 +366,23 @@ class Renewer(Worker):
                 self.later(100, self._delete)  # the topic can exist nevertheless
                 return
             topic_id = response.topics[0].topic_id
-            self.lives[topic_id] = life
+            self.incarnations[topic_id] = incarnation
             self.later(self.random.randrange(100, 1500), self._delete)
-            self._write(topic_id, life)
+            self._write(topic_id, incarnation)
 
         self.client.send(self.random.choice(BROKERS), request, made, timeout_ms=1500)
 
-    def _write(self, topic_id: bytes, life: int) -> None:
-        if self.stopping or life != self.life:
+    def _write(self, topic_id: bytes, incarnation: int) -> None:
+        if self.stopping or incarnation != self.incarnation:
             return
         self.number += 1
-        request = produce_request(topic_id, 0, batch_of(b"g%d-%d" % (life, self.number)), timeout_ms=300, name=AGAIN)
+        request = produce_request(
+            topic_id, 0, batch_of(b"g%d-%d" % (incarnation, self.number)), timeout_ms=300, name=AGAIN
+        )
         node = self.random.choice(BROKERS)
-        self.client.send(node, request, lambda _: self.later(20, lambda: self._write(topic_id, life)), timeout_ms=500)
+        self.client.send(
+            node, request, lambda _: self.later(20, lambda: self._write(topic_id, incarnation)), timeout_ms=500
+        )
 
     def _delete(self) -> None:
         request = DeleteTopicsRequest(timeout_ms=500, topics=[DeleteTopicsRequest.DeleteTopicState(name=AGAIN)])

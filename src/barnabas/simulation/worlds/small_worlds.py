@@ -119,7 +119,7 @@ def run_world(settings: WorldSettings) -> WorldOutcome:
 def _run_topic(settings: WorldSettings) -> _Result:
     run = _TOPIC_RUNS[settings.kind](settings.seed, duration_s=settings.faults_s, schedule=settings.schedule)
     outcome = run.execute()
-    lines = [str(line) for line in (*fold(outcome.notes), *outcome.life)]
+    lines = [str(line) for line in (*fold(outcome.notes), *outcome.course)]
     return _Result(outcome.problem, outcome.events, lines, tuple(outcome.faults))
 
 
@@ -140,7 +140,7 @@ def _run_quorum(settings: WorldSettings) -> _Result:
     try:
         world.run()
     except Exception as error:
-        # Whatever a node raises ends the run.
+        # Any exception of a node ends the run.
         problem = str(error) or type(error).__name__
     return _Result(problem, world.heap.count, [str(world.plan), *world.timeline])
 

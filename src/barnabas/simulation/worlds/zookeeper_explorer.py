@@ -27,7 +27,7 @@ from barnabas.simulation.world import World
 from barnabas.simulation.worlds.replicated import RawClient, Replicated
 from barnabas.simulation.worlds.replication_explorer import Outcome, ReplicationRun
 from barnabas.simulation.worlds.replication_workers import BROKERS, PARTITIONS, TOPIC, Mover, Worker
-from barnabas.simulation.worlds.zookeeper_obedience import Obedience
+from barnabas.simulation.worlds.zookeeper_requests import AcceptedRequests
 from barnabas.simulation.znode_operator import ZnodeEdit, ZnodeOperator
 from barnabas.simulation.zookeeper_checkers import Deletions, OneWriter, ServerTree, StateFollowed
 
@@ -95,11 +95,11 @@ class ZookeeperRig(Replicated):
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
         self.run_until(self._all_serve, "all brokers are there")
-        self.obedience = Obedience()
-        self.obedience.check(self.cluster)
+        self.accepted = AcceptedRequests()
+        self.accepted.check(self.cluster)
 
     def _all_serve(self) -> bool:
-        """Returns whether all brokers know one another and let clients in, which can be later."""
+        """Returns whether all brokers know each other and serve clients."""
         brokers = [node.broker for node in self.cluster.nodes.values()]
         return self._all_unfenced(len(BROKERS)) and all(broker is not None and broker._is_let_in for broker in brokers)
 
@@ -168,9 +168,9 @@ class ZookeeperRun(ReplicationRun):
             *self._looks(),
             Decisions({}, unregisters=True),
             self.rig.followed,
-            self.rig.obedience,
+            self.rig.accepted,
         ]
-        return [self._elections, self.rig.tree, self.rig.obedience, Replicas(None, looks, self.rig.metadata)]
+        return [self._elections, self.rig.tree, self.rig.accepted, Replicas(None, looks, self.rig.metadata)]
 
     def _workers(self) -> list[Worker]:
         random = self.world.stream("zookeeper edits")

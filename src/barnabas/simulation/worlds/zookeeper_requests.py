@@ -1,6 +1,5 @@
-"""A check of what brokers in ZooKeeper mode obey, at their boundary: the requests that were accepted, and the roles
-that followed. Some requests arrive twice, the second time late, as those that waited in a connection that the
-controller had given up.
+"""Checks which controller requests brokers in ZooKeeper mode accept, and that their roles follow from these requests.
+Some requests are delivered a second time and late, as if they had waited in a connection that the controller abandoned.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _GHOST_CHANCES = {"update_metadata": 0.1, "leader_and_isr": 0.1, "stop_replica":
 _GHOST_DELAYS_MS = (20, 200, 1_500)
 
 
-class _Life:
+class _NodeProcess:
     """The requests that one process of a broker accepted."""
 
     def __init__(self, node: Node, broker: Broker) -> None:
@@ -51,7 +50,7 @@ class _Life:
                         self.roles.add((topic.topic_name, row.partition_index, row.leader_epoch))
             if self._random.random() < _GHOST_CHANCES[name] and not _is_deletion(request):
                 delay_us = self._random.choice(_GHOST_DELAYS_MS) * MILLISECOND_US
-                self._world.after(delay_us, lambda: self._haunt(call, request, *rest), self._process, "ghost")
+                self._world.after(delay_us, lambda: self._redeliver(call, request, *rest), self._process, "ghost")
             before = self.broker.replicas.environment.broker_epoch()
             epochs = self._epochs(request) if name == "stop_replica" else {}
             response = yield from method(request, *rest)
@@ -62,7 +61,7 @@ class _Life:
 
         return call
 
-    def _haunt(self, call: Callable[..., Any], request: Any, *rest: Any) -> None:
+    def _redeliver(self, call: Callable[..., Any], request: Any, *rest: Any) -> None:
         """Delivers a request once more. A LeaderAndIsr would make a replica again that was deleted in between: nobody
         knows its epoch any more (in Kafka neither). An UpdateMetadata would bring back an earlier list of live brokers,
         which has no epoch, until the controller sends the next one (in Kafka too).
@@ -104,41 +103,41 @@ class _Life:
 
     def _accepted(self, name: str, request: Any, broker_epoch: int) -> None:
         if -1 < request.broker_epoch < broker_epoch:
-            self.problem = f"a request for an earlier life is obeyed: {name} on {self.name}"
+            self.problem = f"a request for an earlier incarnation is obeyed: {name} on {self.name}"
         if request.controller_epoch < self.controller_epoch:
             self.problem = f"an old controller is obeyed: {name} on {self.name}"
         self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
 
 
 def _is_deletion(request: Any) -> bool:
-    """Returns whether a request deletes a topic. Nothing in it tells the topic from the next one of its name, so that
-    it must not arrive twice (in Kafka neither).
+    """Returns whether a request deletes a topic. Such a request does not distinguish the topic from the next one with
+    its name, so it must not arrive twice (as in Kafka).
     """
     return isinstance(request, StopReplicaRequest) and any(
         row.leader_epoch == EPOCH_DURING_DELETE for topic in request.topic_states for row in topic.partition_states
     )
 
 
-class Obedience:
-    """The checker; a `ReplicaChecker` too."""
+class AcceptedRequests:
+    """Checks the accepted requests, and as a `ReplicaChecker` the roles."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, _Life] = {}
+        self._processes: dict[str, _NodeProcess] = {}
 
     def check(self, cluster: Cluster) -> None:
         """Begins to watch new processes. Raises Violation."""
         for node in cluster.dirty:
-            life = self._lives.get(node.name)
-            if node.broker is not None and (life is None or life.broker is not node.broker):
-                life = self._lives[node.name] = _Life(node, node.broker)
-            if life is not None and life.problem is not None:
-                raise Violation(life.problem)
+            current = self._processes.get(node.name)
+            if node.broker is not None and (current is None or current.broker is not node.broker):
+                current = self._processes[node.name] = _NodeProcess(node, node.broker)
+            if current is not None and current.problem is not None:
+                raise Violation(current.problem)
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         if now.role not in (Role.LEADER, Role.FOLLOWER) or (before is not None and before[:2] == now[:2]):
             return
-        life, place = self._lives.get(node.name), partition.topic_partition
-        if life is not None and life.broker is node.broker and (*place, now.leader_epoch) not in life.roles:
+        current, place = self._processes.get(node.name), partition.topic_partition
+        if current is not None and current.broker is node.broker and (*place, now.leader_epoch) not in current.roles:
             raise Violation(f"a role that no LeaderAndIsr gave: {place} on {node.name} in epoch {now.leader_epoch}")
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
