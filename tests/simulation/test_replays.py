@@ -104,8 +104,8 @@ _LONG_KILL = Fault(4_000, FaultKind.KILL, "broker2", "", 25_000)
         (a_load_misses_the_last_record_of_a_batch, _KILLS, "a coordinator differs from its log: "),
         (a_load_keeps_the_first_offset, _KILLS, "a coordinator differs from its log: "),
         (generations_begin_anew, _KILLS, "a coordinator differs from its log: "),
-        (a_missing_replica_is_not_counted, (_LONG_KILL,), "a metric is not what is: "),
-        (groups_are_counted_instead_of_offsets, (), "a metric is not what is: "),
+        (a_missing_replica_is_not_counted, (_LONG_KILL,), "a metric is wrong: "),
+        (groups_are_counted_instead_of_offsets, (), "a metric is wrong: "),
     ],
 )
 def test_a_mistake_is_found(

@@ -352,8 +352,8 @@ def explore(
     varies: bool = True,
     kinds: Sequence[WorldKind] = (),
 ) -> bool:
-    """Makes many runs in processes: seeds, with `varies` as many variations of runs that reached something new, and
-    between them seeds of small worlds. Returns whether one failed; the first few failures are shortened.
+    """Runs many seeds in separate processes, and seeds of small worlds between them. With `varies`, half of the runs
+    are variations of runs that reached something new. Returns whether one failed; the first few failures are shortened.
     """
     found, of_worlds = _Findings(), WorldsFindings()
     with output.progress("runs") as progress:

@@ -194,8 +194,8 @@ class FrameReader:
             self._adopt(self._larger_buffer(buffered))
 
     def _copied(self) -> bool:
-        """Copies the beginning of a small frame to the shared area. Returns False for a large one. The own buffer stays
-        until `received`, because others use the area if there was nothing to read.
+        """Copies the beginning of a small frame to the shared area. Returns False for a large one. The connection keeps
+        its own buffer until `received`, because other connections use the shared area if no data arrived.
         """
         start, end, area = self._start, self._end, self._area.view
         buffered = end - start

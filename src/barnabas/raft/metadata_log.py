@@ -227,7 +227,8 @@ class MetadataLog:
     def start_after_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Makes an empty log begin after the snapshot, if the snapshot is ahead of the log.
 
-        The records that it covers were then never in this log, or were lost, or are of leaders that were replaced.
+        This log then never had the records that the snapshot covers, or lost them, or has uncommitted records of
+        earlier leaders in their place.
         """
         if (self.latest_epoch, self.end_offset) < (snapshot_id.epoch, snapshot_id.end_offset):
             self.keeper.shorten(snapshot_id.end_offset, snapshot_id.epoch)

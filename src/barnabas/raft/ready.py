@@ -168,7 +168,9 @@ class ReadyDraft:
         return self._truncate_to is not None or self._install is not None or bool(self._records)
 
     def promise(self, state: ElectionState, *, is_binding: bool) -> None:
-        """Sets the promise; a later one of the same event includes an earlier one."""
+        """Sets the promise to be saved before messages leave: epoch and vote. A later promise of the same event
+        replaces an earlier one.
+        """
         self._is_empty, self._promise = False, Promise(state, is_binding)
 
     def lift_restriction(self) -> None:

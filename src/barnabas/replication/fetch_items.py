@@ -1,4 +1,4 @@
-"""The values of a fetch: the request for one partition, its result, and how one request reads.
+"""The values of a fetch: the request for one partition, its result, and the limits of one read.
 
 An item of a fetch session also watches its partition: it passes every change that can affect its response to its
 session (`ItemSession`). An item of a fetch without a session is only a value.
@@ -27,7 +27,7 @@ class ItemSession(Protocol):
 
 
 class FetchItem:
-    """A requested partition; lives as long as its fetch session. `topic` is None for an unknown topic id."""
+    """A requested partition; kept as long as its fetch session. `topic` is None for an unknown topic id."""
 
     __slots__ = (
         "answered_high_watermark",

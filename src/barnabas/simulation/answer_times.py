@@ -69,7 +69,7 @@ class AnsweredInTime(Listener):
         passed_us, self._looked_us = now_us - self._looked_us, now_us
         condition = condition_of(cluster)
         for name in cluster.nodes:
-            stands_still = condition.ailments.get(name) in _STANDS_STILL
+            stands_still = condition.troubles.get(name) in _STANDS_STILL
             self._counted_us[(name,)] += 0 if stands_still else passed_us
             for client in cluster.clients:
                 self._count_way((client, name), passed_us, not stands_still and _can_talk(condition, client, name))
@@ -120,8 +120,8 @@ class AnsweredInTime(Listener):
 def _can_talk(condition: Condition, client: str, node: str) -> bool:
     return (
         (client, node) not in condition.links
-        and client not in condition.ailments
-        and condition.ailments.get(node) != REFUSES
+        and client not in condition.troubles
+        and condition.troubles.get(node) != REFUSES
     )
 
 

@@ -25,7 +25,7 @@ SLOW, REFUSES, COLD, CUT = "slow", "refuses", "cold", "cut"
 class Condition(NamedTuple):
     """The troubles of machines and of the links between them; healthy ones are missing."""
 
-    ailments: dict[str, str]
+    troubles: dict[str, str]
     #: (machine, machine), in both orders -> CUT or SLOW.
     links: dict[tuple[str, str], str]
     #: The number of starts of each machine's process.
@@ -35,23 +35,23 @@ class Condition(NamedTuple):
 def condition_of(cluster: Cluster) -> Condition:
     """Returns the condition of nodes, servers and clients now."""
     names = {address: name for name, address in cluster.network.addresses.items()}
-    ailments = {name: ailment for name in cluster.programs if (ailment := _ailment(cluster, name))}
+    troubles = {name: trouble for name in cluster.programs if (trouble := _trouble(cluster, name))}
     for name, client in cluster.clients.items():
         process = client.machine.process
         if process is None or process.state is not ProcessState.RUNNING:
-            ailments[name] = PAUSED if process is not None and process.state is ProcessState.PAUSED else DEAD
+            troubles[name] = PAUSED if process is not None and process.state is ProcessState.PAUSED else DEAD
     links: dict[tuple[str, str], str] = {}
     for (source, target), direction in cluster.network.directions():
-        ailment = _ailment_of_link(direction)
-        if ailment:
+        trouble = _trouble_of_link(direction)
+        if trouble:
             pair = names[source], names[target]
             for each in (pair, pair[::-1]):
-                links[each] = CUT if CUT in (ailment, links.get(each)) else SLOW
+                links[each] = CUT if CUT in (trouble, links.get(each)) else SLOW
     starts = {name: cluster.machine(name).incarnation for name in cluster.programs}
-    return Condition(ailments, links, starts)
+    return Condition(troubles, links, starts)
 
 
-def _ailment(cluster: Cluster, name: str) -> str:
+def _trouble(cluster: Cluster, name: str) -> str:
     machine = cluster.programs[name].machine
     process = machine.process
     if not machine.is_on:
@@ -72,7 +72,7 @@ def _ailment(cluster: Cluster, name: str) -> str:
     return COLD if disk.cold_chance else ""
 
 
-def _ailment_of_link(direction: Direction) -> str:
+def _trouble_of_link(direction: Direction) -> str:
     if direction.cuts:
         return CUT
     return SLOW if direction.extra_us > _SLOW_US or direction.loss_percent else ""

@@ -112,7 +112,7 @@ class CoordinatorDict:
         return found
 
     def open_offsets(self) -> set[tuple[str, str, int]]:
-        """Returns the places whose offsets an open transaction can still change."""
+        """Returns the (group, topic, partition)s whose offsets an open transaction can still change."""
         found = set()
         for written in self._open.values():
             for key, (offset, value) in written.items():

@@ -96,7 +96,7 @@ def draw_aimed(random: Random, kind: FaultKind, at_ms: int, node: str, duration_
 
 
 class FaultGenerator:
-    """A generator of schedules."""
+    """Draws schedules of faults from a seed."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class Metrics:
                 _reported(node.broker)[_CONTROLLER + "activecontrollercount", ""] for node in _running(cluster)
             )
             if active != 1:
-                raise Violation(f"a metric is not what is: {active} nodes report that they are the active controller")
+                raise Violation(f"a metric is wrong: {active} nodes report that they are the active controller")
 
     def _look(self, node: Node, broker: Broker, now_us: int, *, is_end: bool) -> None:
         reported = _reported(broker)
@@ -81,9 +81,7 @@ class Metrics:
         for (name, labels), value in different.items():
             if is_end or before.get((name, labels)) == value:
                 found = reported.get((name, labels))
-                raise Violation(
-                    f"a metric is not what is: {node.name} reports {name}{labels} {found}, and it is {value}"
-                )
+                raise Violation(f"a metric is wrong: {node.name} reports {name}{labels} {found}, and it is {value}")
 
     def _expected(self, node: Node, broker: Broker, *, is_end: bool) -> Iterator[tuple[Gauge, Any]]:
         image = broker.metadata.image

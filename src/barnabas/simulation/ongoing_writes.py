@@ -126,7 +126,7 @@ class WritesContinue(Listener):
         self._decided = decided
         self._bounds = Bounds(cluster)
         self._looked_us = 0
-        self._sick: tuple[object, ...] = ()
+        self._condition: tuple[object, ...] = ()
         self._kinds: frozenset[str] = frozenset()
         self._before: frozenset[str] = frozenset()
         self._changed_us = 0
@@ -134,7 +134,7 @@ class WritesContinue(Listener):
         #: When the recovery of a machine, or of a link between two machines, must be complete.
         self._recovers_us: dict[str | tuple[str, str], int] = {}
         self._starts: dict[str, int] = {}
-        self._ailments: Mapping[str, str] = {}
+        self._troubles: Mapping[str, str] = {}
         self._watched: dict[tuple[TopicPartition, bytes], _Watched] = {}
         self.longest_ms: dict[str, int] = {}
         #: The number of checks of partitions to which the promise applied during faults.
@@ -170,31 +170,31 @@ class WritesContinue(Listener):
 
     def _take(self, condition: Condition, now_us: int) -> None:
         programs = self._cluster.programs
-        ailments = {name: each for name, each in condition.ailments.items() if name in programs and each != COLD}
+        troubles = {name: each for name, each in condition.troubles.items() if name in programs and each != COLD}
         links = {pair: each for pair, each in condition.links.items() if pair[0] in programs and pair[1] in programs}
-        self._note_recoveries(ailments, links, condition.starts, now_us)
+        self._note_recoveries(troubles, links, condition.starts, now_us)
         # In ZooKeeper mode no controller learns that a disk is full, and the broker continues to lead.
-        may_lead_full = self._cluster.zookeeper is not None and FULL in ailments.values()
+        may_lead_full = self._cluster.zookeeper is not None and FULL in troubles.values()
         recovering = {each for each, until_us in self._recovers_us.items() if until_us > now_us}
         self._well = [] if may_lead_full else list(_groups(self._cluster, recovering))
-        sick = (ailments, links, condition.starts)
-        if sick != self._sick:
-            self._sick, self._changed_us, self._ailments = sick, now_us, ailments
-            kinds = set(ailments.values()) | _kinds_of_links(links, list(programs))
+        condition_now = (troubles, links, condition.starts)
+        if condition_now != self._condition:
+            self._condition, self._changed_us, self._troubles = condition_now, now_us, troubles
+            kinds = set(troubles.values()) | _kinds_of_links(links, list(programs))
             self._before, self._kinds = self._kinds, frozenset(kinds)
 
     def _note_recoveries(
         self,
-        ailments: Mapping[str, str],
+        troubles: Mapping[str, str],
         links: Mapping[tuple[str, str], str],
         starts: Mapping[str, int],
         now_us: int,
     ) -> None:
         until_us = now_us + self._bounds.recovery_us
-        self._recovers_us.update(dict.fromkeys(ailments, until_us))
+        self._recovers_us.update(dict.fromkeys(troubles, until_us))
         self._recovers_us.update(dict.fromkeys(links, until_us))
-        for name, ailment in ailments.items():
-            if ailment == FULL:
+        for name, trouble in troubles.items():
+            if trouble == FULL:
                 self._recovers_us[name] = now_us + self._bounds.recovery_from_full_us
         for name, number in starts.items():
             if self._starts.get(name) != number:
@@ -238,7 +238,7 @@ class WritesContinue(Listener):
         what = ", ".join(sorted(self._kinds | self._before)) or "nothing"
         self.longest_ms[what] = max(stalled_ms, self.longest_ms.get(what, 0))
         if stalled_ms > self.bound_ms:
-            allowed = f"{self.bound_ms} allowed while sick are: {what}"
+            allowed = f"{self.bound_ms} allowed during these troubles: {what}"
             raise Violation(f"writes do not go on: {tp} for {stalled_ms} ms ({allowed}): {problem}")
 
     def _look_at_clients(self, tp: TopicPartition, watched: _Watched, now_us: int) -> None:
@@ -258,8 +258,8 @@ class WritesContinue(Listener):
         if not decided.has_leader:
             return f"it has no leader, ISR {decided.isr}, ELR {decided.elr}"
         name = f"broker{decided.leader}"
-        if self._ailments.get(name, "") not in ("", *_SERVES):
-            return f"its leader {name} is {self._ailments[name]}"
+        if self._troubles.get(name, "") not in ("", *_SERVES):
+            return f"its leader {name} is {self._troubles[name]}"
         if len(decided.isr) < watched.least:
             return f"its ISR is {decided.isr}, {watched.least} are needed"
         node = self._cluster.nodes[name]
@@ -282,20 +282,22 @@ def _kinds_of_links(links: Mapping[tuple[str, str], str], programs: list[str]) -
     return ({CUT} if alone and len(programs) > 1 else set()) | ({WAY} if ways else set())
 
 
-def _groups(cluster: Cluster, sick: Collection[str | tuple[str, str]]) -> Iterator[frozenset[int]]:
+def _groups(cluster: Cluster, troubled: Collection[str | tuple[str, str]]) -> Iterator[frozenset[int]]:
     """Yields the ids of brokers that are well and reach each other and a majority of the controllers, or the server."""
 
     def connected(names: tuple[str, ...]) -> bool:
-        return all(pair not in sick for pair in itertools.combinations(names, 2))
+        return all(pair not in troubled for pair in itertools.combinations(names, 2))
 
-    well = [name for name in cluster.programs if name not in sick]
-    brokers = [name for name in well if name.startswith("broker")]
+    healthy = [name for name in cluster.programs if name not in troubled]
+    brokers = [name for name in healthy if name.startswith("broker")]
     if cluster.zookeeper is not None:
         voters, majority = [cluster.zookeeper.name], 1
     else:
         voters = [name for name in cluster.nodes if not name.startswith("broker")] or list(cluster.nodes)
         majority = len(voters) // 2 + 1
-    quorums = [some for some in itertools.combinations([v for v in voters if v in well], majority) if connected(some)]
+    quorums = [
+        some for some in itertools.combinations([v for v in voters if v in healthy], majority) if connected(some)
+    ]
     for size in range(1, len(brokers) + 1):
         for some in itertools.combinations(brokers, size):
             if any(connected((*dict.fromkeys((*some, *quorum)),)) for quorum in quorums):

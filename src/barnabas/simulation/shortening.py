@@ -146,7 +146,7 @@ def _fewer_changes(settings: Settings) -> Iterator[Settings]:
 
 
 def _fewer_features(settings: Settings) -> Iterator[Settings]:
-    """Yields the run without any feature, and without one of them. Faults can strike only clients that are left."""
+    """Yields the run without any feature, then without each single feature. Faults of removed clients are dropped."""
     drawn = drawn_features(settings)
     for fewer in [frozenset[WorkFeature](), *[drawn - {feature} for feature in WorkFeature if feature in drawn]]:
         if drawn and fewer != set(settings.features):

@@ -130,7 +130,7 @@ async def read_topics(cluster: Cluster, client: Client, topics: Sequence[Topic])
         found = await read_to_ends(consumer, partitions)
         return {(at.topic, at.partition): records for at, records in found.items()}
 
-    return await read_with_retries(client, cluster, opened, read, "cannot read the topics of features")
+    return await read_with_retries(client, cluster, opened, read, "cannot read the topics of the drawn features")
 
 
 def side_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:

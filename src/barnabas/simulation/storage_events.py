@@ -146,7 +146,7 @@ def _open_transactions(call: Call) -> int:
 
 PRODUCERS: Final = (
     RareEvent(
-        "leader epochs are cut",
+        "leader epochs are truncated",
         "storage.epochs:LeaderEpochCache.truncate_from_end",
         _has_fewer_epochs,
         _count_of_epochs,

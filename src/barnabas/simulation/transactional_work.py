@@ -45,7 +45,7 @@ KIOSKS = ("kiosk-1", "kiosk-2")
 
 
 class TransactionalWork:
-    """Producers that share transactional ids, and chains."""
+    """Runs producers that share transactional ids, and consume-transform-produce chains."""
 
     def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
         self._cluster = cluster

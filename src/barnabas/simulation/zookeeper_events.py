@@ -206,12 +206,12 @@ CLUSTER: Final = (
         needs=_ZOOKEEPER,
     ),
     RareEvent(
-        "elections are asked for by znode",
+        "elections are requested by a znode",
         "controller.zookeeper.admin_znode_requests:PreferredElectionZnode._elect",
         needs=_ZOOKEEPER,
     ),
     RareEvent(
-        "moves are asked for by znode",
+        "moves are requested by a znode",
         "controller.zookeeper.admin_znode_requests:ReassignmentZnode._begin",
         lambda call: bool(call.subject._asked),
         needs=_BROKERS,

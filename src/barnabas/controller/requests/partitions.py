@@ -49,8 +49,8 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
 
 
 def leader_and_isr_portion(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> Portion:
-    """Returns the first of these changes, and whether there are no more: a broker has tens of thousands of
-    partitions.
+    """Returns one portion of the leader and ISR changes, and whether it is the last. Portions keep turns short: a
+    broker can have tens of thousands of partitions.
     """
     changes = _leader_and_isr_changes(view, event, partitions)
     records = list(islice(changes, PARTITIONS_IN_PORTION))

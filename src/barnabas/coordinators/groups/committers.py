@@ -18,7 +18,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class Committers:
-    """The checks of commits for the groups of one shard."""
+    """Checks offset commits for the groups of one shard."""
 
     __slots__ = ("_context", "_rebalancer")
 

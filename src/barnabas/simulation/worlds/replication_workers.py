@@ -246,7 +246,9 @@ class Reader(Worker):
 
     def _on_latest(self, index: int, offset: int) -> None:
         if offset < self.latest[index] and (self.names_epochs or self._is_new(index)):
-            self.run.violations.append(f"the end went back for clients: {index} from {self.latest[index]} to {offset}")
+            self.run.violations.append(
+                f"the end offset that clients see went back: {index} from {self.latest[index]} to {offset}"
+            )
         self.latest[index] = max(self.latest[index], offset)
 
     def _is_new(self, index: int) -> bool:

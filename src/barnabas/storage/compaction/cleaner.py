@@ -435,7 +435,7 @@ class LogCleaner:
 
     def _run(self, job: Pass) -> None:
         steps = job.steps
-        assert steps is not None, "a running pass has work from its stage"
+        assert steps is not None, "a running pass has steps to run"
         self._host.blocking.run(
             lambda: next(steps, None), lambda done_bytes, error: self._on_slice(job, done_bytes, error)
         )

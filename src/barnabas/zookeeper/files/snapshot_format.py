@@ -65,8 +65,8 @@ class AclNumbers:
             self._numbers[acl] = len(self._numbers)
 
     def number_of(self, acl: tuple[Acl, ...]) -> int:
-        """Returns the number of an ACL; that of the open one if it was not added: it is newer than the snapshot, and
-        the log, which follows the snapshot, sets it again.
+        """Returns the number of an ACL. An ACL that was not added is newer than the snapshot: it gets the number of the
+        open ACL, and the replay of the log sets it again.
         """
         return self._numbers.get(acl, _OPEN_ACL_NUMBER)
 

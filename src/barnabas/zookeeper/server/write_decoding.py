@@ -44,7 +44,9 @@ def multi(frame: bytes) -> tuple[list[tuple[int, Write]], list[tuple[int, str]]]
 
 
 def _typed(part: Part) -> tuple[int, Write]:
-    """Returns a write of a multi: creations become that of their flags, as Apache's server does. Raises DecodeError."""
+    """Converts one operation of a multi to a write; a create operation becomes the kind of creation that its flags
+    name, as in Apache's server. Raises DecodeError.
+    """
     op, request = part
     if not isinstance(request, CreateRequest | CreateTtlRequest):
         return op, cast(Write, request)

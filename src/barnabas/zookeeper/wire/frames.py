@@ -42,7 +42,7 @@ class FrameReader:
         while size - start >= _LENGTH_BYTES:
             length = int.from_bytes(buffer[start : start + _LENGTH_BYTES], "big", signed=True)
             if not 0 <= length <= self._limit:
-                raise DecodeError(f"a frame of {length} bytes; allowed are 0 to {self._limit} (jute.maxbuffer)")
+                raise DecodeError(f"a frame of {length} bytes; its size must be 0 to {self._limit} (jute.maxbuffer)")
             end = start + _LENGTH_BYTES + length
             if end > size:
                 break
