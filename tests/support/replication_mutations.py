@@ -313,7 +313,7 @@ FOUND_BY: dict[Mutation, Find] = {
     isr_by_the_leader_alone: Find(1, _CANDIDATE),
     hw_beyond_the_log: Find(1, "cannot be read"),
     roles_of_the_last_life: Find(17, "committed records are lost"),
-    ends_are_told_too_early: Find(14, "the end went back for clients"),
+    ends_are_told_too_early: Find(14, "the end offset that clients see went back"),
     followers_do_not_know_producers: Find(1, "a record is there twice"),
     acks_of_the_leader_alone: Find(1, "idempotent producer was refused"),
     hw_of_the_leader_alone: Find(1, _CANDIDATE),
