@@ -151,14 +151,14 @@ def test_the_condition_of_a_cluster_is_what_ails_it() -> None:
     cluster = Cluster(World(1), THREE)
     cluster.start()
     cluster.world.run_for(3_000_000)
-    assert condition_of(cluster).ailments == {}
+    assert condition_of(cluster).troubles == {}
     cluster.nodes["broker1"].machine.pause()
     cluster.nodes["broker2"].disk.fill()
     cluster.prevent_start("broker3")
     cluster.nodes["broker3"].kill()
     cluster.network.cut("broker1", "broker2")
     condition = condition_of(cluster)
-    assert condition.ailments == {"broker1": PAUSED, "broker2": FULL, "broker3": DEAD}
+    assert condition.troubles == {"broker1": PAUSED, "broker2": FULL, "broker3": DEAD}
     assert condition.links == {("broker1", "broker2"): CUT, ("broker2", "broker1"): CUT}
 
 

@@ -1,4 +1,4 @@
-"""What the cluster says about itself at the end of a run, asked by a client and compared with second implementations.
+"""Comparison of a cluster's answers about itself at the end of a run with second implementations.
 
 Each answer is compared with the replays of the metadata and of the coordinators' logs, or with the files of the log
 that it describes. Answers to filtered requests are those of the same request without filters, filtered here. Groups
