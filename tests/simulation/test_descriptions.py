@@ -1,4 +1,4 @@
-"""What clients ask at the end of a run: wrong answers of each kind are found."""
+"""The queries of clients at the end of a run: wrong answers of each kind are found."""
 
 from __future__ import annotations
 

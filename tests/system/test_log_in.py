@@ -106,7 +106,7 @@ def _java_properties(folder: Path, mechanism: str, user: str = "alice", password
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_librdkafka(server: BarnabasServer, mechanism: str) -> None:
-    """It writes for longer than a session lasts, and must authenticate again."""
+    """Writes for longer than a session lasts, and must authenticate again."""
     properties = client_properties(server.bootstrap, mechanism)
     producer = confluent_kafka.Producer(properties)
     topic = f"confluent-{mechanism}"
