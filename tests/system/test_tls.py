@@ -233,3 +233,65 @@ def test_a_node_with_an_expired_certificate_is_named_by_itself_and_by_the_others
         until("the refusal", lambda: any(text in cluster.nodes[each].log for each in (1, 2)), 60)
     finally:
         cluster.nodes.close()
+
+
+def test_a_log_in_over_tls_for_clients_brokers_and_controllers(tmp_path: Path) -> None:
+    stores = Stores(tmp_path)
+    stores.pem("node")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    entry = f'{module} required username="node" password="n" user_node="n" user_alice="a";'
+    properties = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:SASL_SSL",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": entry,
+        "listener.name.controller.plain.sasl.jaas.config": entry,
+        "ssl.client.auth": "required",
+        **stores.settings("PEM", "node"),
+    }
+    nodes = Nodes(tmp_path, {1: "broker,controller", 2: "broker,controller"}, properties=properties)
+    try:
+        nodes.start()
+        client = {"bootstrap.servers": nodes.bootstrap, **stores.librdkafka(), "security.protocol": "sasl_ssl"}
+        client |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "a"}
+        assert round_trip(client, "log-in") == [b"a", b"b", b"c"]
+        assert "Broker configuration 'ssl.client.auth' is applied only to SSL listeners." in nodes[1].log
+    finally:
+        nodes.close()
+
+
+def alter(broker: TlsBroker, key: str, value: str) -> str:
+    """Changes a setting of the broker with Kafka's own tool. Returns what it says."""
+    entity = ("--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", f"{key}={value}")
+    address = "{}:{}".format(*broker.node.address)
+    done = kafka_jars.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", address, *entity)
+    return done.stdout + done.stderr
+
+
+def served_certificate(broker: TlsBroker) -> str:
+    return ssl.get_server_certificate(("localhost", broker.ports["PEM"]))
+
+
+def test_kafkas_tool_replaces_a_certificate_and_open_connections_stay(broker: TlsBroker) -> None:
+    key = "listener.name.pem.ssl.keystore.location"
+    file = broker.node.settings[key]
+    producer = Producer(broker.client())
+    producer.produce("kept", b"before")
+    assert producer.flush(30) == 0
+    connected = broker.node.log.count("closing the connection")
+    before = served_certificate(broker)
+    broker.stores.pem("broker")
+    assert served_certificate(broker) == before, "the file alone changes nothing"
+    assert "Completed updating config" in alter(broker, key, file)
+    until("the new certificate", lambda: served_certificate(broker) != before, 10)
+    assert "listener PEM uses CN=broker (until" in broker.node.log
+    producer.produce("kept", b"after")
+    assert producer.flush(30) == 0
+    assert broker.node.log.count("closing the connection") == connected
+    other = broker.stores.pem("other")
+    told = alter(broker, key, str(other))
+    assert "Keystore DistinguishedName does not match:  existing={alias=kafka, DN=CN=broker}" in told
+    told = alter(broker, "ssl.keystore.location", str(other))
+    assert "can be dynamically updated only per-listener using the listener prefix" in told

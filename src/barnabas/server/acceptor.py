@@ -34,6 +34,7 @@ _HANDSHAKE_S: Final = 10.0
 _SHUTDOWN_S: Final = 5.0
 #: The pause after the system has refused a connection for want of memory or descriptors.
 _PAUSE_S: Final = 0.1
+_REPORT_S: Final = 10.0
 #: The first byte of a TLS handshake.
 _TLS_HANDSHAKE: Final = b"\x16"
 _DRAINED_BYTES: Final = 65536
@@ -62,6 +63,7 @@ class Acceptor:
         self._is_open = False
         #: A descriptor to give up when all are in use, so that a connection can be accepted and closed.
         self._spare: int | None = None
+        self._may_report_at = 0.0
         #: Connections that wait for their first byte, oldest first, with their deadlines.
         self._silent: dict[socket.socket, float] = {}
         self._expiry: asyncio.TimerHandle | None = None
@@ -84,7 +86,6 @@ class Acceptor:
         for listening in self.sockets:
             listening.listen(backlog)
         self._is_open = True
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._watch()
 
     def close(self) -> None:
@@ -110,6 +111,9 @@ class Acceptor:
 
     def _watch(self) -> None:
         if self._is_open:
+            if self._spare is None:
+                with contextlib.suppress(OSError):
+                    self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             for listening in self.sockets:
                 self._loop.add_reader(listening.fileno(), self._accept, listening)
 
@@ -134,7 +138,10 @@ class Acceptor:
         """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
         moment.
         """
-        log.warning("cannot accept a connection: %s", error.strerror)
+        now = self._loop.time()
+        if now >= self._may_report_at:
+            self._may_report_at = now + _REPORT_S
+            log.warning("cannot accept a connection: %s", error.strerror)
         if error.errno not in _SHORTAGES:
             return
         if self._spare is not None:
@@ -142,10 +149,6 @@ class Acceptor:
             self._spare = None
             with contextlib.suppress(OSError):
                 listening.accept()[0].close()
-            try:
-                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                log.warning("no descriptor is left to close further connections")
         for each in self.sockets:
             self._loop.remove_reader(each.fileno())
         self._loop.call_later(_PAUSE_S, self._watch)
@@ -244,6 +247,8 @@ def cause_of(error: OSError) -> str:
         if "alert" in reason:
             return f"the peer refuses this node's certificate or settings: {reason}"
         return reason
+    if isinstance(error, ConnectionResetError):
+        return "the peer ended the connection without a reason: possibly it refuses this node's certificate"
     if isinstance(error, ConnectionError | TimeoutError):
         return str(error) or type(error).__name__
     return error.strerror or str(error)
