@@ -59,6 +59,7 @@ class LeaderEpochCache:
         "_disk",
         "_entries",
         "_files",
+        "_first",
         "_log_end_offset",
         "_on_file",
         "directory",
@@ -80,6 +81,8 @@ class LeaderEpochCache:
         #: Increases with every change.
         self.version = 0
         self._entries: list[EpochEntry] = []
+        #: The first epoch with the offset where it began, if its first records were deleted since the log was opened.
+        self._first: EpochEntry | None = None
         #: The epoch of the newest entry, or -1; a plain attribute, because every append compares it.
         self.latest_epoch = UNDEFINED_EPOCH
 
@@ -96,6 +99,7 @@ class LeaderEpochCache:
         path = self.path
         entries = decode_epochs(path, self._disk.read(path)) if self._disk.exists(path) else []
         self._entries = []
+        self._first = None
         for entry in entries:
             self._put(entry)
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
@@ -182,8 +186,9 @@ class LeaderEpochCache:
         """Returns (epoch, end offset) of the largest epoch at or below the requested one, as in OffsetForLeaderEpoch.
 
         The result is (-1, -1) if the requested epoch is undefined or newer than all known ones. An epoch older than all
-        known ones is returned with the first known start offset: its records were deleted, and a follower begins where
-        this log begins.
+        known ones is returned with the offset where the first known one began: its records were deleted, and a follower
+        begins where this log begins. If it has records above that offset, they are others than the deleted ones, even
+        if its log ends where this log begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -192,8 +197,13 @@ class LeaderEpochCache:
         place = bisect_right(self._entries, epoch, key=_epoch_of)
         if place == len(self._entries):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
-        end_offset = self._entries[place].start_offset
-        return (self._entries[place - 1].epoch if place else epoch), end_offset
+        if place:
+            return self._entries[place - 1].epoch, self._entries[place].start_offset
+        first = self._entries[0]
+        known = self._first
+        if known is not None and known.epoch == first.epoch:
+            return epoch, min(known.start_offset, first.start_offset)
+        return epoch, first.start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """Returns the epoch in which the record at `offset` was written, or None if it is older than all known ones."""
@@ -211,6 +221,8 @@ class LeaderEpochCache:
             return
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
+        if not self._entries:
+            self._first = None
         self._on_change()
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -218,7 +230,10 @@ class LeaderEpochCache:
         place = bisect_right(self._entries, start_offset, key=_start_of)
         if place == 0 or (place == 1 and self._entries[0].start_offset == start_offset):
             return
-        self._entries[:place] = [EpochEntry(self._entries[place - 1].epoch, start_offset)]
+        containing = self._entries[place - 1]
+        if self._first is None or self._first.epoch != containing.epoch:
+            self._first = containing
+        self._entries[:place] = [EpochEntry(containing.epoch, start_offset)]
         # The file can contain more entries than this: opening the log cuts them at the log start offset.
         self._on_change()
 
@@ -226,6 +241,7 @@ class LeaderEpochCache:
         """Copies the epochs of another copy of the log, including those without records (G3)."""
         if self._entries != other._entries:
             self._entries = list(other._entries)
+            self._first = other._first
             self._on_change()
         self.persist()
 
@@ -240,4 +256,5 @@ class LeaderEpochCache:
         """Removes all epochs, for a log that is emptied and starts again at another offset."""
         if self._entries:
             self._entries = []
+            self._first = None
             self._on_change()

@@ -83,6 +83,19 @@ def test_a_follower_keeps_exactly_what_it_has_in_common(name: str) -> None:
     assert all(entry in leader.epochs.entries for entry in partition.log.epochs.entries)
 
 
+@pytest.mark.parametrize("has, kept", [("11", ""), ("1112", ""), ("1", ""), ("22", "22"), ("2223", "222"), ("2", "2")])
+def test_records_below_the_leaders_log_start(has: str, kept: str) -> None:
+    """Guard G2: what the leader has deleted is only kept where it was the same, although nothing follows it here. Else
+    it would be visible again after a crash, which loses the log start offset.
+    """
+    partition = FollowerWorld().follower(0, epoch=9)
+    write(partition.log, has)
+    leader = log_of("2224")
+    leader.delete_records_before(2)
+    follow(partition, leader)
+    assert epochs_of(partition.log) == kept
+
+
 def test_common_history_is_never_cut_off_nor_anything_else_kept() -> None:
     """Guard G2: random elections of any replica, unclean ones too, each with writes that reach some of the others."""
     for seed in range(300):

@@ -119,6 +119,30 @@ def test_truncation_from_both_ends() -> None:
     assert reopened(made).latest_epoch == -1
 
 
+def test_the_begin_of_an_epoch_whose_first_records_were_deleted() -> None:
+    """An older epoch ended there, and not where the log begins now. The file has the entries that Kafka writes."""
+    made = cache((2, 11), (4, 20), (7, 30))
+    made.truncate_from_start(25)
+    made.truncate_from_start(28)
+    assert tuple(made.entries) == ((4, 28), (7, 30))
+    assert made.end_offset_for(3, 40) == (3, 20)
+    assert made.end_offset_for(5, 40) == (4, 30)
+    assert reopened(made).end_offset_for(3, 40) == (3, 28)
+    made._disk.make_dirs("/other")
+    other = LeaderEpochCache(made._disk, "/other")
+    other.take_over(made)
+    assert other.end_offset_for(3, 40) == (3, 20)
+    made.truncate_from_start(30)
+    assert made.end_offset_for(3, 40) == (3, 30)
+    made.clear()
+    made.assign(7, 50)
+    assert made.end_offset_for(3, 60) == (3, 50)
+    made.truncate_from_start(55)
+    made.truncate_from_end(50)
+    made.assign(7, 58)
+    assert made.end_offset_for(3, 60) == (3, 58)
+
+
 def test_what_was_written_beside_counts_only_if_nothing_changed_meanwhile() -> None:
     made = cache((1, 0))
     version = made.version
