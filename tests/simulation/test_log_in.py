@@ -21,6 +21,7 @@ from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.protocol.peer_security import ChannelSecurity
 from barnabas.protocol.sasl.logins import Login
 from barnabas.simulation.node import Node
+from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import World
 from barnabas.simulation.worlds.replicated import (
@@ -156,3 +157,15 @@ def test_every_link_of_a_cluster_has_logged_in() -> None:
     cluster = Secured(3, _properties())
     cluster.run_for(5_000)
     assert _principals(cluster) <= {"User:node", "User:alice"}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_promise_holds_with_a_log_in_between_nodes_and_controllers(seed: int) -> None:
+    """Faults of all kinds, while the sessions of brokers with controllers last two seconds."""
+    properties = {
+        **_properties(**{"connections.max.reauth.ms": "2000"}),
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    }
+    outcome = run(Settings(seed=seed, faults_s=15, layout=Layout(3, properties=properties)))
+    assert not outcome.failed, "\n".join(outcome.problems[:5])
+    assert outcome.acked > 100

@@ -106,7 +106,7 @@ def _java_properties(folder: Path, mechanism: str, user: str = "alice", password
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_librdkafka(server: BarnabasServer, mechanism: str) -> None:
-    """Writes for longer than a session lasts, and must authenticate again."""
+    """The producer writes for longer than a session lasts, and must authenticate again."""
     properties = client_properties(server.bootstrap, mechanism)
     producer = confluent_kafka.Producer(properties)
     topic = f"confluent-{mechanism}"
@@ -239,6 +239,26 @@ def test_a_wrong_password_is_told_to_the_client(
     )
     assert refused.code != 0
     assert ": Authentication failed" in refused.text
+
+
+@pytest.mark.full
+def test_java_renews_its_sessions_under_load(server: BarnabasServer, java: ProcessClient, tmp_path: Path) -> None:
+    """S13: sessions last three seconds; no record is lost, and no connection is closed."""
+    config = _java_properties(tmp_path, "SCRAM-SHA-256")
+    load = ("--num-records", "6000", "--throughput", "500", "--record-size", "100")
+    where = ("--producer-props", f"bootstrap.servers={server.bootstrap}")
+    before = server.log_path.read_text().count("session has ended")
+    sent = java.tool(
+        "org.apache.kafka.tools.ProducerPerformance", "--topic", "renewed", *load, "--producer.config", config, *where
+    )
+    assert "6000 records sent" in sent.out, sent.text
+    read = java.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--topic", "renewed", "--consumer.config", config, "--from-beginning", "--max-messages", "6000"),
+        *("--bootstrap-server", server.bootstrap),
+    )
+    assert len(read.out.splitlines()) == 6_000, read.err
+    assert server.log_path.read_text().count("session has ended") == before
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

@@ -34,6 +34,25 @@ from barnabas.server.host import ServerHost
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The node's server.properties file")]
 
+InitialControllers = Annotated[
+    str | None,
+    typer.Option(
+        "--initial-controllers",
+        "-I",
+        metavar="ID@HOST:PORT:DIRECTORY_ID,...",
+        help="The first voters of a dynamic quorum; the same on each of them",
+    ),
+]
+AddScram = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--add-scram",
+        "-S",
+        metavar="MECHANISM=[name=...,password=...]",
+        help="A SCRAM credential that the cluster begins with; the same on each controller; repeatable",
+    ),
+]
+
 
 def random_uuid() -> None:
     """Print a new id for a cluster or a directory"""
@@ -48,15 +67,7 @@ def format_directories(
     standalone: Annotated[
         bool, typer.Option("--standalone", "-s", help="Begin a dynamic quorum with this node as its only voter")
     ] = False,
-    initial_controllers: Annotated[
-        str | None,
-        typer.Option(
-            "--initial-controllers",
-            "-I",
-            metavar="ID@HOST:PORT:DIRECTORY_ID,...",
-            help="The first voters of a dynamic quorum; the same on each of them",
-        ),
-    ] = None,
+    initial_controllers: InitialControllers = None,
     no_initial_controllers: Annotated[
         bool, typer.Option("--no-initial-controllers", "-N", help="Let this node join an existing dynamic quorum")
     ] = False,
@@ -67,15 +78,7 @@ def format_directories(
         str | None,
         typer.Option("--release-version", "-r", help="Begin with the feature levels of this release, such as 4.0"),
     ] = None,
-    add_scram: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-scram",
-            "-S",
-            metavar="MECHANISM=[name=...,password=...]",
-            help="A SCRAM credential that the cluster begins with; the same on each controller; repeatable",
-        ),
-    ] = None,
+    add_scram: AddScram = None,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", "-g", help="Leave directories that are already formatted")
     ] = False,

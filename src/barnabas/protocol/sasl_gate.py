@@ -63,7 +63,7 @@ class FrameKind(Enum):
 
 
 class Rule(Enum):
-    """The decision of the gate about a frame. The value is the text in the documentation."""
+    """The treatment of a frame by the gate. The value is the text in the documentation."""
 
     ANSWER_VERSIONS = "answered; versions known, or still new if its version is unknown"
     CHOOSE = "exchange; failed (33) if the mechanism is not offered"
@@ -96,7 +96,7 @@ TABLE: Final[Mapping[GateState, Mapping[FrameKind, Rule]]] = {
 
 
 class Act(Enum):
-    """The next step of the connection after a frame."""
+    """The task of the connection after a frame."""
 
     #: Serve the request like any other.
     SERVE = "serve"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
+from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.peer_security import ChannelSecurity, controller_security, inter_broker_security
 from barnabas.simulation.machine import MachineHost
 from barnabas.simulation.simulated_cluster import Client, Cluster
 
@@ -38,6 +40,7 @@ class BareClient:
         self._host = MachineHost(client.machine, process)
         self._area = ReceiveArea()
         self._channels: dict[tuple[str, int], Channel] = {}
+        self._nodes = cluster.nodes
         self._brokers = [name for name in cluster.nodes if name.startswith("broker")]
         self._coordinators: dict[tuple[str, int], str] = {}
         self._leaders: dict[tuple[str, int], str] = {}
@@ -56,12 +59,18 @@ class BareClient:
         """Sends a request. Returns None if no response arrives in time."""
         channel = self._channels.get((node, port))
         if channel is None:
-            channel = Channel(self._host, self._area, (node, port), self._name, _TIMES)
+            security = self._security_of(node, port)
+            channel = Channel(self._host, self._area, (node, port), self._name, _TIMES, security)
             self._channels[node, port] = channel
         answered: asyncio.Future[Message | None] = self._loop.create_future()
         channel.send(request, answered.set_result, timeout_ms=timeout_ms, version_max=version_max)
         answer = await answered
         return answer if isinstance(answer, kind) else None
+
+    def _security_of(self, node: str, port: int) -> ChannelSecurity:
+        """Returns how nodes connect to this listener: the client has their credentials."""
+        config = BrokerConfig.from_properties(self._nodes[node].properties)
+        return controller_security(config) if port == CONTROLLER_PORT else inter_broker_security(config)
 
     def any_broker(self) -> str:
         return self.random.choice(self._brokers)

@@ -24,6 +24,11 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.client_session import ClientSession
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.sasl.logins import Login
@@ -226,6 +231,37 @@ def test_users_change_while_the_broker_runs() -> None:
     assert log_in(wired.connect()).error_code == 58
     with pytest.raises(ConfigError, match="does not end with"):
         config.with_dynamic({JAAS: "rubbish"}, {})
+
+
+def _alter_users(client: WiredClient, entry: str) -> tuple[int, str | None]:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name=JAAS, value=entry)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (row,) = client.call(request, 1, IncrementalAlterConfigsResponse).responses
+    return row.error_code, row.error_message
+
+
+def test_users_are_changed_by_a_request_that_nothing_repeats() -> None:
+    """S8: an entry is refused without its content, and is not shown once it is set."""
+    wired = secured_broker()
+    admin = wired.connect()
+    log_in(admin)
+    code, text = _alter_users(admin, 'org.Evil required password="marker-Secret";')
+    assert code == 42
+    assert text is not None
+    assert "its login module is not one of" in text
+    assert "marker" not in text
+    assert _alter_users(admin, SECURED[JAAS].replace(PASSWORD, "new-marker-Secret")) == (0, None)
+    assert log_in(wired.connect(), password="new-marker-Secret").error_code == 0
+    assert log_in(wired.connect()).error_code == 58
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsRequest.DescribeConfigsResource(resource_type=4, resource_name="1")],
+        include_synonyms=True,
+    )
+    described = admin.call(request, 4, DescribeConfigsResponse)
+    entries = [each for each in described.results[0].configs if each.name == JAAS]
+    assert [(each.is_sensitive, each.value) for each in entries] == [(True, None)]
+    assert "marker" not in str(described)
 
 
 def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:

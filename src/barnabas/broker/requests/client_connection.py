@@ -78,7 +78,6 @@ class Connection:
         "_corked",
         "_dispatcher",
         "_exclusive",
-        "_frames",
         "_held_back",
         "_held_bytes",
         "_link",
@@ -92,6 +91,7 @@ class Connection:
         "_waits_for_memory",
         "client_host",
         "client_software",
+        "frames",
         "gate",
         "get_buffer",
         "in_flight",
@@ -105,8 +105,8 @@ class Connection:
     def __init__(self, dispatcher: RequestDispatcher, link: Link, client_host: str, listener: str, peer: str) -> None:
         self._dispatcher = dispatcher
         self._link = link
-        self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
-        self.get_buffer = self._frames.get_buffer
+        self.frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
+        self.get_buffer = self.frames.get_buffer
         self.in_flight: deque[InFlight] = deque()
         #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
@@ -136,21 +136,11 @@ class Connection:
         self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
-    # -- the log-in
-
-    def limit_frames(self, frame_bytes_max: int) -> None:
-        self._frames.limit_frames(frame_bytes_max)
-
-    def admit(self, gate: Gate | None) -> None:
-        """Serves the client from now on, with the frame sizes of a listener without a log-in."""
-        self.gate = gate
-        self._frames.limit_frames(self._dispatcher.frame_bytes_max)
-
     # -- called by the host
 
     def received(self, count: int) -> None:
         """Serves the whole frames within the `count` bytes that were written to the last buffer."""
-        frames = self._frames
+        frames = self.frames
         frames.received(count)
         if self._paused:
             frames.keep_unserved()
@@ -184,7 +174,7 @@ class Connection:
 
     @property
     def held_bytes(self) -> int:
-        return self._frames.held_bytes
+        return self.frames.held_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -192,7 +182,7 @@ class Connection:
 
     @property
     def missing_bytes(self) -> int:
-        return self._frames.missing_bytes
+        return self.frames.missing_bytes
 
     def wait_for_memory(self) -> None:
         self._waits_for_memory = True
@@ -224,7 +214,7 @@ class Connection:
                 run(request, request.on_abandoned)
         self._out = []
         self.shortcut = None  # It holds this connection.
-        self._frames.close()
+        self.frames.close()
         self._dispatcher.memory.forget(self)
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
@@ -254,7 +244,7 @@ class Connection:
 
     def _serve_frames(self) -> int:
         """Serves the received frames, up to the work of one turn. Returns the unused work of the turn."""
-        frames = self._frames
+        frames = self.frames
         handle = self._dispatcher.handle
         left = TURN_WORK
         self._dispatcher.begin_turn()

@@ -89,7 +89,7 @@ class Dispatcher:
         made = Connection(self, link, client_host, listener, client_host if peer is None else peer)
         if self._log_in is not None:
             made.gate = Gate(self._log_in)
-            made.limit_frames(self._log_in.receive_bytes_max)
+            made.frames.limit_frames(self._log_in.receive_bytes_max)
         return made
 
     def begin_turn(self) -> None:

@@ -111,7 +111,7 @@ class ListenerLogIn:
         verdict = gate.take(frame, now_ms, clock.wall_ms())
         if gate.before is not None and before is None:
             # The renewal's frames have the limits of a log-in.
-            connection.limit_frames(self.receive_bytes_max)
+            connection.frames.limit_frames(self.receive_bytes_max)
         if verdict.act is Act.SERVE:
             return True
         if verdict.act is Act.CLOSE:
@@ -140,7 +140,9 @@ class ListenerLogIn:
             connection.principal = gate.outcome.principal
             self._counts.count_success(is_renewal=gate.is_renewing, renews=gate.renews)
             gate.end_renewal()
-            connection.admit(gate if gate.is_needed else None)
+            connection.frames.limit_frames(self._config.int_of("socket.request.max.bytes"))
+            if not gate.is_needed:
+                connection.gate = None
         connection.in_flight.append(request)
         connection.complete(request, _chunks(request, verdict))
 
