@@ -70,5 +70,14 @@ class SecurityImage:
         return replace(self, quotas=self.quotas.delete(entity)) if entity in self.quotas else self
 
 
+def changed_acls(old: SecurityImage, new: SecurityImage) -> dict[bytes, AccessControlEntryRecord | None]:
+    """Returns the ACLs that differ between two images, by id: the new one, or None where it was removed."""
+    changed: dict[bytes, AccessControlEntryRecord | None] = {
+        rule_id: record for rule_id, record in new.acls.items() if old.acls.get(rule_id) != record
+    }
+    changed.update(dict.fromkeys(rule_id for rule_id in old.acls if rule_id not in new.acls))
+    return changed
+
+
 def _entity_type(part: tuple[str, str | None]) -> str:
     return part[0]
