@@ -26,6 +26,10 @@ HOSTS = ["10.0.0.1", "10.0.0.2", "*"]
 OPERATIONS = [operation for operation in AclOperation if operation > AclOperation.ANY]
 RESOURCES = [AclResource.TOPIC, AclResource.GROUP]
 
+Question = tuple[str, str, AclOperation, AclResource, str]
+#: (name, pattern), host, principal, operation
+Shape = tuple[tuple[str, AclPattern], str, str, AclOperation]
+
 RECORDS = st.builds(
     AccessControlEntryRecord,
     resource_type=st.sampled_from([int(each) for each in RESOURCES]),
@@ -69,7 +73,9 @@ def _replayed(changes: list[tuple[int, AccessControlEntryRecord | None]]) -> tup
 
 @settings(max_examples=600)
 @given(CHANGES, QUESTIONS)
-def test_index_answers_like_all_rules_read_in_turn(changes, questions) -> None:
+def test_index_answers_like_all_rules_read_in_turn(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
     index, rules = _replayed(changes)
     assert len(index) == len(rules)
     for principal, host, operation, resource, name in questions:
@@ -84,7 +90,9 @@ def test_index_answers_like_all_rules_read_in_turn(changes, questions) -> None:
 
 @settings(max_examples=300)
 @given(CHANGES, QUESTIONS)
-def test_rules_followed_by_changes_and_rules_of_a_snapshot_decide_alike(changes, questions) -> None:
+def test_rules_followed_by_changes_and_rules_of_a_snapshot_decide_alike(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
     """CVE-2024-27309: rules that were removed must not remain in effect, nor take others with them."""
     index, rules = _replayed(changes)
     built = AclIndex()
@@ -109,7 +117,9 @@ def _record(rule: AclRule) -> AccessControlEntryRecord:
 
 @settings(max_examples=300)
 @given(CHANGES, QUESTIONS)
-def test_any_resource_is_allowed_if_some_name_is(changes, questions) -> None:
+def test_any_resource_is_allowed_if_some_name_is(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
     """The operation is WRITE, which nothing implies, so that both algorithms must agree."""
     index, rules = _replayed(changes)
     names = [name + end for name in [*NAMES, "hardcode"] for end in ("", "x", "!")]
@@ -120,10 +130,13 @@ def test_any_resource_is_allowed_if_some_name_is(changes, questions) -> None:
 
 def test_deny_beats_allow_in_every_order_prefix_and_host() -> None:
     """Guard S22: an ALLOW and a DENY, each in every combination of pattern, host, principal and operation."""
-    patterns = [("ab", AclPattern.LITERAL), ("a", AclPattern.PREFIXED), ("*", AclPattern.LITERAL), ("ab", AclPattern.PREFIXED)]
-    shapes = list(
-        product(patterns, ["*", "10.0.0.1"], ["User:alice", "User:*"], [AclOperation.READ, AclOperation.ALL])
-    )
+    patterns = [
+        ("ab", AclPattern.LITERAL),
+        ("a", AclPattern.PREFIXED),
+        ("*", AclPattern.LITERAL),
+        ("ab", AclPattern.PREFIXED),
+    ]
+    shapes = list(product(patterns, ["*", "10.0.0.1"], ["User:alice", "User:*"], [AclOperation.READ, AclOperation.ALL]))
     asked = ("User:alice", "10.0.0.1", AclOperation.READ, AclResource.TOPIC, "ab")
     count = 0
     for allow, deny in product(shapes, shapes):
@@ -138,6 +151,6 @@ def test_deny_beats_allow_in_every_order_prefix_and_host() -> None:
     assert count == 2048
 
 
-def _shaped(shape, permission: AclPermission) -> AccessControlEntryRecord:
+def _shaped(shape: Shape, permission: AclPermission) -> AccessControlEntryRecord:
     (name, pattern), host, principal, operation = shape
     return _record(AclRule(AclResource.TOPIC, name, pattern, operation, principal, host, permission))

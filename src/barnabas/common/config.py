@@ -1,8 +1,8 @@
 """A node's configuration under Kafka's property names: its identity and addresses, and the defaults of its topics.
 
 An unknown key causes a warning, as in Kafka. So does a known key without effect (`config_docs` has the reasons). A key
-for a missing protection (an authorizer, TLS) is an error: a node that starts unprotected instead would be worse than
-one that does not start.
+for a missing protection (another authorizer, TLS) is an error: a node that starts unprotected instead would be worse
+than one that does not start.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.common import log_in_settings, zookeeper_mode
+from barnabas.common.authorizer_keys import STANDARD_AUTHORIZER, super_users
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
@@ -260,12 +261,16 @@ def _check_protection(config: BrokerConfig) -> None:
                 f"listener {listener} requires {listener.security_protocol}, which Barnabas does not serve: "
                 f"only {' and '.join(_SERVED_PROTOCOLS)} are allowed"
             )
-    if config.str_of("authorizer.class.name"):
+    authorizer = config.str_of("authorizer.class.name")
+    if authorizer not in ("", STANDARD_AUTHORIZER):
         raise invalid(
             "authorizer.class.name",
-            config.str_of("authorizer.class.name"),
-            "Barnabas has no authorizer; leave it empty to serve all clients",
+            authorizer,
+            f"{STANDARD_AUTHORIZER} is allowed; leave it empty to serve all clients",
         )
+    if authorizer and config.is_zookeeper_mode:
+        raise invalid("authorizer.class.name", authorizer, "there is no authorizer in ZooKeeper mode")
+    super_users(config.originals)
 
 
 def _check_roles(config: BrokerConfig) -> None:

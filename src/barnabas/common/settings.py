@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.common import config_docs
+from barnabas.common.authorizer_keys import AUTHORIZER_KEYS
 from barnabas.common.config_keys import (
     BROKER_KEYS,
     LISTENER_PREFIX,
@@ -80,6 +81,10 @@ class Settings:
     def _take_static(self, name: str, text: str) -> None:
         key = self.base_key(name)
         if key is None:
+            if name in AUTHORIZER_KEYS:
+                if not self._static.get("authorizer.class.name"):
+                    self.warnings.append(f"{name} has no effect: authorizer.class.name is not set")
+                return
             self.warnings.append(config_docs.unknown(name))
             return
         self._values[name] = key.parse(text)

@@ -2,8 +2,8 @@
 
 A question names a principal, a host, an operation and a resource. The rules of a resource are those with its literal
 name, those with a prefix of it, and those for `*`. Any rule that denies wins, then any that allows; if none of them is
-about the question, the answer is no; only a resource without any rule gets the default of the cluster. An ALLOW of READ,
-WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
+about the question, the answer is no; only a resource without any rule gets the default of the cluster. An ALLOW of
+READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
 
 The rules are indexed by type, name and principal, so a question costs a few look-ups: one for each length of a prefix.
 Among several rules that agree, the one is named that Kafka's audit log names.
