@@ -122,6 +122,12 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     # The cluster
     "api_versions": Open("a client must know what it can send"),
     "describe_cluster": Open("on a broker's listener; the authorized operations need DESCRIBE on the cluster"),
+    "sasl_handshake": Open("after the log-in, it is refused by its state"),
+    "sasl_authenticate": Open("after the log-in, it is refused by its state"),
+    "describe_user_scram_credentials": _DESCRIBE,
+    "alter_user_scram_credentials": _ALTER,
+    "describe_client_quotas": Whole(AclOperation.DESCRIBE_CONFIGS),
+    "alter_client_quotas": Whole(AclOperation.ALTER_CONFIGS),
     "describe_acls": _DESCRIBE,
     "create_acls": _ALTER,
     "delete_acls": _ALTER,
