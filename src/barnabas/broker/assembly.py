@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.coordination import Coordinators
 from barnabas.broker.fetching.fetch_sessions import SessionCache
 from barnabas.broker.journal_wiring import make_journal
@@ -75,6 +76,8 @@ class Broker:
         self._is_let_in = False
         self._dispatchers: list[Dispatcher] = []
         self.metadata = MetadataStore()
+        has_authorizer = config.str_of("authorizer.class.name") != ""
+        self.authorizer = Authorizer(config, host.clock) if has_authorizer else None
         self.logs = LogManager(host, config)
         side = make_side(SideParts(host, config, self._area, self.metadata, self.logs, lambda: self.services))
         self.side = side
@@ -111,6 +114,7 @@ class Broker:
             brokers=self.brokers,
             verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
             memory=self.memory,
+            authorizer=self.authorizer,
         )
 
     def _make_own_broker(self) -> OwnNode:
@@ -138,6 +142,9 @@ class Broker:
 
     def open(self) -> None:
         """Opens the replicas and begins to follow the metadata. Raises ConfigError, StorageFault."""
+        if self.authorizer is not None:
+            # The first subscriber: what follows an image is judged by its rules.
+            self.metadata.subscribe(self.authorizer.on_image)
         self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:
             self._open_replicas()

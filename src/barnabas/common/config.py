@@ -1,7 +1,7 @@
 """A node's configuration under Kafka's property names: its identity and addresses, and the defaults of its topics.
 
 An unknown key causes a warning, as in Kafka. So does a known key without effect (`config_docs` has the reasons). A key
-for a missing protection (an authorizer) is an error: a node that starts unprotected instead would be worse than
+for a missing protection (another authorizer) is an error: a node that starts unprotected instead would be worse than
 one that does not start.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from barnabas.common import log_in_settings, zookeeper_mode
+from barnabas.common.authorizer_keys import STANDARD_AUTHORIZER, super_users
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
@@ -251,12 +252,16 @@ def _check(config: BrokerConfig) -> None:
 
 
 def _check_authorizer(config: BrokerConfig) -> None:
-    if config.str_of("authorizer.class.name"):
+    authorizer = config.str_of("authorizer.class.name")
+    if authorizer not in ("", STANDARD_AUTHORIZER):
         raise invalid(
             "authorizer.class.name",
-            config.str_of("authorizer.class.name"),
-            "Barnabas has no authorizer; leave it empty to serve all clients",
+            authorizer,
+            f"{STANDARD_AUTHORIZER} is allowed; leave it empty to serve all clients",
         )
+    if authorizer and config.is_zookeeper_mode:
+        raise invalid("authorizer.class.name", authorizer, "there is no authorizer in ZooKeeper mode")
+    super_users(config.originals)
 
 
 def _check_roles(config: BrokerConfig) -> None:

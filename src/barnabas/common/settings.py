@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.common import config_docs
+from barnabas.common.authorizer_keys import AUTHORIZER_KEYS
 from barnabas.common.config_keys import (
     BROKER_KEYS,
     LISTENER_PREFIX,
@@ -85,6 +86,10 @@ class Settings:
     def _take_static(self, name: str, text: str) -> None:
         key = self.base_key(name)
         if key is None:
+            if name in AUTHORIZER_KEYS:
+                if not self._static.get("authorizer.class.name"):
+                    self.warnings.append(f"{name} has no effect: authorizer.class.name is not set")
+                return
             self.warnings.append(config_docs.unknown(name))
             return
         self._values[name] = key.parse(text)

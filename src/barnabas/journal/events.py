@@ -17,6 +17,7 @@ from barnabas.controller.requests.result import Cause
 from barnabas.controller.requests.view import ControllerView
 from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
 from barnabas.journal.event_record import VERSION
+from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, AclRule, shown
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
@@ -69,6 +70,7 @@ def makes_events(delta: MetadataDelta) -> bool:
         or delta.changed_configs
         or delta.changed_features
         or delta.changed_credentials
+        or delta.changed_acls
     )
 
 
@@ -217,6 +219,16 @@ class _EventBuilder:
             levels: Event = {"feature": feature, "before": delta.image.features.get(feature, 0), "after": level}
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
         yield from self._credentials()
+        yield from self._rules()
+
+    def _rules(self) -> Iterator[tuple[str, Event]]:
+        """Yields an event for each rule of the authorizer that was added or removed."""
+        delta = self._change.delta
+        for rule_id, record in delta.changed_acls.items():
+            known = delta.image.security.acls.get(rule_id) if record is None else record
+            if known is not None:
+                kind = "acl-removed" if record is None else "acl-added"
+                yield self.event(kind, f"acl:{uuid_to_text(rule_id)}", self._whole, _shown_rule(AclRule.of(known)))
 
     def _credentials(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each changed SCRAM credential: who and how, never a secret."""
@@ -231,6 +243,18 @@ class _EventBuilder:
                 "after": _iterations(after.get(key)),
             }
             yield self.event("credential-changed", f"credential:{mechanism}:{key[1]}", self._whole, fields)
+
+
+def _shown_rule(rule: AclRule) -> Event:
+    return {
+        "permission": shown(AclPermission, rule.permission),
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": shown(AclOperation, rule.operation),
+        "resource": shown(AclResource, rule.resource_type),
+        "pattern": shown(AclPattern, rule.pattern_type),
+        "name": rule.resource_name,
+    }
 
 
 def _iterations(credential: UserScramCredentialRecord | None) -> Event | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from immutables import Map
 
 from barnabas.metadata.registrations import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
-from barnabas.metadata.security import SecurityImage
+from barnabas.metadata.security import SecurityImage, changed_acls
 from barnabas.metadata.topics import PartitionImage, TopicDelta, TopicImage, TopicsById, TopicsByName, TopicsDelta
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import records_metadata as r
@@ -106,6 +106,7 @@ class MetadataDelta:
     __slots__ = (
         "_next_producer_id",
         "_zk_migration_state",
+        "changed_acls",
         "changed_configs",
         "changed_credentials",
         "changed_features",
@@ -130,6 +131,8 @@ class MetadataDelta:
         self.security = image.security
         #: The SCRAM credentials that were set or removed, as (mechanism, user).
         self.changed_credentials: set[tuple[int, str]] = set()
+        #: Rule id -> new ACL, None where it was removed.
+        self.changed_acls: dict[bytes, r.AccessControlEntryRecord | None] = {}
         self._next_producer_id = image.next_producer_id
         self._zk_migration_state = image.zk_migration_state
 
@@ -152,6 +155,7 @@ class MetadataDelta:
         delta.changed_credentials = {
             key for key in {*before_scram, *after_scram} if before_scram.get(key) != after_scram.get(key)
         }
+        delta.changed_acls = changed_acls(old.security, new.security)
         delta._next_producer_id = new.next_producer_id
         delta._zk_migration_state = new.zk_migration_state
         return delta
@@ -211,6 +215,10 @@ class MetadataDelta:
         self.security = _SECURITY[type(record)](self.security, record)
         if isinstance(record, r.UserScramCredentialRecord | r.RemoveUserScramCredentialRecord):
             self.changed_credentials.add((record.mechanism, record.name))
+        if isinstance(record, r.AccessControlEntryRecord):
+            self.changed_acls[record.id] = record
+        elif isinstance(record, r.RemoveAccessControlEntryRecord):
+            self.changed_acls[record.id] = None
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """Returns the image after all applied records; `offset` is the offset of the last one."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from immutables import Map
 
+from barnabas.metadata.acls import AclRule
 from barnabas.protocol.messages.records_metadata import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -35,6 +36,8 @@ class SecurityImage:
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
     #: Rule id -> ACL.
     acls: Map[bytes, AccessControlEntryRecord] = field(default_factory=Map)
+    #: The same ACLs without their ids -> rule id.
+    acl_ids: Map[AclRule, bytes] = field(default_factory=Map)
     #: Token id -> token.
     tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
     quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
@@ -46,10 +49,15 @@ class SecurityImage:
         return replace(self, scram=self.scram.delete((record.mechanism, record.name)))
 
     def replay_acl(self, record: AccessControlEntryRecord) -> SecurityImage:
-        return replace(self, acls=self.acls.set(record.id, record))
+        return replace(
+            self, acls=self.acls.set(record.id, record), acl_ids=self.acl_ids.set(AclRule.of(record), record.id)
+        )
 
     def replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> SecurityImage:
-        return replace(self, acls=self.acls.delete(record.id))
+        ids, rule = self.acl_ids, AclRule.of(self.acls[record.id])
+        if ids.get(rule) == record.id:
+            ids = ids.delete(rule)
+        return replace(self, acls=self.acls.delete(record.id), acl_ids=ids)
 
     def replay_token(self, record: DelegationTokenRecord) -> SecurityImage:
         return replace(self, tokens=self.tokens.set(record.token_id, record))
@@ -68,6 +76,15 @@ class SecurityImage:
         if values:
             return replace(self, quotas=self.quotas.set(entity, values))
         return replace(self, quotas=self.quotas.delete(entity)) if entity in self.quotas else self
+
+
+def changed_acls(old: SecurityImage, new: SecurityImage) -> dict[bytes, AccessControlEntryRecord | None]:
+    """Returns the ACLs that differ between two images, by id: the new one, or None where it was removed."""
+    changed: dict[bytes, AccessControlEntryRecord | None] = {
+        rule_id: record for rule_id, record in new.acls.items() if old.acls.get(rule_id) != record
+    }
+    changed.update(dict.fromkeys(rule_id for rule_id in old.acls if rule_id not in new.acls))
+    return changed
 
 
 def _entity_type(part: tuple[str, str | None]) -> str:

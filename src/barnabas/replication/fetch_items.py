@@ -35,6 +35,7 @@ class FetchItem:
         "current_leader_epoch",
         "idle_follower",
         "index",
+        "is_denied",
         "is_throttled",
         "last_fetched_epoch",
         "log_start_offset",
@@ -63,6 +64,8 @@ class FetchItem:
         self.partition: Partition | None = None
         #: The last read returned nothing, because data would have exceeded the replication quota (KIP-73).
         self.is_throttled = False
+        #: Whether the reader may not read the topic; None if nobody has judged that.
+        self.is_denied: bool | None = None
         self.session: ItemSession | None = None
         #: The partition that this item watches.
         self.watched: Partition | None = None

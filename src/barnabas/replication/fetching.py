@@ -36,14 +36,16 @@ class FetchRound:
         self.size_bytes = 0
         #: The response must not wait for data: it has an error or a divergence, or more data follows.
         self.is_urgent = False
-        #: Whether waiting makes sense for some partition. A missing partition is not a reason to wait, nor to respond
-        #: immediately: clients that keep asking for it do so at the pace of the other partitions.
+        #: Whether waiting makes sense for some partition. A missing or forbidden partition is not a reason to wait, nor
+        #: to respond immediately: clients that keep asking for it do so at the pace of the other partitions.
         self.can_wait = False
 
 
 #: How often a partition is read again because its log was truncated or compacted while it was loaded.
 _ATTEMPTS_MAX = 5
-_UNKNOWN_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_UNKNOWN_ERRORS = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -171,6 +173,11 @@ def _read_one(
     if item.topic is None:
         result.error = ErrorCode.UNKNOWN_TOPIC_ID
         result.aborted = ()
+        return result
+    if item.is_denied:
+        result.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.aborted = ()
+        item.partition = None
         return result
     try:
         partition = replicas.leader(item.topic, item.index, or_follower=plan.any_replica)

@@ -54,6 +54,7 @@ class Session:
         "items",
         "progress",
         "reader",
+        "rights",
         "session_id",
         "used_ms",
         "uses_topic_ids",
@@ -65,6 +66,8 @@ class Session:
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.reader = reader
+        #: What the items were judged for: the rules' version, the principal, its address, whether it forged a replica.
+        self.rights: tuple[int, str, str, bool] | None = None
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.items: dict[Key, FetchItem] = {}
@@ -114,6 +117,12 @@ class Session:
         item.unwatch()
         item.session = None
         self._end_idle(item)
+
+    def set_denied(self, item: FetchItem, is_denied: bool) -> None:
+        """Records whether the reader may not read an item. The next fetch reports a change."""
+        if item.is_denied is not is_denied:
+            item.is_denied = is_denied
+            self._activate(item)
 
     # -- events of its partitions
 

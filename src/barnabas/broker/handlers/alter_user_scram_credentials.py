@@ -5,8 +5,13 @@ A change acts on log-ins that begin after it; connections that are open stay ope
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+
+ERROR_ROWS: Final = (ErrorRows("results", "deletions", key="user"), ErrorRows("results", "upsertions", key="user"))
 
 
 def handle(context: RequestContext, request: AlterUserScramCredentialsRequest, services: Services) -> None:

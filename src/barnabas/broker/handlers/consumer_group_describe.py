@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS, serves_consumer_protocol
+from barnabas.broker.group_protocols import group_operations, serves_consumer_protocol
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
@@ -35,7 +35,7 @@ def handle(
         if request.include_authorized_operations:
             for group in response.groups:
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = ALL_GROUP_OPERATIONS
+                    group.authorized_operations = group_operations(context, services, group.group_id)
         context.reply(response)
 
     services.groups.consumer_group_describe(request, reply)

@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each ACL, like Apache Kafka without an authorizer."""
+"""CreateAcls (30), versions 1-3: adds rules, decided by the controller; SECURITY_DISABLED without an authorizer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ ERROR_ROWS: Final = (ErrorRows("results", "creations"),)
 _Result = CreateAclsResponse.AclCreationResult
 
 
-def handle(context: RequestContext, request: CreateAclsRequest, services: Services) -> CreateAclsResponse:
-    refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+def handle(context: RequestContext, request: CreateAclsRequest, services: Services) -> CreateAclsResponse | None:
+    if services.authorizer is None:
+        refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return CreateAclsResponse(results=[refused] * len(request.creations))
+    services.quorum.controller.acls.create(request, context.reply, actor=context.principal)
+    return None

@@ -1,4 +1,6 @@
-"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, like Apache Kafka without an authorizer."""
+"""DeleteAcls (31), versions 1-3: removes the rules that filters match, decided by the controller; SECURITY_DISABLED
+without an authorizer.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,9 @@ ERROR_ROWS: Final = (ErrorRows("filter_results", "filters"),)
 _Result = DeleteAclsResponse.DeleteAclsFilterResult
 
 
-def handle(context: RequestContext, request: DeleteAclsRequest, services: Services) -> DeleteAclsResponse:
-    refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+def handle(context: RequestContext, request: DeleteAclsRequest, services: Services) -> DeleteAclsResponse | None:
+    if services.authorizer is None:
+        refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+        return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    services.quorum.controller.acls.delete(request, context.reply, actor=context.principal)
+    return None

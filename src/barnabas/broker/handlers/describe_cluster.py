@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.topics.topic_views import CLUSTER_OPERATIONS
+from barnabas.broker.topics.topic_views import cluster_operations
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
@@ -53,7 +53,7 @@ def handle(
         )
     response.controller_id = services.side.shown_controller(alive)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context, services)
     return response
 
 

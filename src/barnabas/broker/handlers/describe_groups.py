@@ -1,6 +1,6 @@
 """DescribeGroups (15), versions 0-6: state, protocol and members of groups.
 
-KIP-430 (authorized operations, 3+: without an authorizer, all operations on a group), KIP-345 (instance ids, 4+),
+KIP-430 (authorized operations, 3+), KIP-345 (instance ids, 4+),
 KIP-1043 (an unknown group is an error, 6).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS
+from barnabas.broker.group_protocols import group_operations
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
@@ -24,7 +24,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest, services: Se
         if request.include_authorized_operations:
             for group in response.groups:
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = ALL_GROUP_OPERATIONS
+                    group.authorized_operations = group_operations(context, services, group.group_id)
         context.reply(response)
 
     services.groups.describe_groups(context, request, reply)

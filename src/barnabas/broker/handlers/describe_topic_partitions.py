@@ -11,10 +11,11 @@ from typing import Final
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.steps import Work
-from barnabas.broker.topics.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
+from barnabas.broker.topics.topic_views import leader_of, offline_replicas, topic_operations, visible_topics
 from barnabas.common.errors import ErrorCode
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import INTERNAL_TOPICS
+from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.describe_topic_partitions import (
@@ -42,6 +43,18 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
         names = {name for name in names if name >= cursor.topic_name}
         if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
             return _refuse(request)
+    hidden: list[_Topic] = []
+    if services.authorizer is not None:
+        asked = [image.topics_by_name[name] for name in sorted(names) if name in image.topics_by_name]
+        visible = yield from visible_topics(context, services, asked, log_denied=not everything)
+        absent = {name for name in names if name not in image.topics_by_name}
+        shown = {topic.name for topic in visible} | services.authorizer.allowed_names(
+            context, AclOperation.DESCRIBE, AclResource.TOPIC, sorted(absent)
+        )
+        if not everything:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            hidden = [_Topic(error_code=code, name=name) for name in sorted(names - shown)]
+        names = shown
     limit = min(services.config.int_of("max.request.partition.size.limit"), request.response_partition_limit)
     left = max(limit, 1)
     response = DescribeTopicPartitionsResponse()
@@ -55,7 +68,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
         topic = image.topics_by_name.get(name)
         if topic is None:
             if not everything:
-                response.topics.append(_missing(name))
+                response.topics.append(_missing(name, topic_operations(context, services, name)))
             continue
         partitions = topic.partitions[first : first + left]
         rows: list[_Partition] = []
@@ -66,7 +79,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
                 topic_id=topic.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
                 partitions=rows,
-                topic_authorized_operations=TOPIC_OPERATIONS,
+                topic_authorized_operations=topic_operations(context, services, name),
             )
         )
         for index, partition in enumerate(partitions, first):
@@ -78,6 +91,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
         if following < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=following)
             break
+    response.topics.extend(hidden)
     return response
 
 
@@ -96,13 +110,13 @@ def _describe(image: MetadataImage, index: int, partition: PartitionImage, liste
     )
 
 
-def _missing(name: str) -> _Topic:
+def _missing(name: str, operations: int) -> _Topic:
     valid = topic_name_problem(name) is None
     return _Topic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,
         is_internal=name in INTERNAL_TOPICS,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

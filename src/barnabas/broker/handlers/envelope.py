@@ -2,13 +2,14 @@
 
 The response frame returns in an envelope too; but if the decision fails because this node is no longer the active
 controller, the envelope itself has the error NOT_CONTROLLER, so that the broker asks the next controller and its client
-does not see the error. An envelope can contain the APIs that brokers forward; the client's principal is the one that
-the broker vouches for.
+does not see the error. An envelope can contain the APIs that brokers forward. The sender of the envelope needs
+CLUSTER_ACTION; the request in it is judged anew, with the principal and the address that the broker vouches for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
@@ -27,6 +28,9 @@ from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.index import request_class
 
+#: The APIs that a broker forwards, as they are or in part.
+_FORWARDABLE: Final = frozenset({key for key, offer in BROKER_APIS.items() if offer.is_forwarded} | {33, 44})
+
 
 def handle(context: RequestContext, request: EnvelopeRequest, services: Services) -> EnvelopeResponse | None:
     if not services.controller.is_active:
@@ -39,7 +43,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
     try:
         key, version, correlation_id, client_id, position = decode_request_header(request.request_data)
         offer = CONTROLLER_APIS.get(key)
-        if offer is None or key not in BROKER_APIS or not offer.version_min <= version <= offer.version_max:
+        if offer is None or key not in _FORWARDABLE or not offer.version_min <= version <= offer.version_max:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if len(request.request_data) > LONG_FRAME_BYTES:
             message = None
@@ -61,7 +65,13 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
     def serve(message: Message | None) -> None:
         if message is None:
             context.reply(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
+        elif services.authorizer is None:
+            inner.serve(offer, message, services)
         else:
+            services.steps.begin(inner.judge(offer, message, services), serve_allowed, inner)
+
+    def serve_allowed(message: Message | None) -> None:
+        if message is not None:
             inner.serve(offer, message, services)
 
     inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)

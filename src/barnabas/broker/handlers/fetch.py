@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 from typing import Final
 
 from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
+from barnabas.broker.fetching.fetch_rights import judge_items, may_fetch_as_replica
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
 from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import Services
@@ -63,13 +64,16 @@ def _decode_and_serve(request: InFlight, frame: bytes, position: int, services: 
 
 def _serve(request: InFlight, message: FetchRequest, services: Services) -> Generator[int, None, Chunks | None]:
     reader = _reader(message, request.api_version)
+    is_forged = reader.replica_id >= 0 and not may_fetch_as_replica(request, services.authorizer)
+    if is_forged:
+        reader = Reader(Isolation.READ_UNCOMMITTED)
     opened = yield from _open_session(request, message, reader, services)
     if isinstance(opened, ErrorCode):
         refusal = yield from encode_fetch_response(request, services, opened, 0, ())
         return refusal
     session, items = opened
     plan = _plan(request, message, reader, services)
-    pending = _PendingFetch(request, message, services, session, items, plan)
+    pending = _PendingFetch(request, message, services, session, items, plan, is_forged)
     chunks = yield from pending.read()
     return chunks
 
@@ -126,7 +130,7 @@ class _PendingFetch:
     Its deadline ends the wait for records, but not the loading of data that has begun.
     """
 
-    __slots__ = ("_items", "_message", "_plan", "_progress", "_request", "_services", "_session")
+    __slots__ = ("_is_forged", "_items", "_message", "_plan", "_progress", "_request", "_services", "_session")
 
     def __init__(
         self,
@@ -136,7 +140,9 @@ class _PendingFetch:
         session: Session | None,
         items: Sequence[FetchItem],
         plan: FetchPlan,
+        is_forged: bool,
     ) -> None:
+        self._is_forged = is_forged
         self._request = request
         self._message = message
         self._services = services
@@ -147,11 +153,21 @@ class _PendingFetch:
 
     def read(self, *, may_wait: bool = True) -> Generator[int, None, Chunks | None]:
         """Reads all partitions. Returns the response, or None if it is sent later."""
-        slices = self._services.steps.slices
-        outcome = yield from _read(self._services, self._session, self._items, self._plan)
+        services = self._services
+        if services.authorizer is not None:
+            yield from judge_items(
+                self._request,
+                services.authorizer,
+                self._session,
+                self._items,
+                is_replica=self._plan.replica_id >= 0,
+                is_forged=self._is_forged,
+            )
+        slices = services.steps.slices
+        outcome = yield from _read(services, self._session, self._items, self._plan)
         # A round read in one turn is consistent. A round read in several may have missed records that arrived in
         # between, of which no notification comes.
-        is_old = slices != self._services.steps.slices and self._has_moved(outcome)
+        is_old = slices != services.steps.slices and self._has_moved(outcome)
         chunks = yield from self._continue(outcome, may_wait=may_wait and not is_old)
         return chunks
 

@@ -3,7 +3,8 @@
 Topics are requested by name, by id (KIP-516, from version 12), or all. If both client and broker allow auto creation,
 the creation of a missing topic is requested, and this response has UNKNOWN_TOPIC_OR_PARTITION for it. The controller in
 the response is the broker to which clients send admin requests: any, in KRaft mode (KIP-631). Version 0 leaves out
-unreachable replicas and sets an error for the partition. There is no authorizer: all operations are allowed.
+unreachable replicas and sets an error for the partition. Topics that the client may not describe are refused or left
+out.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from barnabas.broker.requests.pieces import Pieces
 from barnabas.broker.requests.steps import Work
 from barnabas.broker.topics.topic_creation import auto_create
 from barnabas.broker.topics.topic_views import (
-    CLUSTER_OPERATIONS,
-    TOPIC_OPERATIONS,
+    cluster_operations,
     endpoint_of,
     leader_of,
     offline_replicas,
     reachable,
+    topic_operations,
+    visible_topics,
 )
 from barnabas.common.errors import ErrorCode
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import INTERNAL_TOPICS, ZERO_UUID
+from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
@@ -65,9 +68,10 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
     )
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                topic.topic_authorized_operations = topic_operations(context, services, topic.name)
     if request.include_cluster_authorized_operations and version <= 10:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(context, services)
     return response
 
 
@@ -94,21 +98,58 @@ def _topics(
     version = context.api_version
     requested = request.topics
     if requested is None or (version == 0 and not requested):
-        everything = yield from _described(image, image.topics(), context)
+        visible = yield from visible_topics(context, services, image.topics())
+        everything = yield from _described(image, visible, context)
         return everything
     ids = list(dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID))
     if ids:
         found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in ids]
         unknown = [_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, topic in found if topic is None]
-        present = yield from _described(image, [topic for _, topic in found if topic is not None], context)
-        return unknown + present
+        known = [topic for _, topic in found if topic is not None]
+        visible = yield from visible_topics(context, services, known, log_denied=True)
+        shown_ids = {topic.topic_id for topic in visible}
+        denied = [
+            _error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic.topic_id)
+            for topic in known
+            if topic.topic_id not in shown_ids
+        ]
+        present = yield from _described(image, visible, context)
+        return unknown + present + denied
     names = list(dict.fromkeys(topic.name for topic in requested if topic.name is not None))
+    hidden: list[MetadataResponse.MetadataResponseTopic] = []
+    if services.authorizer is not None:
+        names, hidden = _judged(context, request, services, names)
     known = [topic for name in names if (topic := image.topics_by_name.get(name))]
     present = yield from _described(image, known, context)
     missing = [name for name in names if name not in image.topics_by_name]
     create = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
     answers = auto_create(services, missing) if create else _unknown(missing)
-    return present + [_error(code, name, ZERO_UUID) for name, code in answers.items()]
+    return present + [_error(code, name, ZERO_UUID) for name, code in answers.items()] + hidden
+
+
+def _judged(
+    context: RequestContext, request: MetadataRequest, services: Services, names: list[str]
+) -> tuple[list[str], list[MetadataResponse.MetadataResponseTopic]]:
+    """Returns the names that the client may describe, or create where they are missing, and the rows of the others. A
+    hidden topic has the same row whether it exists or not."""
+    authorizer = services.authorizer
+    assert authorizer is not None, "somebody judges"
+    describable = authorizer.allowed_names(context, AclOperation.DESCRIBE, AclResource.TOPIC, names)
+    creatable = missing = {name for name in describable if name not in services.metadata.image.topics_by_name}
+    creates = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
+    if (
+        missing
+        and creates
+        and not authorizer.allows(context, AclOperation.CREATE, AclResource.CLUSTER, log_denied=False)
+    ):
+        creatable = authorizer.allowed_names(context, AclOperation.CREATE, AclResource.TOPIC, sorted(missing))
+    refused = missing - creatable
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    rows = [_error(code, name, ZERO_UUID) for name in names if name in refused]
+    for name in names:
+        if name not in describable:
+            rows.append(MetadataResponse.MetadataResponseTopic(error_code=code, name=name))
+    return [name for name in names if name in describable and name not in refused], rows
 
 
 def _unknown(names: Iterable[str]) -> dict[str, ErrorCode]:

@@ -17,6 +17,7 @@ from itertools import islice
 
 from barnabas.broker.producing import long_produce
 from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, name_of, refuse_all
+from barnabas.broker.producing.produce_rights import refuse_unauthorized
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
 from barnabas.broker.producing.produce_writes import ACKS, ProduceWrites
 from barnabas.broker.requests.context import Services
@@ -56,6 +57,8 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     if acks not in ACKS:
         refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
         return answer()
+    if services.authorizer is not None:
+        whole(refuse_unauthorized(request, services, transactional_id, topics))
     chunks = ProduceWrites(request, services, transactional_id, acks, topics, answer).begin()
     if chunks and transactional_id is None and len(requested) == 1 and len(requested[0][1]) == 1:
         request.connection.shortcut = _shortcut(request, frame, acks, requested, topics, chunks, services)
@@ -96,6 +99,8 @@ def _shortcut(
     ((_, (append,)),) = topics
     if append.partition is None or append.result.info is None:
         return None
+    if services.authorizer is not None and services.authorizer.audit.tells_allowed:
+        return None  # each request has its line in the audit log
     records_bytes = len(requested[0][1][0][1])
     return ProduceShortcut.of(
         request, services, append.partition, frame, records_bytes=records_bytes, acks=acks, answer=bytes(chunks[0])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from barnabas.broker.producing.partition_append import PartitionAppend, TopicAppends, refuse_all
+from barnabas.broker.producing.produce_rights import refuse_unauthorized
 from barnabas.broker.producing.produce_writes import ACKS, ProduceWrites
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
@@ -42,6 +43,7 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
         return answer(topics, acks, timeout_ms)
 
     if acks in ACKS:
+        yield from refuse_unauthorized(request, services, message.transactional_id, topics)
         _Appends(request, services, message.transactional_id, acks, topics, answered).begin()
     else:
         refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)

@@ -3,7 +3,8 @@
 A producer keeps sending to one partition with the same client id, acks, timeout and topic. The other bytes of its last
 request are kept for comparison, and its response as a template. Serving a request then costs a comparison, the append,
 and three numbers written into the response. Everything else (other bytes, a pending earlier response, an error,
-followers to wait for) takes the general path, `handlers/produce.py`.
+followers to wait for, rules that changed since the authorizer allowed it) takes the general path,
+`handlers/produce.py`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class ProduceShortcut:
         "_is_flexible",
         "_offsets",
         "_offsets_at",
+        "_rules_version",
         "_services",
         "_size_at",
         "_tail",
@@ -57,6 +59,7 @@ class ProduceShortcut:
         self._topic, self._index = partition.topic_partition
         self._topic_id = partition.topic_id
         self._acks = acks
+        self._rules_version = -1 if services.authorizer is None else services.authorizer.version
         self._times = request.times.counts
         self._is_flexible = request.api_version >= FLEXIBLE_SINCE
         self._size_at = size_at
@@ -98,6 +101,9 @@ class ProduceShortcut:
         if records is None:
             return False
         services = self._services
+        authorizer = services.authorizer
+        if authorizer is not None and authorizer.version != self._rules_version:
+            return False
         try:
             partition = services.replicas.leader(self._topic, self._index)
         except RequestFailed:

@@ -29,6 +29,7 @@ from barnabas.broker.requests.steps import Steps
 from barnabas.broker.requests.turn_output import TurnOutput
 
 if TYPE_CHECKING:
+    from barnabas.broker.authorizer import Authorizer
     from barnabas.broker.fetching.fetch_sessions import SessionCache
     from barnabas.broker.peers.broker_channels import BrokerChannels
     from barnabas.broker.peers.controller_access import ControllerAccess
@@ -101,6 +102,8 @@ class Services:
     verifier: TransactionVerifier
     #: The memory that clients can make this process hold.
     memory: MemoryBudget
+    #: Decides who may do what; None if everybody may do everything.
+    authorizer: Authorizer | None = None
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     log_in_counts: LogInCounts = field(default_factory=LogInCounts)
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)

@@ -2,7 +2,8 @@
 
 A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
 be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
-affects only its request (`InFlight.on_error`). Handlers are imported at the first request of their API
+affects only its request (`InFlight.on_error`). With an authorizer, requests are judged first (`api_questions.py`);
+those that the controller decides are judged there. Handlers are imported at the first request of their API
 (`handlers.py`).
 """
 
@@ -25,12 +26,14 @@ from barnabas.broker.requests.handlers import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
+from barnabas.broker.requests.request_rights import judged
 from barnabas.broker.requests.steps import Work
 from barnabas.common import effort
 from barnabas.common.continuations import run
 from barnabas.common.effort import Work as Effort
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
+from barnabas.common.portions import whole
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS, PRODUCE, Offer
 from barnabas.protocol.frame_reader import ReceiveArea
@@ -163,6 +166,11 @@ class Dispatcher:
         if offer.is_forwarded:
             forward(request, message, frame, self.services)
             return None
+        if self.services.authorizer is not None:
+            verdict = whole(judged(request, offer.name, message, self.services))
+            if verdict.response is not None:
+                return self._answer(request, verdict.response)
+            message, request.amend = verdict.request, verdict.amend
         if inner_requests.is_long(handler, message, self.services):
             self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
             return None
@@ -181,6 +189,9 @@ class Dispatcher:
             (response,) = found
             if response is None:
                 return None
+        return self._answer(request, request.amended(response))
+
+    def _answer(self, request: InFlight, response: Message) -> Chunks | None:
         if request.is_long(response):
             self._in_steps(request, request.replied_in_steps(response))
             return None
@@ -216,7 +227,14 @@ class Dispatcher:
         request.message = message
         if offer.is_forwarded:
             forward(request, message, frame, self.services)
-        elif inner_requests.is_long(handler, message, self.services):
+            return
+        if self.services.authorizer is not None:
+            verdict = yield from judged(request, offer.name, message, self.services)
+            if verdict.response is not None:
+                yield from request.replied_in_steps(verdict.response)
+                return
+            message, request.amend = verdict.request, verdict.amend
+        if inner_requests.is_long(handler, message, self.services):
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
             assert handler.handle is not None, "a raw handler is served elsewhere"

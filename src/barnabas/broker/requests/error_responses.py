@@ -87,13 +87,23 @@ def error_response(request: Message, version: int, code: ErrorCode, text: str) -
     return answer if is_set else None
 
 
+def error_rows(request: Message, version: int, code: ErrorCode, text: str | None, rows: ErrorRows) -> list[Any]:
+    """Returns the rows of a response that have this error for each element of an array of the request."""
+    key = request.API_KEY
+    assert key is not None, f"{request.NAME} is not a request"
+    answer = response_class(key)()
+    _Error(type(answer), version, code, text).add_rows(answer, rows, request)
+    found: list[Any] = getattr(answer, rows.to)
+    return found
+
+
 class _Error(NamedTuple):
     """An error with the type of the response that reports it."""
 
     message: type[Message]
     version: int
     code: ErrorCode
-    text: str
+    text: str | None
 
     def set_error(self, struct: Struct) -> bool:
         """Sets code and message if `struct` has fields for them. Returns whether it had one for the code."""

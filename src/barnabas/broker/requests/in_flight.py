@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from barnabas.broker.requests.error_responses import (
     UNEXPECTED,
@@ -107,6 +107,7 @@ class InFlight:
 
     __slots__ = (
         "_failed",
+        "amend",
         "api_key",
         "api_version",
         "chunks",
@@ -143,6 +144,8 @@ class InFlight:
         #: Whether the request was answered with an error or abandoned: later responses are dropped.
         self._failed = False
         self.on_abandoned: Callable[[], object] | None = None
+        #: Completes the handler's response with what the authorizer refused.
+        self.amend: Callable[[Any], Any] | None = None
 
     @property
     def client_host(self) -> str:
@@ -161,6 +164,15 @@ class InFlight:
         self.chunks = _SENT
         self.on_abandoned = None
         self.message = None
+        self.amend = None
+
+    def amended(self, response: Message) -> Message:
+        """Returns the handler's response with what the authorizer refused, or without what the client may not see."""
+        amend, self.amend = self.amend, None
+        if amend is None:
+            return response
+        changed: Message = amend(response)
+        return changed
 
     def encode(self, response: Message) -> Chunks:
         """Returns the whole response frame."""
@@ -171,6 +183,7 @@ class InFlight:
         return [head]
 
     def reply(self, response: Message) -> None:
+        response = self.amended(response)
         if self.is_long(response):
             self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
         else:
@@ -178,6 +191,7 @@ class InFlight:
 
     def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
         """Sends a response like `reply` does, but in steps of work. The last step answers the request."""
+        response = self.amended(response)
         if self.is_long(response):
             chunks = yield from self._encode_in_steps(response)
             self._complete_with(chunks)

@@ -6,12 +6,13 @@ They own their continuations, like requests of a connection: if one fails, the r
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
 from barnabas.broker.requests.handlers import Handler, load
+from barnabas.broker.requests.request_rights import judged
 from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
@@ -38,6 +39,7 @@ class InnerRequest:
         "_caller",
         "_faults",
         "_message",
+        "amend",
         "api_key",
         "api_version",
         "client_host",
@@ -73,12 +75,17 @@ class InnerRequest:
         self._caller = continuations.owner()
         self._message: Message | None = None
         self._faults: FaultHandler | None = None
+        #: Completes the handler's response with what the authorizer refused.
+        self.amend: Callable[[Any], Any] | None = None
 
     def reply(self, response: Message) -> None:
         answered, self._answered = self._answered, None
         caller, self._caller = self._caller, None
         if answered is not None:
             self._message = None
+            amend, self.amend = self.amend, None
+            if amend is not None:
+                response = amend(response)
             run(caller, answered, response)
 
     def on_error(self, error: Exception) -> None:
@@ -96,6 +103,16 @@ class InnerRequest:
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         """Ignores `callback`: an inner request has no connection that could close."""
+
+    def judge(self, offer: Offer, message: Message, services: Services) -> Generator[int, None, Message | None]:
+        """Judges the request as work in steps, and answers it if all of it is refused. Returns the request to serve."""
+        self._message, self._faults = message, services.host.faults
+        verdict = yield from judged(self, offer.name, message, services)
+        if verdict.response is not None:
+            self.reply(verdict.response)
+            return None
+        self.amend = verdict.amend
+        return verdict.request
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
         handler = load(offer.name)

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from typing import Final
 
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
+from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint
-from barnabas.metadata.topics import NO_LEADER, PartitionImage
+from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 
 #: The ACL operations of a topic, and of the cluster, as bit sets: without an authorizer, all are allowed.
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+_TOPICS_PER_STEP: Final = 100
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def topic_operations(context: RequestContext, services: Services, topic: str) -> int:
+    """Returns the bits of the operations that the client may do with a topic (KIP-430)."""
+    if services.authorizer is None:
+        return TOPIC_OPERATIONS
+    return services.authorizer.operations(context, AclResource.TOPIC, topic)
+
+
+def cluster_operations(context: RequestContext, services: Services) -> int:
+    """Returns the bits of the operations that the client may do with the cluster; none unless it may describe it."""
+    authorizer = services.authorizer
+    if authorizer is None:
+        return CLUSTER_OPERATIONS
+    if not authorizer.allows(context, AclOperation.DESCRIBE, AclResource.CLUSTER):
+        return 0
+    return authorizer.operations(context, AclResource.CLUSTER)
+
+
+def visible_topics(
+    context: RequestContext, services: Services, topics: Iterable[TopicImage], *, log_denied: bool = False
+) -> Generator[int, None, list[TopicImage]]:
+    """Returns the topics that the client may describe, as work in steps."""
+    authorizer = services.authorizer
+    if authorizer is None:
+        return list(topics)
+    found = []
+    for place, topic in enumerate(topics):
+        if place % _TOPICS_PER_STEP == _TOPICS_PER_STEP - 1:
+            yield 1
+        if authorizer.allows(context, AclOperation.DESCRIBE, AclResource.TOPIC, topic.name, log_denied=log_denied):
+            found.append(topic)
+    return found
 
 
 def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:

@@ -15,6 +15,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
 from barnabas.controller.kraft import broker_registrations, directories, features, scram
+from barnabas.controller.kraft.acl_control import AclControl
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.kraft.large_decisions import propose_partitions
@@ -82,6 +83,8 @@ class Controller:
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
         #: Elections and reassignments.
         self.replication = ReplicationControl(host.timers, config, self.proposals)
+        #: The rules of the authorizer.
+        self.acls = AclControl(self.proposals)
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
         raft.on_leadership(lambda is_leader: self.activate() if is_leader else self.resign())
 

@@ -47,6 +47,8 @@ class ControllerEvent(Enum):
     DELETE_TOPICS = "DeleteTopics"
     CREATE_PARTITIONS = "CreatePartitions"
     ALTER_CONFIGS = "AlterConfigs"
+    CREATE_ACLS = "CreateAcls"
+    DELETE_ACLS = "DeleteAcls"
     UPDATE_FEATURES = "UpdateFeatures"
     ALTER_USER_SCRAM_CREDENTIALS = "AlterUserScramCredentials"
     UNREGISTER_BROKER = "UnregisterBroker"

@@ -1,0 +1,116 @@
+"""The audit log: what the authorizer allowed and denied, under the name, levels and lines of Kafka's.
+
+    Principal = User:x is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:t for request = Fetch
+    with resourceRefCount = 1 based on rule DefaultDeny
+
+Denials are INFO, permissions DEBUG, and answers that only filter TRACE. A client that repeats a forbidden request does
+not fill the disk: a principal, operation and resource have one line per second, and the next one says how many were
+left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from barnabas.common.host import Clock
+from barnabas.metadata.acls import AclOperation, AclResource
+from barnabas.protocol.messages.index import request_class
+
+_TRACE: Final = 5
+_INTERVAL_MS: Final = 1_000
+#: The number of (principal, operation, resource) whose last lines are remembered.
+_REMEMBERED_MAX: Final = 5_000
+_LOG: Final = logging.getLogger("kafka.authorizer.logger")
+
+#: The types of resources as Kafka's log names them.
+TYPE_NAMES: Final = {
+    AclResource.TOPIC: "Topic",
+    AclResource.GROUP: "Group",
+    AclResource.CLUSTER: "Cluster",
+    AclResource.TRANSACTIONAL_ID: "TransactionalId",
+    AclResource.DELEGATION_TOKEN: "DelegationToken",
+    AclResource.USER: "User",
+}
+
+
+class _Asker(Protocol):
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+
+
+class AuditLog:
+    """The audit log of one node."""
+
+    __slots__ = ("_clock", "_lines")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: (principal, operation, type, name, allowed) -> when its last line was written, and how many followed unseen.
+        self._lines: dict[tuple[str, int, int, str, bool], list[int]] = {}
+
+    @property
+    def tells_allowed(self) -> bool:
+        """Returns whether lines about permissions are wanted."""
+        return _LOG.isEnabledFor(logging.DEBUG)
+
+    @property
+    def tells_all(self) -> bool:
+        """Returns whether lines about answers that only filter are wanted."""
+        return _LOG.isEnabledFor(_TRACE)
+
+    def allowed(
+        self, asker: _Asker, operation: AclOperation, resource: AclResource, name: str, references: int, rule: str
+    ) -> None:
+        self._write(logging.DEBUG, "Allowed", asker, operation, resource, name, references, rule)
+
+    def denied(
+        self,
+        asker: _Asker,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        references: int,
+        rule: str,
+        *,
+        explicit: bool,
+    ) -> None:
+        self._write(logging.INFO if explicit else _TRACE, "Denied", asker, operation, resource, name, references, rule)
+
+    def _write(
+        self,
+        level: int,
+        what: str,
+        asker: _Asker,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        references: int,
+        rule: str,
+    ) -> None:
+        if not _LOG.isEnabledFor(level):
+            return
+        now_ms = self._clock.now_ms()
+        key = (asker.principal, int(operation), int(resource), name, what == "Denied")
+        last = self._lines.get(key)
+        left_out = ""
+        if last is not None:
+            if now_ms - last[0] < _INTERVAL_MS:
+                last[1] += 1
+                return
+            if last[1]:
+                left_out = f" ({last[1]} more since the last line)"
+        if len(self._lines) >= _REMEMBERED_MAX:
+            self._lines.clear()
+        self._lines[key] = [now_ms, 0]
+        request = request_class(asker.api_key).NAME.removesuffix("Request")
+        _LOG.log(
+            level,
+            f"Principal = {asker.principal} is {what} operation = {operation.name} from host = "
+            f"{asker.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} for request = "
+            f"{request} with resourceRefCount = {references} based on rule {rule}{left_out}",
+        )

@@ -1,0 +1,172 @@
+"""The authorizer of a node: who may do what, by super users, rules and the default, as Kafka's StandardAuthorizer.
+
+It follows the image's rules. Answers are cached by principal, address, operation and resource; the cache is dropped as
+a whole when a rule changes, so a revoked right ends with the image that revokes it. `version` is different after each
+change of the rules: whoever keeps the effect of an answer (a fetch session, the produce shortcut) keeps it with that
+number. Requests from within the process are not judged: nobody asks this module about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol
+
+from barnabas.broker.audit_log import AuditLog
+from barnabas.common.authorizer_keys import allows_without_rules, super_users
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Clock
+from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclOperation, AclResource, Decision
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+
+#: The number of answers that are kept.
+_ANSWERS_MAX: Final = 20_000
+
+#: The operations of each type of resource whose bits clients request (KIP-430).
+_OPERATIONS: Final = {
+    AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
+    AclResource.GROUP: (3, 6, 8, 10, 11),
+    AclResource.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
+}
+
+
+class Asker(Protocol):
+    """The request on whose behalf a question is asked (a `RequestContext`)."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def client_host(self) -> str:
+        """The address of the client as Java shows it: "/127.0.0.1"."""
+
+
+class Authorizer:
+    """Answers questions about rights."""
+
+    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index")
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._super_users = super_users(config.originals)
+        self._by_default = allows_without_rules(config.originals)
+        self.index = AclIndex()
+        self._answers: dict[tuple[str, str, AclOperation, AclResource, str], Decision] = {}
+        self.audit = AuditLog(clock)
+        #: The numbers of allowed and denied questions (KIP-877's metrics).
+        self.counts = [0, 0]
+
+    @property
+    def version(self) -> int:
+        """A number that is different after each change of the rules."""
+        return self.index.version
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follows the rules of the metadata (`metadata.store.Subscriber`)."""
+        if delta.changed_acls:
+            self.index.update(delta.changed_acls.items())
+            self._answers.clear()
+
+    # -- questions
+
+    def allows(
+        self,
+        asker: Asker,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str = CLUSTER_NAME,
+        *,
+        references: int = 1,
+        log_denied: bool = True,
+    ) -> bool:
+        """Returns whether the client of a request may do this. `log_denied` is False for a question whose denial only
+        filters, or leads to another question."""
+        key = (asker.principal, asker.client_host, operation, resource, name)
+        decision = self._answers.get(key)
+        if decision is None:
+            decision = self.decide(asker.principal, java_address(asker.client_host), operation, resource, name)
+            if len(self._answers) >= _ANSWERS_MAX:
+                self._answers.clear()
+            self._answers[key] = decision
+        self.counts[not decision.allowed] += 1
+        audit = self.audit
+        if decision.allowed:
+            if audit.tells_allowed:
+                audit.allowed(asker, operation, resource, name, references, self.shown_rule(asker.principal, decision))
+        elif log_denied or audit.tells_all:
+            shown = self.shown_rule(asker.principal, decision)
+            audit.denied(asker, operation, resource, name, references, shown, explicit=log_denied)
+        return decision.allowed
+
+    def allowed_names(
+        self,
+        asker: Asker,
+        operation: AclOperation,
+        resource: AclResource,
+        names: Iterable[str],
+        *,
+        log_denied: bool = True,
+    ) -> set[str]:
+        """Returns the names among these for which the client may do this. A name that occurs several times is one
+        question."""
+        counts: dict[str, int] = {}
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
+        return {
+            name
+            for name, count in counts.items()
+            if self.allows(asker, operation, resource, name, references=count, log_denied=log_denied)
+        }
+
+    def allows_any(self, asker: Asker, operation: AclOperation, resource: AclResource) -> bool:
+        """Returns whether the client may do this with any resource of the type (Kafka's authorizeByResourceType)."""
+        host = java_address(asker.client_host)
+        return self.decide(asker.principal, host, operation, resource, "hardcode").allowed or self.index.allows_any(
+            asker.principal, host, operation, resource
+        )
+
+    def operations(self, asker: Asker, resource: AclResource, name: str = CLUSTER_NAME) -> int:
+        """Returns the bits of the operations that the client may do with a resource (KIP-430)."""
+        host = java_address(asker.client_host)
+        return sum(
+            1 << operation
+            for operation in _OPERATIONS[resource]
+            if self.decide(asker.principal, host, AclOperation(operation), resource, name).allowed
+        )
+
+    def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:
+        """Decides without cache and log. `host` is a numeric address."""
+        if principal in self._super_users:
+            return _SUPER_USER
+        decision = self.index.decide(principal, host, operation, resource, name)
+        if self._by_default and not decision.has_rules:
+            return _BY_DEFAULT
+        return decision
+
+    def shown_rule(self, principal: str, decision: Decision) -> str:
+        """Returns the rule of a decision as Kafka's audit log shows it."""
+        if decision.rule is not None:
+            return f"MatchingAcl(acl={decision.rule})"
+        if principal in self._super_users:
+            return "SuperUser"
+        return "DefaultAllow" if decision.allowed else "DefaultDeny"
+
+
+_SUPER_USER: Final = Decision(True)
+_BY_DEFAULT: Final = Decision(True)
+
+
+def java_address(client_host: str) -> str:
+    """Returns an address as Java's `getHostAddress` writes it, which is how rules name hosts."""
+    text = client_host.removeprefix("/")
+    if ":" not in text:
+        return text
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return text
+    assert isinstance(address, IPv6Address), "only IPv6 addresses have colons"
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    packed = address.packed
+    return ":".join(f"{int.from_bytes(packed[at : at + 2], 'big'):x}" for at in range(0, 16, 2))

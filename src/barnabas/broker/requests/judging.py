@@ -1,0 +1,269 @@
+"""How a request is judged before its handler sees it, and how refused rows come into its response.
+
+A question (`Question.judge`) looks at a decoded request and returns a `Verdict`: the request that the handler gets,
+without the rows that were refused; or the whole response, if nothing is left; and the function that completes or
+filters the handler's response. The handlers know nothing of rights, except those of Produce, Fetch and Metadata, which
+judge by themselves. `api_questions` says which API asks which question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from barnabas.broker.authorizer import Asker, Authorizer
+from barnabas.broker.requests.error_responses import ErrorRows, error_response, error_rows
+from barnabas.common.errors import ErrorCode
+from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
+from barnabas.metadata.image import MetadataImage
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import response_class
+
+Amend = Callable[[Any], Any]
+
+#: The code of a refusal by type of resource, and Kafka's message.
+CODES: Final = {
+    AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+TEXTS: Final = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+#: Rows that are judged per step.
+ROWS_PER_STEP: Final = 100
+
+
+class Judge(NamedTuple):
+    """The authorizer on behalf of one request."""
+
+    authorizer: Authorizer
+    asker: Asker
+    version: int
+    #: The image in which ids of topics have names.
+    image: MetadataImage
+
+    def may(
+        self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME, *, log_denied: bool = True
+    ) -> bool:
+        return self.authorizer.allows(self.asker, operation, resource, name, log_denied=log_denied)
+
+    def refusal(self, request: Message, code: ErrorCode) -> Message:
+        """Returns the response that has this error for everything in the request."""
+        found = error_response(request, self.version, code, TEXTS[code])
+        assert found is not None, f"{request.NAME} has no response for an error"
+        return found
+
+
+class Verdict(NamedTuple):
+    """The result of a judgement: `response` is set if the handler is not called."""
+
+    request: Message
+    response: Message | None = None
+    amend: Amend | None = None
+
+
+Judgement = Generator[int, None, Verdict]
+
+
+class Question(Protocol):
+    """A question of an API. The table of questions is also the documentation, so each one describes itself."""
+
+    @property
+    def asks(self) -> str:
+        """Returns which operation on which resource is asked for."""
+
+    @property
+    def refusal(self) -> str:
+        """Returns what a client without the right sees."""
+
+    def judge(self, judge: Judge, request: Message) -> Judgement: ...
+
+
+@dataclass(frozen=True)
+class Open:
+    """No question: all clients may."""
+
+    why: str
+
+    @property
+    def asks(self) -> str:
+        return f"nothing: {self.why}"
+
+    @property
+    def refusal(self) -> str:
+        return "none"
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        return Verdict(request)
+        yield 1
+
+
+@dataclass(frozen=True)
+class ByHandler:
+    """The handler judges, because it decodes the request itself, or must not do the work of rows that are refused."""
+
+    asks: str
+    refusal: str
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        return Verdict(request)
+        yield 1
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One question about the whole request. `name` is the field with the resource's name; empty for the cluster."""
+
+    operation: AclOperation
+    resource: AclResource = AclResource.CLUSTER
+    name: str = ""
+
+    @property
+    def asks(self) -> str:
+        return f"{self.operation.name} on {_shown(self.resource)}"
+
+    @property
+    def refusal(self) -> str:
+        return f"{CODES[self.resource].name} for the whole request"
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        name = getattr(request, self.name) if self.name else CLUSTER_NAME
+        if judge.may(self.operation, self.resource, name):
+            return Verdict(request)
+        return Verdict(request, judge.refusal(request, CODES[self.resource]))
+        yield 1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A question for each row of the request; refused rows have the error in the response. `shape` names the rows of
+    request and response, `key` the field with the resource's name; it is empty if the row is the name."""
+
+    operation: AclOperation
+    resource: AclResource
+    shape: ErrorRows
+    key: str = ""
+    #: With this right on the cluster, the rows are not judged.
+    unless: AclOperation | None = None
+    #: Whether refused rows have no message.
+    is_silent: bool = False
+    #: Fields of refused rows, or of their inner rows, that differ from the defaults of the protocol.
+    values: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def asks(self) -> str:
+        other = f"{self.unless.name} on the cluster, or " if self.unless is not None else ""
+        return f"{other}{self.operation.name} on each {_shown(self.resource).removeprefix('the ')}"
+
+    @property
+    def refusal(self) -> str:
+        return f"{CODES[self.resource].name} for each one"
+
+    def name_of(self, row: Any) -> str:
+        name: str = getattr(row, self.key) if self.key else row
+        return name
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        if self.unless is not None and judge.may(self.unless, AclResource.CLUSTER, log_denied=False):
+            return Verdict(request)
+        rows = getattr(request, self.shape.of) or ()
+        allowed, refused = yield from split(judge, self.operation, self.resource, rows, self.name_of)
+        if not refused:
+            return Verdict(request)
+        return with_rows(request, self.shape, allowed, self.refused(judge, request, refused))
+
+    def refused(self, judge: Judge, request: Message, rows: list[Any]) -> list[Any]:
+        """Returns the rows of the response for refused rows of the request."""
+        code = CODES[self.resource]
+        text = None if self.is_silent else TEXTS[code]
+        found = error_rows(changed(request, self.shape.of, rows), judge.version, code, text, self.shape)
+        for attribute, value in self.values:
+            for row in found:
+                for inner in getattr(row, self.shape.inner.to) if self.shape.inner is not None else (row,):
+                    setattr(inner, attribute, value)
+        return found
+
+
+class All:
+    """Several questions, in order. The first refusal of the whole request is the response."""
+
+    def __init__(self, *questions: Question) -> None:
+        self._questions = questions
+
+    @property
+    def asks(self) -> str:
+        return "; ".join(question.asks for question in self._questions)
+
+    @property
+    def refusal(self) -> str:
+        return "; ".join(question.refusal for question in self._questions)
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        verdict = Verdict(request)
+        for question in self._questions:
+            verdict = yield from question.judge(judge, verdict.request)
+            if verdict.response is not None or verdict.amend is not None:
+                return verdict
+        return verdict
+
+
+def split(
+    judge: Judge, operation: AclOperation, resource: AclResource, rows: Sequence[Any], name_of: Callable[[Any], str]
+) -> Generator[int, None, tuple[list[Any], list[Any]]]:
+    """Returns the rows whose resource the client may use, and the others. A name is one question."""
+    counts: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        name = name_of(row)
+        counts[name] = counts.get(name, 0) + 1
+        if place % (4 * ROWS_PER_STEP) == 4 * ROWS_PER_STEP - 1:
+            yield 1
+    answers: dict[str, bool] = {}
+    for name, count in counts.items():
+        answers[name] = judge.authorizer.allows(judge.asker, operation, resource, name, references=count)
+        if len(answers) % ROWS_PER_STEP == 0:
+            yield 1
+    allowed = [row for row in rows if answers[name_of(row)]]
+    return allowed, [row for row in rows if not answers[name_of(row)]]
+
+
+def with_rows(request: Message, shape: ErrorRows, allowed: Sequence[Any], more: list[Any]) -> Verdict:
+    """Returns the verdict on a request of which the handler gets the `allowed` rows, and whose response gets `more`."""
+    if not allowed:
+        return Verdict(request, only_rows(request, shape, more))
+
+    def amend(response: Any) -> Any:
+        getattr(response, shape.to).extend(more)
+        return response
+
+    return Verdict(changed(request, shape.of, list(allowed)), None, amend)
+
+
+def only_rows(request: Message, shape: ErrorRows, rows: list[Any]) -> Message:
+    """Returns the response of these rows alone."""
+    key = request.API_KEY
+    assert key is not None, "a request has a key"
+    response = response_class(key)()
+    setattr(response, shape.to, rows)
+    return response
+
+
+def changed(request: Message, attribute: str, value: Any) -> Message:
+    found = copy(request)
+    setattr(found, attribute, value)
+    return found
+
+
+def _shown(resource: AclResource) -> str:
+    return {
+        AclResource.TOPIC: "the topic",
+        AclResource.GROUP: "the group",
+        AclResource.CLUSTER: "the cluster",
+        AclResource.TRANSACTIONAL_ID: "the transactional id",
+    }[resource]

@@ -1,0 +1,31 @@
+"""The keys of Kafka's authorizer, which are not among its declared broker keys: a node passes them on as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from barnabas.common.errors import ConfigError
+
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER_USERS: Final = "super.users"
+ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
+AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
+
+
+def super_users(properties: Mapping[str, str]) -> frozenset[str]:
+    """Returns the principals that may do everything; semicolons separate them. Raises ConfigError."""
+    found = [item.strip() for item in properties.get(SUPER_USERS, "").split(";") if item.strip()]
+    for item in found:
+        kind, colon, name = item.partition(":")
+        if not (kind and colon and name):
+            raise ConfigError(
+                f"Invalid value {item} for configuration {SUPER_USERS}: each principal must have the form Type:name, "
+                "and semicolons separate them"
+            )
+    return frozenset(found)
+
+
+def allows_without_rules(properties: Mapping[str, str]) -> bool:
+    """Returns whether everybody may do everything with a resource that has no rule. As in Java, only "true" is true."""
+    return properties.get(ALLOW_IF_NO_ACL, "").strip().lower() == "true"

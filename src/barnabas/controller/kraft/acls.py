@@ -1,0 +1,171 @@
+"""Decisions about ACLs: which rules CreateAcls adds and DeleteAcls removes, with Kafka's checks and messages.
+
+A rule that exists already is a success without a record. A request changes up to 10,000 rules, or none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
+from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.acl_filters import AclFilter
+from barnabas.metadata.acls import (
+    CLUSTER_NAME,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+    AclRule,
+    shown,
+)
+from barnabas.metadata.security import SecurityImage
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+_Created = CreateAclsResponse.AclCreationResult
+_Deleted = DeleteAclsResponse.DeleteAclsFilterResult
+_Match = DeleteAclsResponse.DeleteAclsMatchingAcl
+
+_RECORDS_MAX: Final = 10_000
+_TOO_MANY: Final = "Unable to perform excessively large batch operation."
+#: The rules that a cause names; more are only counted.
+_NAMED_MAX: Final = 3
+
+
+def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) -> Result[CreateAclsResponse]:
+    known = view.image.security.acl_ids
+    added: dict[AclRule, AccessControlEntryRecord] = {}
+    results: list[_Created] = []
+    for creation in request.creations:
+        rule = AclRule(
+            creation.resource_type,
+            creation.resource_name,
+            creation.resource_pattern_type,
+            creation.operation,
+            creation.principal,
+            creation.host,
+            creation.permission_type,
+        )
+        problem = _problem_of(rule)
+        if problem is not None:
+            results.append(_Created(error_code=ErrorCode.INVALID_REQUEST, error_message=problem))
+            continue
+        if rule not in known and rule not in added:
+            added[rule] = _record(view.random.uuid(), rule)
+        results.append(_Created(error_message=None))
+    if len(added) > _RECORDS_MAX:
+        refused = create_refused(request, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+        return Result([], refused, Cause(ControllerEvent.CREATE_ACLS, actor))
+    records: list[Versioned] = [(record, 0) for record in added.values()]
+    cause = Cause(ControllerEvent.CREATE_ACLS, actor, _listed(list(added)))
+    return Result(records, CreateAclsResponse(results=results), cause)
+
+
+def create_refused(request: CreateAclsRequest, code: ErrorCode, text: str | None = None) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[_Created(error_code=code, error_message=text) for _ in request.creations])
+
+
+def _record(rule_id: bytes, rule: AclRule) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=rule_id,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def _problem_of(rule: AclRule) -> str | None:
+    """Returns why a rule cannot be created, None if it can."""
+    if rule.resource_type == AclResource.CLUSTER and rule.resource_name not in ("", CLUSTER_NAME):
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not rule.resource_name:
+        return "Invalid empty resource name"
+    resource = shown(AclResource, rule.resource_type)
+    if resource in ("UNKNOWN", "ANY"):
+        return f"Invalid resourceType {resource}"
+    if rule.pattern_type not in (AclPattern.LITERAL, AclPattern.PREFIXED):
+        return f"Invalid patternType {shown(AclPattern, rule.pattern_type)}"
+    operation = shown(AclOperation, rule.operation)
+    if operation in ("UNKNOWN", "ANY"):
+        return f"Invalid operation {operation}"
+    if rule.permission not in (AclPermission.DENY, AclPermission.ALLOW):
+        return f"Invalid permissionType {shown(AclPermission, rule.permission)}"
+    if ":" not in rule.principal:
+        return (
+            f"Could not parse principal from `{rule.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+    return None
+
+
+def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) -> Result[DeleteAclsResponse]:
+    security = view.image.security
+    removed: dict[bytes, AclRule] = {}
+    results: list[_Deleted] = []
+    for requested in request.filters:
+        found = AclFilter.of(requested)
+        if found.has_unknown_pattern or found.has_unknown_entry:
+            text = "Unknown patternFilter." if found.has_unknown_pattern else "Unknown entryFilter."
+            results.append(_Deleted(error_code=ErrorCode.INVALID_REQUEST, error_message=text))
+            continue
+        matched = _matching(security, found)
+        removed.update(matched)
+        results.append(_Deleted(error_message=None, matching_acls=[_match(rule) for rule in matched.values()]))
+    if len(removed) > _RECORDS_MAX:
+        text = f"Cannot remove more than {_RECORDS_MAX} acls in a single delete operation."
+        refused = delete_refused(request, ErrorCode.POLICY_VIOLATION, text)
+        return Result([], refused, Cause(ControllerEvent.DELETE_ACLS, actor))
+    records: list[Versioned] = [(RemoveAccessControlEntryRecord(id=rule_id), 0) for rule_id in removed]
+    cause = Cause(ControllerEvent.DELETE_ACLS, actor, _listed(list(removed.values())))
+    return Result(records, DeleteAclsResponse(filter_results=results), cause)
+
+
+def delete_refused(request: DeleteAclsRequest, code: ErrorCode, text: str | None = None) -> DeleteAclsResponse:
+    return DeleteAclsResponse(filter_results=[_Deleted(error_code=code, error_message=text) for _ in request.filters])
+
+
+def _matching(security: SecurityImage, wanted: AclFilter) -> dict[bytes, AclRule]:
+    """Returns the rules that a filter matches, by id. A filter that names one rule needs no search."""
+    only = wanted.only_rule
+    if only is not None:
+        rule_id = security.acl_ids.get(only)
+        return {} if rule_id is None else {rule_id: only}
+    return {rule_id: rule for rule, rule_id in security.acl_ids.items() if wanted.matches(rule)}
+
+
+def _match(rule: AclRule) -> _Match:
+    return _Match(
+        error_message=None,
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+def _listed(rules: Sequence[AclRule]) -> str:
+    """Returns the rules in words, for the journal."""
+    shown_rules = [in_words(rule) for rule in rules[:_NAMED_MAX]]
+    if len(rules) > _NAMED_MAX:
+        shown_rules.append(f"{len(rules) - _NAMED_MAX} more rules")
+    return "; ".join(shown_rules)
+
+
+def in_words(rule: AclRule) -> str:
+    """Returns a rule in one line: "ALLOW User:alice READ TOPIC orders from *"."""
+    prefix = "prefix " if rule.pattern_type == AclPattern.PREFIXED else ""
+    return (
+        f"{shown(AclPermission, rule.permission)} {rule.principal} {shown(AclOperation, rule.operation)} "
+        f"{shown(AclResource, rule.resource_type)} {prefix}{rule.resource_name} from {rule.host}"
+    )

@@ -1,0 +1,156 @@
+"""Random rules and questions: the index against every rule read in turn, and against an index that was built anew."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.plain_rules import covers, plain_answer
+
+from barnabas.metadata.acls import (
+    AclIndex,
+    AclOperation,
+    AclPattern,
+    AclPermission,
+    AclResource,
+    AclRule,
+    Decision,
+)
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
+from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+NAMES = ["a", "ab", "abc", "b", "ba", "bab", "*"]
+PRINCIPALS = ["User:alice", "User:bob", "User:*", "Group:alice"]
+HOSTS = ["10.0.0.1", "10.0.0.2", "*"]
+OPERATIONS = [operation for operation in AclOperation if operation > AclOperation.ANY]
+RESOURCES = [AclResource.TOPIC, AclResource.GROUP]
+
+Question = tuple[str, str, AclOperation, AclResource, str]
+#: (name, pattern), host, principal, operation
+Shape = tuple[tuple[str, AclPattern], str, str, AclOperation]
+
+RECORDS = st.builds(
+    AccessControlEntryRecord,
+    resource_type=st.sampled_from([int(each) for each in RESOURCES]),
+    resource_name=st.sampled_from(NAMES),
+    pattern_type=st.sampled_from([3, 4]),
+    principal=st.sampled_from(PRINCIPALS),
+    host=st.sampled_from(HOSTS),
+    operation=st.sampled_from([int(each) for each in OPERATIONS]),
+    permission_type=st.sampled_from([2, 3]),
+)
+#: A change: the id of the rule, and its record, or None to remove it.
+CHANGES = st.lists(st.tuples(st.integers(0, 9), st.none() | RECORDS), max_size=25)
+QUESTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(PRINCIPALS),
+        st.sampled_from(HOSTS[:2]),
+        st.sampled_from(OPERATIONS),
+        st.sampled_from(RESOURCES),
+        st.sampled_from(["a", "ab", "abc", "abcd", "b", "ba", "c", "bab", "hardcode", "*"]),
+    ),
+    min_size=20,
+    max_size=20,
+)
+
+
+def _replayed(changes: list[tuple[int, AccessControlEntryRecord | None]]) -> tuple[AclIndex, list[AclRule]]:
+    """Returns the index that followed an image through the changes, and the rules that are left."""
+    index, image = AclIndex(), EMPTY_IMAGE
+    for number, record in changes:
+        rule_id = bytes([number]) * 16
+        delta = MetadataDelta(image)
+        if record is not None:
+            record.id = rule_id
+            delta.replay(record)
+        elif rule_id in image.security.acls:
+            delta.replay(RemoveAccessControlEntryRecord(id=rule_id))
+        image = delta.apply(image.offset + 1, 1, 0)
+        index.update(delta.changed_acls.items())
+    return index, [AclRule.of(record) for record in image.security.acls.values()]
+
+
+@settings(max_examples=600)
+@given(CHANGES, QUESTIONS)
+def test_index_answers_like_all_rules_read_in_turn(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
+    index, rules = _replayed(changes)
+    assert len(index) == len(rules)
+    for principal, host, operation, resource, name in questions:
+        decision = index.decide(principal, host, operation, resource, name)
+        expected = plain_answer(rules, principal, host, operation, resource, name)
+        assert decision.allowed == bool(expected)
+        assert decision.has_rules == (expected is not None)
+        if decision.rule is not None:
+            assert covers(decision.rule, name)
+            assert (decision.rule.permission == AclPermission.ALLOW) == decision.allowed
+
+
+@settings(max_examples=300)
+@given(CHANGES, QUESTIONS)
+def test_rules_followed_by_changes_and_rules_of_a_snapshot_decide_alike(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
+    """CVE-2024-27309: rules that were removed must not remain in effect, nor take others with them."""
+    index, rules = _replayed(changes)
+    built = AclIndex()
+    records = [(bytes([place]) * 16, _record(rule)) for place, rule in enumerate(rules)]
+    built.update(records)
+    for question in questions:
+        assert index.decide(*question) == built.decide(*question)
+        assert index.allows_any(*question[:4]) == built.allows_any(*question[:4])
+
+
+def _record(rule: AclRule) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        resource_type=rule.resource_type,
+        resource_name=rule.resource_name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+
+
+@settings(max_examples=300)
+@given(CHANGES, QUESTIONS)
+def test_any_resource_is_allowed_if_some_name_is(
+    changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
+) -> None:
+    """The operation is WRITE, which nothing implies, so that both algorithms must agree."""
+    index, rules = _replayed(changes)
+    names = [name + end for name in [*NAMES, "hardcode"] for end in ("", "x", "!")]
+    for principal, host, _, resource, _ in questions:
+        some = any(plain_answer(rules, principal, host, AclOperation.WRITE, resource, name) for name in names)
+        assert index.allows_any(principal, host, AclOperation.WRITE, resource) == some
+
+
+def test_deny_beats_allow_in_every_order_prefix_and_host() -> None:
+    """Guard S22: an ALLOW and a DENY, each in every combination of pattern, host, principal and operation."""
+    patterns = [
+        ("ab", AclPattern.LITERAL),
+        ("a", AclPattern.PREFIXED),
+        ("*", AclPattern.LITERAL),
+        ("ab", AclPattern.PREFIXED),
+    ]
+    shapes = list(product(patterns, ["*", "10.0.0.1"], ["User:alice", "User:*"], [AclOperation.READ, AclOperation.ALL]))
+    asked = ("User:alice", "10.0.0.1", AclOperation.READ, AclResource.TOPIC, "ab")
+    count = 0
+    for allow, deny in product(shapes, shapes):
+        for order in (0, 1):
+            made = [_shaped(allow, AclPermission.ALLOW), _shaped(deny, AclPermission.DENY)]
+            index = AclIndex()
+            index.update((bytes([place]) * 16, made[place]) for place in (order, 1 - order))
+            assert index.decide(*asked) == Decision(False, AclRule.of(made[1]), True)
+            index.update([(bytes([1]) * 16, None)])
+            assert index.decide(*asked) == Decision(True, AclRule.of(made[0]), True)
+            count += 1
+    assert count == 2048
+
+
+def _shaped(shape: Shape, permission: AclPermission) -> AccessControlEntryRecord:
+    (name, pattern), host, principal, operation = shape
+    return _record(AclRule(AclResource.TOPIC, name, pattern, operation, principal, host, permission))
