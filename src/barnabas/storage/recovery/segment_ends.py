@@ -46,6 +46,8 @@ class SegmentEnd(NamedTuple):
     end_offset: int
     #: Bytes after it that are not a batch.
     torn_bytes: int
+    #: Offsets that are missing between batches that were scanned.
+    gaps: tuple[Hole, ...] = ()
 
 
 class Findings(NamedTuple):
@@ -185,7 +187,8 @@ def find_holes(
     done = [hole for hole in evidence.known.accepted if ends and hole.end <= bases[0]]
     holes = subtract(holes, done)
     is_known = evidence.inventory is not None or evidence.compacted
-    suspected = () if is_known else merge(hole for hole in gaps if hole_at(holes, hole.start) is None)
+    doubtful = [] if evidence.compacted else [gap for end in ends for gap in end.gaps]
+    suspected = merge(hole for hole in (*(() if is_known else gaps), *doubtful) if hole_at(holes, hole.start) is None)
     return Findings(holes, suspected, tuple(causes) if holes else ())
 
 
