@@ -28,6 +28,7 @@ from tests.support.damaged_world import (
 )
 
 from barnabas.records.batch import iter_headers
+from barnabas.storage.directories import NO_BROKER_EPOCH
 from barnabas.storage.recovery.lost_offsets import Hole
 
 #: The places of the lowest bytes of two fields in a batch: flipping the bit 8 in them adds eight to the offset.
@@ -66,6 +67,7 @@ def test_a_wrong_base_offset_in_the_last_batch_leaves_a_reported_gap(stop: Calla
     path, at = last_batch(files)
     files = flipped(files, path, at + BASE_OFFSET, 0x08)
     manager, host = started(files)
+    assert manager.previous_broker_epoch == NO_BROKER_EPOCH
     log = taken_up(manager)
     (line,) = [text for text, _ in host.faults.reported]
     assert line.startswith("orders-0 is damaged: 8 offsets are lost (39 to 46)")
