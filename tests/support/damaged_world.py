@@ -83,6 +83,8 @@ def logs_of(files: Files, topic_partition: TopicPartition = DAMAGED) -> list[str
 def taken_up(manager: LogManager, topic_partition: TopicPartition = DAMAGED) -> Log:
     """Returns the log as the only replica's leader opens it: damage is repaired."""
     log = manager.get_or_create(topic_partition, TOPIC_ID, CONFIG)
+    if log.losses.suspected:
+        manager.damaged.mark_damaged(log)
     return manager.damaged.accept_losses(topic_partition) if log.losses.damage is not None else log
 
 

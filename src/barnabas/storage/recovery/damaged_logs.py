@@ -23,7 +23,15 @@ from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.recovery.hole_filling import fill_holes, truncate_at_loss
-from barnabas.storage.recovery.lost_offsets import LOST_OFFSETS_FILE, Damage, KnownHoles, Losses, read_lost, write_lost
+from barnabas.storage.recovery.lost_offsets import (
+    LOST_OFFSETS_FILE,
+    Damage,
+    KnownHoles,
+    Losses,
+    merge,
+    read_lost,
+    write_lost,
+)
 from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.recovery.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
@@ -140,11 +148,13 @@ class DamagedLogs:
     # -- deciding
 
     def mark_damaged(self, log: Log) -> None:
-        """Reports a log with gaps between its segments as damaged: its topic is not compacted, so they are lost
+        """Reports a log whose offsets are not consecutive as damaged: its topic is not compacted, so they are lost
         records. Raises StorageFault."""
         end_offset = log.log_end_offset
-        causes = ("segments do not begin where those before them end",)
-        log.losses = Losses(log.holes, Damage(log.losses.suspected, end_offset, end_offset, causes))
+        causes = ("segments or batches do not begin where those before them end",)
+        found = log.losses.damage or Damage((), end_offset, end_offset, ())
+        holes = merge([*found.holes, *log.losses.suspected])
+        log.losses = Losses(log.holes, found._replace(holes=holes, causes=(*found.causes, *causes)))
         try:
             self.report(log)
         except OSError as error:

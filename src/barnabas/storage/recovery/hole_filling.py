@@ -68,11 +68,13 @@ def fill_holes(disk: Disk, log: Log) -> None:
     """
     damage = log.losses.damage
     assert damage is not None, "only a damaged log has holes"
+    inner = {hole: _inner_end(log, hole) for hole in damage.holes}
     log.segments.release()
     write_lost(disk, log.directory, KnownHoles((), merge([*log.holes, *damage.holes])))
     epochs = log.epochs.entries
     bases = log.segments.bases
     lost: list[Hole] = []
+    mended: set[str] = set()
     for hole in damage.holes:
         if not log.segments.active.has_files:
             file = disk.open(f"{log.directory}/{file_name(hole.start, LOG_SUFFIX)}", create=True)
@@ -80,11 +82,27 @@ def fill_holes(disk: Disk, log: Log) -> None:
             lost.append(hole)
         elif hole.start >= bases[0]:
             segment = log.segments[log.segments.place_of(hole.start)]
-            lost += _fill(disk, segment.log_path, segment.size_bytes, hole, epochs)
+            path, end = segment.log_path, inner[hole]
+            if path in mended and end is not None:
+                continue  # filled together with the one before it
+            whole_bytes = disk.size(path) if path in mended else segment.size_bytes if end is None else end
+            lost += _fill(disk, path, whole_bytes, hole, epochs)
+            mended.add(path)
         else:
             lost.append(hole)
     disk.sync_dir(log.directory)
     write_lost(disk, log.directory, KnownHoles((), merge([*log.holes, *lost])))
+
+
+def _inner_end(log: Log, hole: Hole) -> int | None:
+    """Returns the position in its segment at which a range is missing between two batches; None for other ranges."""
+    segments = log.segments
+    if not segments.active.has_files or hole.start < segments.bases[0]:
+        return None
+    try:
+        return segments[segments.place_of(hole.start)].locate(hole.start)
+    except RecordsRejected:
+        return None
 
 
 def _fill(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:

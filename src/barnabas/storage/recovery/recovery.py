@@ -20,6 +20,7 @@ that has occurred.
     @L  LEO below the recovery point; a missing  reported (`Log.losses`) and left unchanged: what becomes of it depends
         segment, or one that ends inside a batch  on the other replicas (`hole_filling`)
     @J  clean, junk after the last batch         cut, and reported
+    @K  clean, LEO above the recovery point      scanned from there on, as @F: a base or last offset is wrong
     @M  `partition.metadata` cannot be read      treated as absent: the metadata contains the topic id
 
 Indexes only repeat what is in the `.log`, so they are rebuilt and never trusted against it.
@@ -32,7 +33,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from barnabas.common.errors import RecordsRejected
+from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
@@ -64,7 +65,7 @@ from barnabas.storage.recovery.missing_epochs import find_missing_epochs
 from barnabas.storage.recovery.rescan import (
     EpochRun,
     Follows,
-    OffsetGaps,
+    Scanned,
     ScanStart,
     end_of_batches,
     scan,
@@ -339,6 +340,9 @@ class _Recovery:
             end_offset = self._ends[-1].end_offset if self._ends else self._end_offset
             if end_offset < 0:
                 end_offset = segments.active.end_offset()
+            if opening.evidence is not None and 0 < opening.recovery_point < end_offset:
+                # @K: a clean shutdown syncs the whole log. `open_log` opens it again, as after an unclean one.
+                raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "the log ends after its recovery point")
             self._cut_junk(end_offset)
             self._replay(log_start_offset, end_offset)
             return end_offset
@@ -359,7 +363,7 @@ class _Recovery:
             segment.open_clean()
             self._is_any_broken = self._is_any_broken or indexed.position < segment.size_bytes
         else:
-            self._take_epochs(starts_of(scan(segment, self._limits, ScanStart(0, segment.base_offset), _ignore)))
+            self._take_epochs(starts_of(scan(segment, self._limits, ScanStart(0, segment.base_offset), _ignore).epochs))
             segment.end_rebuild()
         segment.index.sync()
         segment.time_index.sync()
@@ -382,7 +386,7 @@ class _Recovery:
         shutdown (@J of the module table).
         """
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
-            segment, _, torn_bytes = self._ends[-1]
+            segment, torn_bytes = self._ends[-1].segment, self._ends[-1].torn_bytes
             segment.file.truncate(segment.size_bytes)
             segment.file.sync()
             self._ends[-1] = self._ends[-1]._replace(torn_bytes=0)
@@ -474,7 +478,8 @@ class _Recovery:
                 segment.become_inactive()
                 self._ends.append(SegmentEnd(segment, start.offset, segment.file.size() - segment.size_bytes))
                 continue
-            found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
+            scanned = self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
+            found += scanned.epochs
             is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_after(segment)
             behind = unverified[unverified.index(segment) + 1 :]
             if is_damaged:
@@ -483,7 +488,7 @@ class _Recovery:
             segment.end_rebuild()
             segment.release()
             if self._opening.evidence is not None:
-                self._ends.append(SegmentEnd(segment, segment.end_offset(), 0))
+                self._ends.append(SegmentEnd(segment, segment.end_offset(), 0, tuple(scanned.gaps)))
             if is_damaged and behind:
                 self._drop_segments(behind)
                 break
@@ -519,7 +524,7 @@ class _Recovery:
         bases = self.segments.bases
         return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
 
-    def _rescan_segment(self, segment: Segment, start: ScanStart, replayed_to: int, *, begun: bool) -> list[EpochRun]:
+    def _rescan_segment(self, segment: Segment, start: ScanStart, replayed_to: int, *, begun: bool) -> Scanned:
         def note(header: BatchHeader, batch: memoryview) -> None:
             if header.last_offset >= replayed_to:
                 note_producer(self.producers, header, batch, segment)
@@ -528,10 +533,7 @@ class _Recovery:
             segment.txn_index.truncate_to(start.offset)
         else:
             segment.txn_index.clear()
-        follows: Follows | None = self._opening.follows
-        if not self._opening.config.is_compacted:
-            follows = OffsetGaps(segment.log_path, start, self._notes.append, follows)
-        return scan(segment, self._limits, start, note, begun=begun, follows=follows)
+        return scan(segment, self._limits, start, note, begun=begun, follows=self._opening.follows)
 
     def _take_epochs(self, found: list[EpochEntry]) -> None:
         for epoch, start_offset in sorted(found):

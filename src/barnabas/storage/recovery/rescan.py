@@ -24,6 +24,7 @@ from barnabas.records.checksum import crc32c
 from barnabas.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, MAGIC_V2
 from barnabas.storage.checkpoints import EpochEntry
 from barnabas.storage.recovery.index_check import do_last_entries_fit
+from barnabas.storage.recovery.lost_offsets import Hole
 from barnabas.storage.segment import RollLimits, Segment
 
 _RELATIVE_OFFSET_MAX = 0x7FFFFFFF
@@ -61,7 +62,7 @@ def synced_part(segment: Segment, recovery_point: int) -> ScanStart:
             if position == entry_position > 0 and not header.base_offset <= entry_offset <= header.last_offset:
                 return beginning
             if header.next_offset > recovery_point:
-                return ScanStart(position, min(recovery_point, header.base_offset))
+                return ScanStart(position, header.base_offset if position == entry_position > 0 else offset)
             offset, end = header.next_offset, position + header.size_bytes
             if offset == recovery_point:
                 return ScanStart(end, offset) if end <= segment.size_bytes else beginning
@@ -79,29 +80,11 @@ def _rise(segment: Segment) -> bool:
     )
 
 
-class OffsetGaps:
-    """A `Follows` that accepts every batch and reports offsets that no batch has. In a log that is not compacted, they
-    mean that a base offset is damaged, which no checksum covers, or that batches are missing.
-    """
+class Scanned(NamedTuple):
+    """The leader epochs of scanned batches, which ascend, and the offsets that are missing between the batches."""
 
-    def __init__(self, path: str, start: ScanStart, report: Callable[[str], None], follows: Follows | None) -> None:
-        self._path = path
-        self._position, self._next_offset = start
-        self._report = report
-        self._follows = follows
-
-    def __call__(self, header: BatchHeader, batch: memoryview) -> bool:
-        if self._follows is not None and not self._follows(header, batch):
-            return False
-        if header.base_offset > self._next_offset:
-            self._report(
-                f"offsets {self._next_offset} to {header.base_offset - 1} are missing before byte {self._position} of "
-                f"{self._path}, and the topic is not compacted: the base offset there is damaged, or these records are "
-                "lost on this broker"
-            )
-        self._position += header.size_bytes
-        self._next_offset = header.next_offset
-        return True
+    epochs: list[EpochRun]
+    gaps: list[Hole]
 
 
 class EpochRun(NamedTuple):
@@ -120,19 +103,23 @@ def scan(
     *,
     begun: bool = False,
     follows: Follows | None = None,
-) -> list[EpochRun]:
+) -> Scanned:
     """Records all intact batches of a segment from `start` up to the first that does not follow the one before it.
-    Returns their leader epochs, which ascend. `begun`: the caller has just recorded the batches before `start`.
+    `begun`: the caller has just recorded the batches before `start`.
     """
     if not begun:
         segment.begin_rebuild(start.position, start.offset)
     epochs: list[EpochRun] = []
-    latest_epoch = -1
+    gaps: list[Hole] = []
+    latest_epoch, next_offset = -1, start.offset
     for header, batch in _intact_batches(segment.file, start):
         if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
             break  # base offsets are outside the checksums; no segment reaches this far
         if follows is not None and not follows(header, batch):
             break
+        if header.base_offset > next_offset:
+            gaps.append(Hole(next_offset, header.base_offset))
+        next_offset = header.next_offset
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.append(EpochRun(latest_epoch, header.base_offset, header.last_offset))
@@ -141,7 +128,7 @@ def scan(
         if header.producer_id >= 0:
             on_producer(header, batch)
         segment.note(len(batch), header.base_offset + header.last_offset_delta, header.max_timestamp, limits)
-    return epochs
+    return Scanned(epochs, gaps)
 
 
 def starts_of(runs: list[EpochRun]) -> list[EpochEntry]:

@@ -46,6 +46,8 @@ class SegmentEnd(NamedTuple):
     end_offset: int
     #: Bytes after it that are not a batch.
     torn_bytes: int
+    #: Offsets that are missing between batches that were scanned.
+    gaps: tuple[Hole, ...] = ()
 
 
 class Findings(NamedTuple):
@@ -179,13 +181,16 @@ def find_holes(
             evident.append(to_next(end.end_offset, base))
     tail = Hole(ends[-1].end_offset, expected_end) if ends else Hole(0, expected_end)
     gaps = clip(_gaps(ends, missing), 0, synced_before)
-    everywhere = merge([*gaps, tail])
-    evident += [tail, *evidence.known.found, *evidence.known.accepted]
+    inner = [] if evidence.compacted else [gap for end in ends for gap in end.gaps]
+    # After a clean shutdown, only a log that contradicts its recovery point is scanned.
+    certain = inner if evidence.inventory is not None else []
+    everywhere = merge([*gaps, tail, *certain])
+    evident += [*certain, tail, *evidence.known.found, *evidence.known.accepted]
     holes = merge(part for hole in evident for part in clip(everywhere, hole.start, hole.end))
     done = [hole for hole in evidence.known.accepted if ends and hole.end <= bases[0]]
     holes = subtract(holes, done)
     is_known = evidence.inventory is not None or evidence.compacted
-    suspected = () if is_known else merge(hole for hole in gaps if hole_at(holes, hole.start) is None)
+    suspected = merge(hole for hole in (*(() if is_known else gaps), *inner) if hole_at(holes, hole.start) is None)
     return Findings(holes, suspected, tuple(causes) if holes else ())
 
 
