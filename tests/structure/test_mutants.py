@@ -176,6 +176,28 @@ def test_all_worlds_have_a_name_and_a_bad_one_is_found(monkeypatch: pytest.Monke
     assert found.startswith("KeyError: 7")
 
 
+def test_a_machine_on_which_nothing_starts_kills_nothing(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Known:
+        is_current = False
+
+        def has(self, name: str) -> bool:
+            return False
+
+        def worlds(self, place: str) -> Sequence[Reaching]:
+            return [Reaching("quorum:1", 1.0)]
+
+        tests = worlds
+
+    shadow = Shadow(repository, tmp_path / "copy")
+    shadow.refresh()
+    monkeypatch.setattr(shadow, "run", lambda *arguments, **limits: Ended("", "No module named crc32c\n", 0.1, False))
+    one = Campaign(shadow, Known(), Budgets())
+    with pytest.raises(RuntimeError, match="without a mutant either: the start: No module named crc32c"):
+        one.run(_storage_mutant(repository, "skip-sync"), (WORLDS,))
+
+
 _BEGUN = '{"begins": "tests/a.py::test_b"}\n'
 
 
