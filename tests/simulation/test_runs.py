@@ -15,13 +15,13 @@ from typing import cast
 import pytest
 from tests.support.mistakes import first_failure, forget_syncs
 
+from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.replication.partition import Partition
 from barnabas.simulation.explore import explore
 from barnabas.simulation.fault_effects import FaultEffects
 from barnabas.simulation.fault_schedules import FaultGenerator
 from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultKind
 from barnabas.simulation.operator import AdminOperation
-from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import World
