@@ -1,4 +1,4 @@
-"""What clients ask at the end of a run: wrong answers of each kind are found."""
+"""Questions of a client at the end of a run: wrong answers are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster says about itself at the end of a run, asked by a client and compared with second implementations.
+"""The check of what the cluster tells clients about itself at the end of a run, against second implementations.
 
 Each answer is compared with the replays of the metadata and of the coordinators' logs, or with the files of the log
 that it describes. Answers to filtered requests are those of the same request without filters, filtered here. Groups
@@ -8,7 +8,7 @@ and logs can change between two requests, so a difference counts if it is there 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
@@ -34,7 +34,12 @@ _BROKERS, _CONTROLLERS = 1, 2
 _ONE_GROUP: Final = 7
 _EARLIEST, _LATEST = -2, -1
 _STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-_GROUP_FILTERS: Final = ((["STABLE "], []), ([], ["Consumer"]), (["Empty"], ["classic"]), (["Empty", "Stable"], []))
+_GROUP_FILTERS: Final[Sequence[tuple[list[str], list[str]]]] = (
+    (["STABLE "], []),
+    ([], ["Consumer"]),
+    (["Empty"], ["classic"]),
+    (["Empty", "Stable"], []),
+)
 
 
 class Descriptions:

@@ -66,6 +66,7 @@ class DamagedFiles:
         files = _files_of(disk)
         written = read_log(disk, _DIRECTORY)
         self._intact(disk, written, end)
+        self._complaints(_disk_of(files), written)
         for damage_one in (self._damage_index, self._damage_anything):
             damaged = _disk_of(files)
             self.damages = []
@@ -142,6 +143,26 @@ class DamagedFiles:
         if complaints or told != len(batches):
             raise self._wrong(f"the dump shows {told} of {len(batches)} batches, and says {complaints}")
         self._check_rules(disk, written, end, "written")
+
+    def _complaints(self, disk: MemoryDisk, written: LogFiles) -> None:
+        """Damages the log of one segment and the time index of another: a dump complains about both, and about the
+        indexes first, as in Kafka."""
+        long = next((segment for segment in written.segments if len(segment.batches) > 2), None)
+        other = next((segment for segment in written.segments if segment is not long and segment.times), None)
+        if long is None or other is None:
+            return
+        stem, gone, data = long.path.removesuffix(".log"), long.batches[1], disk.read(long.path)
+        disk.write(long.path, data[: gone.position] + data[gone.position + gone.size :])
+        for suffix in _INDEXES:
+            disk.write(stem + suffix, b"")
+        path = other.path.removesuffix(".log") + ".timeindex"
+        data = disk.read(path)
+        timestamp, offset = _TIME_ENTRY.unpack_from(data, len(data) - _TIME_ENTRY.size)
+        disk.write(path, data[: -_TIME_ENTRY.size] + _TIME_ENTRY.pack(timestamp + 1, offset))
+        _, complaints = _dump(disk, may_fail=False)
+        headings = [line.partition(" in ")[0] for line in complaints if not line.startswith("  ")]
+        if headings != ["Found timestamp mismatch", "Non-consecutive offsets"]:
+            raise self._wrong(f"a dump of a gap and of a wrong time index says {complaints}")
 
     # -- damages
 
