@@ -20,7 +20,7 @@ from barnabas.records.batch import Record, encode_batch, encode_end_txn_marker
 from barnabas.records.checksum import crc32c
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.history import Violation
-from barnabas.simulation.log_files import Batch, LogFiles, read_log
+from barnabas.simulation.log_files import Batch, LogFiles, read_batches, read_log
 from barnabas.simulation.log_rules import ProducerDict, wrong_aborted, wrong_epochs, wrong_index, wrong_times
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import Log, Origin
@@ -39,6 +39,7 @@ _KEPT: Final = "repaired"
 #: A snapshot: version 2, checksum 4, count 4, and producers, whose last offset is here.
 _CRC_AT, _CHECKED_FROM, _LAST_OFFSET_AT = 2, 6, 10 + 14
 _INDEXES: Final = (".index", ".timeindex")
+_CRC_COVERS_FROM, _RECORDS_FROM = 21, 61
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
@@ -202,6 +203,16 @@ class DamagedFiles:
             disk.write(path, changed[:_CRC_AT] + checksum + changed[_CHECKED_FROM:])
         elif not data:
             return
+        elif name.endswith(".log") and way == "later":
+            # A record inside a batch is wrong, and the checksum of the batch is right.
+            batch = random.choice(read_batches(data) or [None])
+            if batch is None or batch.marker is not None:
+                return
+            place, end = batch.position + _RECORDS_FROM, batch.position + batch.size
+            changed = data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+            checked = crc32c(changed[batch.position + _CRC_COVERS_FROM : end]).to_bytes(4, "big")
+            crc_at = batch.position + _CRC_COVERS_FROM - 4
+            disk.write(path, changed[:crc_at] + checked + changed[crc_at + 4 :])
         elif way == "cut":
             disk.write(path, data[: random.randrange(len(data))])
         else:
@@ -271,7 +282,10 @@ def _plain(batch: Batch, is_log_damaged: bool) -> Batch:
     """Returns what a repair must leave as it is. The checksum of a batch does not cover its first offset, before which
     there can be a gap."""
     plain = batch._replace(epoch=0, position=0)
-    return plain._replace(base_offset=0, last_offset=0) if is_log_damaged else plain
+    if not is_log_damaged:
+        return plain
+    # A batch whose records cannot be read is emptied.
+    return plain._replace(base_offset=0, last_offset=0, size=0, max_timestamp=0)
 
 
 def _opened(disk: MemoryDisk, config: LogConfig, *, clean: bool, recovery_point: int = 0) -> Log:
