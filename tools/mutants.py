@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
 def page() -> str:
     verdicts = Verdicts(VERDICTS)
-    return report.page(Results(RESULTS), verdicts, verdicts.note)
+    return report.page(Results(RESULTS), verdicts, verdicts.note, verdicts.unseen)
 
 
 def write_page() -> None:

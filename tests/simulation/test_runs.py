@@ -15,6 +15,7 @@ from typing import cast
 import pytest
 from tests.support.mistakes import first_failure, forget_syncs
 
+from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.replication.partition import Partition
 from barnabas.simulation.explore import explore
 from barnabas.simulation.fault_effects import FaultEffects
@@ -248,3 +249,12 @@ def test_seeds_draw_different_subsets_of_faults() -> None:
     assert not frozenset().union(*kinds) & {FaultKind.EXPIRE, FaultKind.LOSE_ANSWER}
     fault = Fault(1500, FaultKind.SLOW_LINK, "broker1", "client", 20, 3)
     assert str(fault) == "0:00:01.500000  slow-link   broker1 - client, 20 ms, 3"
+
+
+def test_a_timer_without_a_pause_is_found_when_nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: IsrExpiration) -> None:
+        self._timer = self._timers.call_later(1, self._check)
+
+    monkeypatch.setattr(IsrExpiration, "start", start)
+    outcome = run(replace(QUICK, seed=1, kinds=(), operations=(), faults_s=2))
+    assert [problem.partition(":")[0] for problem in outcome.problems] == ["not quiet within 20 s"]

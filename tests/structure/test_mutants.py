@@ -176,6 +176,28 @@ def test_all_worlds_have_a_name_and_a_bad_one_is_found(monkeypatch: pytest.Monke
     assert found.startswith("KeyError: 7")
 
 
+def test_a_machine_on_which_nothing_starts_kills_nothing(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Known:
+        is_current = False
+
+        def has(self, name: str) -> bool:
+            return False
+
+        def worlds(self, place: str) -> Sequence[Reaching]:
+            return [Reaching("quorum:1", 1.0)]
+
+        tests = worlds
+
+    shadow = Shadow(repository, tmp_path / "copy")
+    shadow.refresh()
+    monkeypatch.setattr(shadow, "run", lambda *arguments, **limits: Ended("", "No module named crc32c\n", 0.1, False))
+    one = Campaign(shadow, Known(), Budgets())
+    with pytest.raises(RuntimeError, match="without a mutant either: the start: No module named crc32c"):
+        one.run(_storage_mutant(repository, "skip-sync"), (WORLDS,))
+
+
 _BEGUN = '{"begins": "tests/a.py::test_b"}\n'
 
 
@@ -246,7 +268,7 @@ def test_equivalent_mutants_do_not_count() -> None:
         _result("raft/d.py:f:constant:1:dd", worlds=Stage(None, None, 0.0, 0), tests=_SURVIVED),
     ]
     verdicts = {results[2].name: Verdict(equivalent="nobody reads it"), results[1].name: Verdict(mended="test_a")}
-    text = report.page(results, verdicts, "Budgets of 20 s.")
+    text = report.page(results, verdicts, "Budgets of 20 s.", {results[1].name: "nothing compares it"})
     assert "Budgets of 20 s." in text
     assert "4 mutants were tried; 1 of them are equivalent" in text
     assert "| killed by anything | 95 % | 2 (67 %) of 3 |" in text
@@ -257,6 +279,8 @@ def test_equivalent_mutants_do_not_count() -> None:
     assert "`raft/d.py:f:constant:1:dd` | line 7: `a \\| b` → `a` | not looked at" in text
     assert "quorum:7 (2) | test_a: test_b (5)" in text
     assert "| not executed | - (40) |" in text
+    assert "- nothing compares it (1): `raft/b.py:f:constant:1:bb`\n" in text
+    assert "- not looked at (1): `raft/d.py:f:constant:1:dd`\n" in text
 
 
 def test_the_page_is_that_of_the_results() -> None:
@@ -264,7 +288,10 @@ def test_the_page_is_that_of_the_results() -> None:
 
 
 def test_every_verdict_is_about_a_result() -> None:
-    assert set(Verdicts(mutants.VERDICTS)) <= set(Results(mutants.RESULTS).by_name)
+    verdicts = Verdicts(mutants.VERDICTS)
+    results = Results(mutants.RESULTS).by_name
+    assert {*verdicts, *verdicts.unseen} <= set(results)
+    assert not [name for name in verdicts.unseen if results[name].killed_by(WORLDS)]
 
 
 def test_survivors_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,10 @@ class Campaign:
         if by not in self._passes:
             is_known = self._measured.is_current and self._measured.has(by)
             alone = [each for each in planned if _is_of(each, by)]
-            self._passes[by] = is_known or not alone or kind.kill(kind.run(alone, 0.0)) is None
+            kill = None if is_known else kind.kill(kind.run(alone or planned[:1], 0.0))
+            if kill is not None and not alone:
+                raise RuntimeError(f"nothing runs here without a mutant either: {': '.join(kill)}")
+            self._passes[by] = kill is None
         return self._passes[by]
 
 

@@ -39,7 +39,8 @@ make mutants ARGS=--report                   writes this page
 |---|---|---|
 | worlds | seeds of the quorum worlds, also with damaged disks, power failures of the storage, the explorers of \
 replication, transactions and \
-ZooKeeper mode, and `barnabas simulate` with all layouts and kinds of work | 40 s |
+ZooKeeper mode, logs with damaged files, one coordinator of groups in memory, and `barnabas simulate` with all \
+layouts, kinds and features of work, 25 s of faults each | 40 s |
 | tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |
 | situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither of the \
 others found it | 60 s |
@@ -90,8 +91,10 @@ def _share(part: int, whole: int) -> str:
     return f"{part} ({100 * part / whole:.0f} %)" if whole else "-"
 
 
-def page(results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str) -> str:
-    """Returns the page. `note`: how the results were made."""
+def page(
+    results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str, unseen: Mapping[str, str] | None = None
+) -> str:
+    """Returns the page. `note`: how the results were made; `unseen`: why no world finds a mutant."""
     tried = list(results)
     counted = [each for each in tried if not _verdict(verdicts, each).equivalent]
     operators = sorted({each.operator for each in tried})
@@ -101,6 +104,7 @@ def page(results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str) 
         head,
         *_numbers(tried, counted, note, _mended(counted, verdicts)),
         *_survivors(tried, verdicts),
+        *_unseen(counted, unseen or {}),
         *_table(tried, verdicts),
     ]
     return "\n".join(parts) + "\n"
@@ -168,6 +172,18 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     lines += _listed("Equivalent: nothing that anybody can observe is different.", equivalent)
     lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
     return lines + _listed("Still alive:", [(each, _verdict(verdicts, each).open or "not looked at") for each in left])
+
+
+def _unseen(counted: Sequence[Result], reasons: Mapping[str, str]) -> list[str]:
+    """Returns the section on mutants that no world finds, grouped by reason, the most frequent first."""
+    missed = [each for each in counted if WORLDS in each.stages and each.killed_by(WORLDS) is None]
+    groups: defaultdict[str, list[Result]] = defaultdict(list)
+    for each in missed:
+        groups[reasons.get(each.name, "not looked at")].append(each)
+    lines = ["## Not found by worlds", ""]
+    for reason, results in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
+        lines += [f"- {reason} ({len(results)}): {', '.join(_code(each.name) for each in results)}"]
+    return [*lines, ""] if missed else []
 
 
 def _listed(title: str, rows: Sequence[tuple[Result, str]]) -> list[str]:

@@ -106,7 +106,8 @@ class Verdict:
 
 
 class Verdicts(dict[str, Verdict]):
-    """The file kept by hand: verdicts by mutant, and a `note` on how the results were made.
+    """The file kept by hand: verdicts by mutant, a `note` on how the results were made, and the reasons why no world
+    finds a mutant (`unseen`).
 
     Raises ValueError if a verdict is not of exactly one kind.
     """
@@ -115,6 +116,10 @@ class Verdicts(dict[str, Verdict]):
         super().__init__()
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         self.note: str = content.get("note", "").strip()
+        #: Mutant -> reason.
+        self.unseen: dict[str, str] = {
+            mutant: row["reason"] for row in content.get("unseen", []) for mutant in row["mutants"]
+        }
         for row in content.get("verdict", []):
             verdict = Verdict(row.get("equivalent", ""), row.get("mended", ""), row.get("open", ""))
             kinds = [verdict.equivalent, verdict.mended, verdict.open]

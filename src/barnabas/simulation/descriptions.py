@@ -8,7 +8,7 @@ and logs can change between two requests, so a difference counts if it is there 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
@@ -34,7 +34,12 @@ _BROKERS, _CONTROLLERS = 1, 2
 _ONE_GROUP: Final = 7
 _EARLIEST, _LATEST = -2, -1
 _STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
-_GROUP_FILTERS: Final = ((["STABLE "], []), ([], ["Consumer"]), (["Empty"], ["classic"]), (["Empty", "Stable"], []))
+_GROUP_FILTERS: Final[Sequence[tuple[list[str], list[str]]]] = (
+    (["STABLE "], []),
+    ([], ["Consumer"]),
+    (["Empty"], ["classic"]),
+    (["Empty", "Stable"], []),
+)
 
 
 class Descriptions:

@@ -64,6 +64,9 @@ _WARM_UP_S_MAX = 120
 BEGIN_FAULTS_S = 3
 _LIVENESS_S_MAX = 180
 _WHOLE_S_MAX = 180
+_QUIET_S_MAX = 20
+#: The most events per node and second of a cluster without clients; 3 to 115 were measured.
+_QUIET_EVENTS_PER_S = 400
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
@@ -325,6 +328,7 @@ class Run:
             self._progress("the idle days")
         self._finish("the work in progress does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
+        self._becomes_quiet()
 
     def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
@@ -361,6 +365,18 @@ class Run:
                 return
             self.world.run_for(SECOND_US)
         raise Violation(f"not whole within {_WHOLE_S_MAX} s: {missing}")
+
+    def _becomes_quiet(self) -> None:
+        """Waits for a second with few events: what a node does without end, it does although nobody works."""
+        most = _QUIET_EVENTS_PER_S * len(self.cluster.programs)
+        count = 0
+        for _ in range(_QUIET_S_MAX):
+            before = self.world.trace.count
+            self.world.run_for(SECOND_US)
+            count = self.world.trace.count - before
+            if count <= most:
+                return
+        raise Violation(f"not quiet within {_QUIET_S_MAX} s: {count} events in a second in which nobody works")
 
     def _wait(self, waits: Callable[[], bool], limit_s: int) -> bool:
         return self.world.run_while(waits, self.world.now_us + limit_s * SECOND_US)

@@ -20,7 +20,7 @@ from barnabas.records.batch import Record, encode_batch, encode_end_txn_marker
 from barnabas.records.checksum import crc32c
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.history import Violation
-from barnabas.simulation.log_files import Batch, LogFiles, read_log
+from barnabas.simulation.log_files import Batch, LogFiles, read_batches, read_log
 from barnabas.simulation.log_rules import ProducerDict, wrong_aborted, wrong_epochs, wrong_index, wrong_times
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import Log, Origin
@@ -39,6 +39,7 @@ _KEPT: Final = "repaired"
 #: A snapshot: version 2, checksum 4, count 4, and producers, whose last offset is here.
 _CRC_AT, _CHECKED_FROM, _LAST_OFFSET_AT = 2, 6, 10 + 14
 _INDEXES: Final = (".index", ".timeindex")
+_CRC_COVERS_FROM, _RECORDS_FROM = 21, 61
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
@@ -66,6 +67,7 @@ class DamagedFiles:
         files = _files_of(disk)
         written = read_log(disk, _DIRECTORY)
         self._intact(disk, written, end)
+        self._complaints(_disk_of(files), written)
         for damage_one in (self._damage_index, self._damage_anything):
             damaged = _disk_of(files)
             self.damages = []
@@ -143,6 +145,26 @@ class DamagedFiles:
             raise self._wrong(f"the dump shows {told} of {len(batches)} batches, and says {complaints}")
         self._check_rules(disk, written, end, "written")
 
+    def _complaints(self, disk: MemoryDisk, written: LogFiles) -> None:
+        """Damages the log of one segment and the time index of another: a dump complains about both, and about the
+        indexes first, as in Kafka."""
+        long = next((segment for segment in written.segments if len(segment.batches) > 2), None)
+        other = next((segment for segment in written.segments if segment is not long and segment.times), None)
+        if long is None or other is None:
+            return
+        stem, gone, data = long.path.removesuffix(".log"), long.batches[1], disk.read(long.path)
+        disk.write(long.path, data[: gone.position] + data[gone.position + gone.size :])
+        for suffix in _INDEXES:
+            disk.write(stem + suffix, b"")
+        path = other.path.removesuffix(".log") + ".timeindex"
+        data = disk.read(path)
+        timestamp, offset = _TIME_ENTRY.unpack_from(data, len(data) - _TIME_ENTRY.size)
+        disk.write(path, data[: -_TIME_ENTRY.size] + _TIME_ENTRY.pack(timestamp + 1, offset))
+        _, complaints = _dump(disk, may_fail=False)
+        headings = [line.partition(" in ")[0] for line in complaints if not line.startswith("  ")]
+        if headings != ["Found timestamp mismatch", "Non-consecutive offsets"]:
+            raise self._wrong(f"a dump of a gap and of a wrong time index says {complaints}")
+
     # -- damages
 
     def _damage_index(self, disk: MemoryDisk) -> None:
@@ -181,6 +203,16 @@ class DamagedFiles:
             disk.write(path, changed[:_CRC_AT] + checksum + changed[_CHECKED_FROM:])
         elif not data:
             return
+        elif name.endswith(".log") and way == "later":
+            # A record inside a batch is wrong, and the checksum of the batch is right.
+            batch = random.choice(read_batches(data) or [None])
+            if batch is None or batch.marker is not None:
+                return
+            place, end = batch.position + _RECORDS_FROM, batch.position + batch.size
+            changed = data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
+            checked = crc32c(changed[batch.position + _CRC_COVERS_FROM : end]).to_bytes(4, "big")
+            crc_at = batch.position + _CRC_COVERS_FROM - 4
+            disk.write(path, changed[:crc_at] + checked + changed[crc_at + 4 :])
         elif way == "cut":
             disk.write(path, data[: random.randrange(len(data))])
         else:
@@ -250,7 +282,10 @@ def _plain(batch: Batch, is_log_damaged: bool) -> Batch:
     """Returns what a repair must leave as it is. The checksum of a batch does not cover its first offset, before which
     there can be a gap."""
     plain = batch._replace(epoch=0, position=0)
-    return plain._replace(base_offset=0, last_offset=0) if is_log_damaged else plain
+    if not is_log_damaged:
+        return plain
+    # A batch whose records cannot be read is emptied.
+    return plain._replace(base_offset=0, last_offset=0, size=0, max_timestamp=0)
 
 
 def _opened(disk: MemoryDisk, config: LogConfig, *, clean: bool, recovery_point: int = 0) -> Log:
