@@ -62,6 +62,7 @@ CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
     ControllerEvent.DELETE_TOPICS: ("delete-asked", "{actor} deleted {detail}"),
     ControllerEvent.CREATE_PARTITIONS: ("partitions-asked", "{actor} extended {detail} partitions"),
     ControllerEvent.ALTER_CONFIGS: ("config-asked", "{actor} changed the configuration of {detail}"),
+    ControllerEvent.ALTER_CLIENT_QUOTAS: ("quota-asked", "{actor} changed the quotas of {detail}"),
     ControllerEvent.UPDATE_FEATURES: ("feature-asked", "{actor} set {detail}"),
     ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS: ("credential-asked", "{actor} changed the credential of {detail}"),
     ControllerEvent.UNREGISTER_BROKER: ("unregister-asked", "{actor} unregistered {detail}"),

@@ -18,6 +18,7 @@ from barnabas.controller.requests.view import ControllerView
 from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
 from barnabas.journal.event_record import VERSION
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.quota_entities import shown_entity
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
@@ -69,6 +70,7 @@ def makes_events(delta: MetadataDelta) -> bool:
         or delta.changed_configs
         or delta.changed_features
         or delta.changed_credentials
+        or delta.changed_quotas
     )
 
 
@@ -217,6 +219,7 @@ class _EventBuilder:
             levels: Event = {"feature": feature, "before": delta.image.features.get(feature, 0), "after": level}
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
         yield from self._credentials()
+        yield from self._quotas()
 
     def _credentials(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each changed SCRAM credential: who and how, never a secret."""
@@ -231,6 +234,17 @@ class _EventBuilder:
                 "after": _iterations(after.get(key)),
             }
             yield self.event("credential-changed", f"credential:{mechanism}:{key[1]}", self._whole, fields)
+
+    def _quotas(self) -> Iterator[tuple[str, Event]]:
+        delta = self._change.delta
+        for entity, values in delta.changed_quotas.items():
+            old = delta.image.security.quotas.get(entity, {})
+            fields: Event = {
+                "entity": dict(entity),
+                "before": {key: old.get(key) for key in values},
+                "after": dict(values),
+            }
+            yield self.event("quota-changed", f"quota:{shown_entity(entity)}", self._whole, fields)
 
 
 def _iterations(credential: UserScramCredentialRecord | None) -> Event | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import broker_registrations, directories, features, scram
+from barnabas.controller.kraft import broker_registrations, directories, features, quota_changes, scram
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.kraft.large_decisions import propose_partitions
@@ -29,6 +29,7 @@ from barnabas.controller.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -231,6 +232,18 @@ class Controller:
         proposed = self.proposals.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
         if proposed and elections.allows_unclean(result.records):
             self.replication.elect_unclean_leaders()
+
+    def alter_client_quotas(
+        self, request: AlterClientQuotasRequest, reply: Reply[AlterClientQuotasResponse], *, actor: str = SELF
+    ) -> None:
+        if not self.is_active:
+            reply(quota_changes.refused(request, ErrorCode.NOT_CONTROLLER).response)
+            return
+        result = quota_changes.alter_client_quotas(self.proposals.view(), request, actor)
+        if request.validate_only:
+            reply(result.response)
+            return
+        self.proposals.propose(result, reply, lambda code: reply(quota_changes.refused(request, code).response))
 
     def update_features(
         self,

@@ -47,6 +47,7 @@ class ControllerEvent(Enum):
     DELETE_TOPICS = "DeleteTopics"
     CREATE_PARTITIONS = "CreatePartitions"
     ALTER_CONFIGS = "AlterConfigs"
+    ALTER_CLIENT_QUOTAS = "AlterClientQuotas"
     UPDATE_FEATURES = "UpdateFeatures"
     ALTER_USER_SCRAM_CREDENTIALS = "AlterUserScramCredentials"
     UNREGISTER_BROKER = "UnregisterBroker"
