@@ -27,6 +27,7 @@ from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
+from barnabas.broker.throttling.quota_following import follow_quotas
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.log_in_settings import has_log_in
@@ -142,6 +143,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
+        follow_quotas(self.services)
         self.services.recently_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image, catch_up=self.journal.on_catch_up_change)
         self.side.open()

@@ -238,7 +238,7 @@ class _EventBuilder:
     def _quotas(self) -> Iterator[tuple[str, Event]]:
         delta = self._change.delta
         for entity, values in delta.changed_quotas.items():
-            old = delta.image.security.quotas.get(entity, {})
+            old: Mapping[str, float] = delta.image.security.quotas.get(entity, {})
             fields: Event = {
                 "entity": dict(entity),
                 "before": {key: old.get(key) for key in values},

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.controller_world import ControllerWorld
 
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
-from barnabas.metadata.quota_entities import AddressQuotas, AppliedQuota, QuotaTable, all_quotas
+from barnabas.metadata.quota_entities import AddressQuotas, AppliedQuota, QuotaChanges, QuotaTable, all_quotas
 from barnabas.metadata.security import QuotaEntity
 from barnabas.protocol.messages.records_metadata import ClientQuotaRecord
 
@@ -50,7 +50,10 @@ def test_quotas_of_other_keys_and_of_others_do_not_apply() -> None:
 
 def test_an_address_without_a_quota_has_the_default() -> None:
     quotas = AddressQuotas()
-    changes = {(("ip", None),): {"connection_creation_rate": 5.0}, (("ip", "::1"),): {"connection_creation_rate": 7.0}}
+    changes: QuotaChanges = {
+        (("ip", None),): {"connection_creation_rate": 5.0},
+        (("ip", "::1"),): {"connection_creation_rate": 7.0},
+    }
     assert quotas.follow(changes)
     assert (quotas.find("::1"), quotas.find("1.2.3.4")) == (7.0, 5.0)
     quotas.follow({(("ip", None),): {"connection_creation_rate": None}})

@@ -15,4 +15,4 @@ PIECES: Final = Pieces(50, "entries", "entries", answers_once=True, key_of=entit
 
 
 def handle(context: RequestContext, request: AlterClientQuotasRequest, services: Services) -> None:
-    services.quorum.controller.alter_client_quotas(request, context.reply, actor=context.principal)
+    services.quorum.controller.quotas.alter(request, context.reply, actor=context.principal)

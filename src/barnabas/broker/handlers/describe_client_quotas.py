@@ -81,11 +81,11 @@ def _in_steps(image: MetadataImage, wanted: _Filter, *, strict: bool) -> Generat
     response = _Response(error_message="", entries=[])
     assert response.entries is not None
     found.sort(key=lambda each: [(kind, name or "", name is not None) for kind, name in each[0]])
-    for number, (entity, values) in enumerate(found, 1):
+    for number, (entity, quotas) in enumerate(found, 1):
         response.entries.append(
             _Response.EntryData(
                 entity=[_Response.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[_Response.ValueData(key=key, value=value) for key, value in sorted(values.items())],
+                values=[_Response.ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
             )
         )
         if number % _ENTITIES_PER_STEP == 0:

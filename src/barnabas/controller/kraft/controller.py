@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import broker_registrations, directories, features, quota_changes, scram
+from barnabas.controller.kraft import broker_registrations, directories, features, scram
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.kraft.large_decisions import propose_partitions
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.proposals import Proposals, Reply
+from barnabas.controller.kraft.quota_changes import QuotaControl
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
@@ -29,7 +30,6 @@ from barnabas.controller.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore
-from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -81,6 +81,7 @@ class Controller:
         self.incarnation_id = host.random.uuid()
         #: The addresses of this controller. A host that binds port 0 sets them before it starts the controller.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
+        self.quotas = QuotaControl(self.proposals)
         #: Elections and reassignments.
         self.replication = ReplicationControl(host.timers, config, self.proposals)
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
@@ -232,18 +233,6 @@ class Controller:
         proposed = self.proposals.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
         if proposed and elections.allows_unclean(result.records):
             self.replication.elect_unclean_leaders()
-
-    def alter_client_quotas(
-        self, request: AlterClientQuotasRequest, reply: Reply[AlterClientQuotasResponse], *, actor: str = SELF
-    ) -> None:
-        if not self.is_active:
-            reply(quota_changes.refused(request, ErrorCode.NOT_CONTROLLER).response)
-            return
-        result = quota_changes.alter_client_quotas(self.proposals.view(), request, actor)
-        if request.validate_only:
-            reply(result.response)
-            return
-        self.proposals.propose(result, reply, lambda code: reply(quota_changes.refused(request, code).response))
 
     def update_features(
         self,

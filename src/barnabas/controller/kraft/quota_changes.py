@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from immutables import Map
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.quota_entities import (
@@ -80,11 +81,10 @@ def alter_client_quotas(view: ControllerView, request: _Request, actor: str) -> 
     return Result(records, _Response(entries=list(rows.values())), cause)
 
 
-def refused(request: _Request, code: ErrorCode, text: str | None = None) -> Result[_Response]:
+def refused(request: _Request, code: ErrorCode) -> _Response:
     """Returns the same error for each entity."""
-    rows = {entity: _row(entity, code, text) for entity in map(entity_of, request.entries)}
-    cause = Cause(ControllerEvent.ALTER_CLIENT_QUOTAS, "")
-    return Result([], _Response(entries=list(rows.values())), cause)
+    rows = {entity: _row(entity, code, None) for entity in map(entity_of, request.entries)}
+    return _Response(entries=list(rows.values()))
 
 
 def entity_of(entry: _Request.EntryData) -> QuotaEntity:
@@ -163,3 +163,21 @@ def _check_value(known: Mapping[str, _Kind], key: str, value: float) -> None:
 
 def _invalid(text: str) -> RequestFailed:
     return RequestFailed(ErrorCode.INVALID_REQUEST, text)
+
+
+class QuotaControl:
+    """The active controller's changes of quotas."""
+
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
+
+    def alter(self, request: _Request, reply: Reply[_Response], *, actor: str) -> None:
+        proposals = self._proposals
+        if not proposals.is_active:
+            reply(refused(request, ErrorCode.NOT_CONTROLLER))
+            return
+        result = alter_client_quotas(proposals.view(), request, actor)
+        if request.validate_only:
+            reply(result.response)
+        else:
+            proposals.propose(result, reply, lambda code: reply(refused(request, code)))
