@@ -215,6 +215,8 @@ class PieceResponses:
             for attribute in _TOP_LEVEL_ERRORS:
                 if not getattr(whole, attribute, None) and getattr(more, attribute, None):
                     setattr(whole, attribute, getattr(more, attribute))
+            if getattr(more, "throttle_time_ms", 0) > getattr(whole, "throttle_time_ms", 0):
+                whole.throttle_time_ms = more.throttle_time_ms
             found = getattr(more, shape.answers)
             if shape.inner and rows and found and self._is_continued(rows[-1], found[0]):
                 getattr(rows[-1], shape.inner_answers).extend(getattr(found[0], shape.inner_answers))

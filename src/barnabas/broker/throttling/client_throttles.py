@@ -236,7 +236,7 @@ class ClientThrottles:
 class Mutations:
     """The permission of one request to create and delete partitions (KIP-599)."""
 
-    __slots__ = ("_is_strict", "_now_ms", "_throttled_ms", "_time_ms", "_tokens")
+    __slots__ = ("_is_strict", "_now_ms", "_taken", "_throttled_ms", "_time_ms", "_tokens")
 
     def __init__(self, tokens: ClientTokens, now_ms: Callable[[], int], *, strict: bool) -> None:
         self._tokens = tokens
@@ -244,16 +244,21 @@ class Mutations:
         self._is_strict = strict
         self._time_ms = 0
         self._throttled_ms = 0
+        #: The topics whose tokens are taken: a decision can be made again.
+        self._taken: set[str] = set()
 
-    def take(self, partitions: int) -> None:
-        """Takes the tokens for so many partitions. Raises RequestFailed(THROTTLING_QUOTA_EXCEEDED), with nothing
+    def take(self, topic: str, partitions: int) -> None:
+        """Takes the tokens for partitions of a topic. Raises RequestFailed(THROTTLING_QUOTA_EXCEEDED), with nothing
         taken, if the request is strict and the client owes tokens."""
+        if topic in self._taken:
+            return
         now_ms, tokens = self._now_ms(), self._tokens
         bucket = tokens.bucket
         owed_ms = bucket.missing_ms(now_ms)
         if self._is_strict and owed_ms:
             self._throttle(owed_ms, now_ms)
             raise RequestFailed(ErrorCode.THROTTLING_QUOTA_EXCEEDED, _THROTTLED)
+        self._taken.add(topic)
         bucket.take(partitions, now_ms)
         tokens.rate.record(partitions, now_ms)
         if not self._is_strict:

@@ -160,7 +160,12 @@ class Controller:
     # Topics.
 
     def create_topics(
-        self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
+        self,
+        request: CreateTopicsRequest,
+        reply: Reply[CreateTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
@@ -168,25 +173,35 @@ class Controller:
         propose_partitions(
             self.proposals,
             topics.new_partitions(self.proposals.view(), request),
-            lambda view: topics.create_topics_in_portions(view, request, actor),
+            lambda view: topics.create_topics_in_portions(view, request, actor, permit),
             reply,
             lambda code: reply(topics.create_refused(request, code)),
         )
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
+        self,
+        request: DeleteTopicsRequest,
+        reply: Reply[DeleteTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
         self.proposals.propose(
-            topics.delete_topics(self.proposals.view(), request, actor),
+            topics.delete_topics(self.proposals.view(), request, actor, permit),
             reply,
             lambda code: reply(topics.delete_refused(request, code)),
         )
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
+        self,
+        request: CreatePartitionsRequest,
+        reply: Reply[CreatePartitionsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
@@ -194,7 +209,7 @@ class Controller:
         propose_partitions(
             self.proposals,
             topics.additional_partitions(self.proposals.view(), request),
-            lambda view: topics.create_partitions_in_portions(view, request, actor),
+            lambda view: topics.create_partitions_in_portions(view, request, actor, permit),
             reply,
             lambda code: reply(topics.create_partitions_refused(request, code)),
         )
