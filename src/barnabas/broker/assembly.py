@@ -20,6 +20,7 @@ from barnabas.broker.peers.broker_channels import BrokerChannels
 from barnabas.broker.peers.partition_verification import TransactionVerifier
 from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.quorum_side import QuorumSide
+from barnabas.broker.quota_following import follow_quotas
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.in_flight import ConnectionLog
@@ -27,7 +28,6 @@ from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
-from barnabas.broker.throttling.quota_following import follow_quotas
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.log_in_settings import has_log_in

@@ -76,7 +76,7 @@ class SecurityImage:
         if new.quotas is self.quotas:
             return {}
         changed: dict[QuotaEntity, dict[str, float | None]] = {}
-        for entity in {*self.quotas, *new.quotas}:
+        for entity in sorted({*self.quotas, *new.quotas}, key=repr):
             before, after = self.quotas.get(entity, _NO_QUOTAS), new.quotas.get(entity, _NO_QUOTAS)
             if before != after:
                 keys = sorted({*before, *after})

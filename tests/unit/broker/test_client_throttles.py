@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from tests.support.metrics import scraped
 from tests.support.wired import WiredBroker, WiredClient
 
 from barnabas.common.errors import ErrorCode
@@ -243,3 +246,18 @@ def test_a_changed_quota_holds_for_the_next_request(wired: WiredBroker) -> None:
         assert client.call(produce(), 9, ProduceResponse).throttle_time_ms == 0
     set_quota(wired, "producer_byte_rate", 1_000)
     assert client.call(produce(), 9, ProduceResponse).throttle_time_ms > 0
+
+
+def test_rates_and_throttle_times_are_shown_by_user_and_client_id(wired: WiredBroker) -> None:
+    """The names are Kafka's, and there are none without quotas."""
+    assert "kafka_server_produce" not in scraped(wired.broker)
+    set_quota(wired, "producer_byte_rate", QUOTA)
+    set_quota(wired, "controller_mutation_rate", 5.0, client_id="admin")
+    flood(wired, [WiredClient(wired, "app")], 12)
+    shown = scraped(wired.broker)
+    rate = re.search(r'^kafka_server_produce_byte_rate\{user="",client_id="app"\} (\S+)$', shown, re.MULTILINE)
+    assert rate is not None
+    assert QUOTA * 0.8 < float(rate[1]) < QUOTA * 1.2
+    time = re.search(r'^kafka_server_produce_throttle_time\{user="",client_id="app"\} (\S+)$', shown, re.MULTILINE)
+    assert time is not None
+    assert float(time[1]) > 0

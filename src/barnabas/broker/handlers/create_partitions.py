@@ -6,8 +6,8 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces
-from barnabas.broker.throttling.mutation_requests import limited
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 
 ERROR_ROWS: Final = (ErrorRows("results", "topics"),)

@@ -9,8 +9,8 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces, new_partitions
-from barnabas.broker.throttling.mutation_requests import limited
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 
 ERROR_ROWS: Final = (ErrorRows("topics", "topics"),)

@@ -8,8 +8,8 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces
-from barnabas.broker.throttling.mutation_requests import limited
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests.topics import delete_refused
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

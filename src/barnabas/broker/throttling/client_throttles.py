@@ -39,8 +39,13 @@ class Windows(NamedTuple):
     window_ms: int
 
     @classmethod
-    def of(cls, config: BrokerConfig, prefix: str) -> Windows:
-        return cls(config.int_of(f"{prefix}.window.num"), config.int_of(f"{prefix}.window.size.seconds") * 1000)
+    def of_clients(cls, config: BrokerConfig) -> Windows:
+        return cls(config.int_of("quota.window.num"), config.int_of("quota.window.size.seconds") * 1000)
+
+    @classmethod
+    def of_mutations(cls, config: BrokerConfig) -> Windows:
+        window_ms = config.int_of("controller.quota.window.size.seconds") * 1000
+        return cls(config.int_of("controller.quota.window.num"), window_ms)
 
 
 class Client(NamedTuple):
@@ -54,40 +59,47 @@ class Client(NamedTuple):
         return cls(principal.partition(":")[2], client_id or "")
 
 
-class ClientRate:
+class _Measured:
     """The rate of the clients that share a quota, and how long they were throttled."""
 
-    __slots__ = ("limit", "rate", "throttle_count", "throttle_times")
+    __slots__ = ("_throttle_count", "_throttle_times", "rate")
 
-    def __init__(self, limit: float, windows: Windows) -> None:
-        self.limit = limit
+    def __init__(self, windows: Windows) -> None:
         self.rate = SampledRate(*windows)
-        self.throttle_times = SampledRate(*windows)
-        self.throttle_count = SampledRate(*windows)
+        self._throttle_times = SampledRate(*windows)
+        self._throttle_count = SampledRate(*windows)
 
     def throttled(self, time_ms: int, now_ms: int) -> None:
-        self.throttle_times.record(time_ms, now_ms)
-        self.throttle_count.record(1, now_ms)
+        self._throttle_times.record(time_ms, now_ms)
+        self._throttle_count.record(1, now_ms)
 
     def throttle_time_ms(self, now_ms: int) -> float:
         """Returns the average throttle time of the recent requests."""
-        count = self.throttle_count.total(now_ms)
-        return self.throttle_times.total(now_ms) / count if count else 0.0
+        count = self._throttle_count.total(now_ms)
+        return self._throttle_times.total(now_ms) / count if count else 0.0
+
+
+class ClientRate(_Measured):
+    """The rate of the clients that share a quota of bytes or CPU time."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: float, windows: Windows) -> None:
+        super().__init__(windows)
+        self.limit = limit
 
     def is_idle(self, now_ms: int) -> bool:
         return self.rate.is_empty(now_ms)
 
 
-class ClientTokens:
+class ClientTokens(_Measured):
     """The tokens of the clients that share a quota of controller mutations."""
 
-    __slots__ = ("bucket", "rate", "throttle_count", "throttle_times")
+    __slots__ = ("bucket",)
 
     def __init__(self, limit: float, windows: Windows, now_ms: int) -> None:
+        super().__init__(windows)
         self.bucket = TokenBucket(limit, windows.samples * windows.window_ms / 1000, now_ms)
-        self.rate = SampledRate(*windows)
-        self.throttle_times = SampledRate(*windows)
-        self.throttle_count = SampledRate(*windows)
 
     @property
     def limit(self) -> float:
@@ -162,8 +174,8 @@ class ClientThrottles:
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._now_ms = clock.now_ms
-        windows = self._windows = Windows.of(config, "quota")
-        controller = Windows.of(config, "controller.quota")
+        windows = self._windows = Windows.of_clients(config)
+        controller = Windows.of_mutations(config)
         self.produce: Quota[ClientRate] = Quota(PRODUCER_BYTE_RATE, lambda limit: ClientRate(limit, windows))
         self.fetch: Quota[ClientRate] = Quota(CONSUMER_BYTE_RATE, lambda limit: ClientRate(limit, windows))
         self.request: Quota[ClientRate] = Quota(REQUEST_PERCENTAGE, lambda limit: ClientRate(limit, windows))
@@ -270,7 +282,5 @@ class Mutations:
     def time_ms(self) -> int:
         """Returns the time that the client has to pause from now on."""
         left_ms = max(self._time_ms - (self._now_ms() - self._throttled_ms), 0) if self._time_ms else 0
-        now_ms = self._now_ms()
-        self._tokens.throttle_times.record(left_ms, now_ms)
-        self._tokens.throttle_count.record(1, now_ms)
+        self._tokens.throttled(left_ms, self._now_ms())
         return left_ms
