@@ -245,6 +245,45 @@ def test_groups_and_client_metrics_are_listed_by_what_is_set_for_them(run: Run, 
     assert subscription not in run(metrics, "--list").out
 
 
+@only_with_a_quorum
+def test_config_command_sets_and_shows_quotas(run: Run, java: ProcessClient, server: Server) -> None:
+    """Covers users, client ids, client ids of users and addresses, with names and defaults."""
+    tool = "kafka.admin.ConfigCommand"
+    user, client = ("--entity-type", "users"), ("--entity-type", "clients")
+    entities = [
+        ((*user, "--entity-name", "alice"), "user-principal 'alice'", "producer_byte_rate=1048576.0"),
+        ((*user, "--entity-default"), "default user-principal", "consumer_byte_rate=2048.0"),
+        ((*client, "--entity-name", "app"), "client-id 'app'", "request_percentage=50.0"),
+        (
+            (*user, "--entity-name", "alice", *client, "--entity-default"),
+            "user-principal 'alice', the default client-id",
+            "controller_mutation_rate=5.0",
+        ),
+        (("--entity-type", "ips", "--entity-name", "127.9.9.9"), "127.9.9.9", "connection_creation_rate=10.0"),
+        (("--entity-type", "ips", "--entity-default"), "default", "connection_creation_rate=20.0"),
+    ]
+    for arguments, _, quota in entities:
+        run(tool, *arguments, "--alter", "--add-config", quota)
+
+    def described(*arguments: str) -> str:
+        # The tool lists a user's SCRAM credentials after the quotas.
+        return java.tool(tool, "--bootstrap-server", server.bootstrap, *arguments, "--describe").out
+
+    for arguments, name, quota in entities:
+        out = described(*arguments)
+        assert quota in out, out
+        assert name in out, out
+    key = "producer_byte_rate"
+    refused = java.tool(
+        tool, "--bootstrap-server", server.bootstrap, *entities[0][0], "--alter", "--add-config", f"{key}=-1"
+    )
+    assert refused.code == 1
+    assert f"Quota {key} must be greater than 0" in refused.text
+    for arguments, _, quota in entities:
+        run(tool, *arguments, "--alter", "--delete-config", quota.partition("=")[0])
+        assert quota not in described(*arguments)
+
+
 def test_acls_need_an_authorizer(java: ProcessClient, server: Server) -> None:
     added = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "orders")
     removed = ("--remove", "--force", *added[1:])

@@ -21,6 +21,7 @@ from barnabas.broker.peers.broker_channels import BrokerChannels
 from barnabas.broker.peers.partition_verification import TransactionVerifier
 from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.quorum_side import QuorumSide
+from barnabas.broker.quota_following import follow_quotas
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.in_flight import ConnectionLog
@@ -149,6 +150,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
+        follow_quotas(self.services)
         self.services.recently_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image, catch_up=self.journal.on_catch_up_change)
         self.side.open()

@@ -63,6 +63,10 @@ HEEDED: Final[dict[str, str]] = {
     "metadata quorum, in milliseconds.",
     "controller.quorum.voters": "The voters of a static metadata quorum, as id@host:port, separated by commas. Leave "
     "it empty for a dynamic quorum and set controller.quorum.bootstrap.servers.",
+    "controller.quota.window.num": "The number of samples kept in memory to measure the rate at which "
+    "clients create and delete partitions.",
+    "controller.quota.window.size.seconds": "The time span of each sample of the rate at which clients "
+    "create and delete partitions, in seconds.",
     "default.replication.factor": "The replication factor of topics that are created automatically, or created "
     "without a replication factor.",
     "controller.socket.timeout.ms": "How long a stopping broker in ZooKeeper mode waits for the controller to move "
@@ -217,6 +221,8 @@ HEEDED: Final[dict[str, str]] = {
     "batch, in milliseconds.",
     "queued.max.request.bytes": "The memory for requests and responses of all connections in bytes. -1 means a "
     "sixteenth of the memory of the machine or container, at least 256 MiB and at most 2 GiB.",
+    "quota.window.num": "The number of samples kept in memory to measure the rates of clients with quotas.",
+    "quota.window.size.seconds": "The time span of each sample of the rates of clients with quotas, in seconds.",
     "replica.fetch.backoff.ms": "How long a follower waits after a failed fetch before it fetches that partition "
     "again, in milliseconds.",
     "replica.fetch.max.bytes": "The maximum number of bytes per partition in a Fetch response to a follower. The "
@@ -351,7 +357,6 @@ ZOOKEEPER: Final[dict[str, str]] = {
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
-_NO_QUOTAS = "has no effect: quotas are not supported"
 _NO_SECURITY = "has no effect: GSSAPI, OAUTHBEARER and delegation tokens are not supported"
 _OPENSSL = "has no effect: OpenSSL serves TLS, without a choice of Java's providers"
 _NO_TIERS = "has no effect: tiered storage is not supported"
@@ -390,7 +395,6 @@ _REASONS_BY_PREFIX: Final = (
     (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
-    (("quota.", "replication.quota.", "controller.quota.", "alter.log.dirs.replication.quota."), _NO_QUOTAS),
     (("max.connection",), "has no effect: connections are not limited"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),
 )

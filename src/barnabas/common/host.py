@@ -239,3 +239,6 @@ class Host(Protocol):
     def memory(self) -> Memory: ...
     @property
     def faults(self) -> FaultHandler: ...
+
+    def cpu_ns(self) -> int:
+        """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""

@@ -64,6 +64,7 @@ CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
     ControllerEvent.ALTER_CONFIGS: ("config-asked", "{actor} changed the configuration of {detail}"),
     ControllerEvent.CREATE_ACLS: ("acl-asked", "{actor} added {detail}"),
     ControllerEvent.DELETE_ACLS: ("acl-removal-asked", "{actor} removed {detail}"),
+    ControllerEvent.ALTER_CLIENT_QUOTAS: ("quota-asked", "{actor} changed the quotas of {detail}"),
     ControllerEvent.UPDATE_FEATURES: ("feature-asked", "{actor} set {detail}"),
     ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS: ("credential-asked", "{actor} changed the credential of {detail}"),
     ControllerEvent.UNREGISTER_BROKER: ("unregister-asked", "{actor} unregistered {detail}"),

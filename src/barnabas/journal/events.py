@@ -19,6 +19,7 @@ from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partit
 from barnabas.journal.event_record import VERSION
 from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, AclRule, shown
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.quota_entities import shown_entity
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
@@ -71,6 +72,7 @@ def makes_events(delta: MetadataDelta) -> bool:
         or delta.changed_features
         or delta.changed_credentials
         or delta.changed_acls
+        or delta.changed_quotas
     )
 
 
@@ -220,6 +222,7 @@ class _EventBuilder:
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
         yield from self._credentials()
         yield from self._rules()
+        yield from self._quotas()
 
     def _rules(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each rule of the authorizer that was added or removed."""
@@ -243,6 +246,17 @@ class _EventBuilder:
                 "after": _iterations(after.get(key)),
             }
             yield self.event("credential-changed", f"credential:{mechanism}:{key[1]}", self._whole, fields)
+
+    def _quotas(self) -> Iterator[tuple[str, Event]]:
+        delta = self._change.delta
+        for entity, values in delta.changed_quotas.items():
+            old: Mapping[str, float] = delta.image.security.quotas.get(entity, {})
+            fields: Event = {
+                "entity": dict(entity),
+                "before": {key: old.get(key) for key in values},
+                "after": dict(values),
+            }
+            yield self.event("quota-changed", f"quota:{shown_entity(entity)}", self._whole, fields)
 
 
 def _shown_rule(rule: AclRule) -> Event:

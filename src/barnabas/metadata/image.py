@@ -20,7 +20,7 @@ from typing import Any, Final
 from immutables import Map
 
 from barnabas.metadata.registrations import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
-from barnabas.metadata.security import SecurityImage, changed_acls
+from barnabas.metadata.security import QuotaEntity, SecurityImage, changed_acls, quota_entity
 from barnabas.metadata.topics import PartitionImage, TopicDelta, TopicImage, TopicsById, TopicsByName, TopicsDelta
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages import records_metadata as r
@@ -110,6 +110,7 @@ class MetadataDelta:
         "changed_configs",
         "changed_credentials",
         "changed_features",
+        "changed_quotas",
         "cluster",
         "image",
         "roles",
@@ -128,6 +129,8 @@ class MetadataDelta:
         self.changed_configs: dict[ConfigResource, dict[str, str | None]] = {}
         #: Feature -> new level, 0 where the feature was removed.
         self.changed_features: dict[str, int] = {}
+        #: Entity -> key -> new quota, None where the quota was removed.
+        self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
         self.security = image.security
         #: The SCRAM credentials that were set or removed, as (mechanism, user).
         self.changed_credentials: set[tuple[int, str]] = set()
@@ -150,6 +153,7 @@ class MetadataDelta:
         for name in sorted({*old.features, *new.features}):
             if old.features.get(name, 0) != new.features.get(name, 0):
                 delta.changed_features[name] = new.features.get(name, 0)
+        delta.changed_quotas = old.security.changed_quotas(new.security)
         delta.security = new.security
         before_scram, after_scram = old.security.scram, new.security.scram
         delta.changed_credentials = {
@@ -220,6 +224,12 @@ class MetadataDelta:
         elif isinstance(record, r.RemoveAccessControlEntryRecord):
             self.changed_acls[record.id] = None
 
+    def replay_quota(self, record: r.ClientQuotaRecord) -> None:
+        entity = quota_entity(record)
+        changes = self.changed_quotas.setdefault(entity, {})
+        changes[record.key] = None if record.remove else record.value
+        self.security = self.security.replay_quota(record)
+
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """Returns the image after all applied records; `offset` is the offset of the last one."""
         image = self.image
@@ -276,7 +286,6 @@ _SECURITY: Final[dict[type[Message], Callable[[SecurityImage, Any], SecurityImag
     r.RemoveAccessControlEntryRecord: SecurityImage.replay_remove_acl,
     r.DelegationTokenRecord: SecurityImage.replay_token,
     r.RemoveDelegationTokenRecord: SecurityImage.replay_remove_token,
-    r.ClientQuotaRecord: SecurityImage.replay_quota,
 }
 
 _REPLAY: Final[dict[type[Message], Callable[[MetadataDelta, Any], None]]] = {
@@ -296,6 +305,7 @@ _REPLAY: Final[dict[type[Message], Callable[[MetadataDelta, Any], None]]] = {
     r.ProducerIdsRecord: MetadataDelta.replay_producer_ids,
     r.ZkMigrationStateRecord: MetadataDelta.replay_zk_migration,
     **dict.fromkeys(_SECURITY, MetadataDelta.replay_security),
+    r.ClientQuotaRecord: MetadataDelta.replay_quota,
     r.NoOpRecord: _nothing,
     r.BeginTransactionRecord: _nothing,
     r.EndTransactionRecord: _nothing,

@@ -26,6 +26,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 #: (mechanism, user) -> credential.
 Credentials = Mapping[tuple[int, str], UserScramCredentialRecord]
+_NO_QUOTAS: Map[str, float] = Map()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class SecurityImage:
         return replace(self, tokens=self.tokens.delete(record.token_id))
 
     def replay_quota(self, record: ClientQuotaRecord) -> SecurityImage:
-        entity: QuotaEntity = tuple(sorted(((e.entity_type, e.entity_name) for e in record.entity), key=_entity_type))
+        entity = quota_entity(record)
         values = self.quotas.get(entity, Map())
         if record.remove:
             if record.key in values:
@@ -76,6 +77,24 @@ class SecurityImage:
         if values:
             return replace(self, quotas=self.quotas.set(entity, values))
         return replace(self, quotas=self.quotas.delete(entity)) if entity in self.quotas else self
+
+    def changed_quotas(self, new: SecurityImage) -> dict[QuotaEntity, dict[str, float | None]]:
+        """Returns what changed from these quotas to those of `new`: entity -> key -> value, None where it was
+        removed."""
+        if new.quotas is self.quotas:
+            return {}
+        changed: dict[QuotaEntity, dict[str, float | None]] = {}
+        for entity in sorted({*self.quotas, *new.quotas}, key=repr):
+            before, after = self.quotas.get(entity, _NO_QUOTAS), new.quotas.get(entity, _NO_QUOTAS)
+            if before != after:
+                keys = sorted({*before, *after})
+                changed[entity] = {key: after.get(key) for key in keys if before.get(key) != after.get(key)}
+        return changed
+
+
+def quota_entity(record: ClientQuotaRecord) -> QuotaEntity:
+    """Returns the entity that a record names."""
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=_entity_type))
 
 
 def changed_acls(old: SecurityImage, new: SecurityImage) -> dict[bytes, AccessControlEntryRecord | None]:

@@ -99,6 +99,8 @@ _APIS: Final = (
     _Api(45, "alter_partition_reassignments", 0, 1, _FORWARDED),
     _Api(46, "list_partition_reassignments", 0, 0, _FORWARDED),
     _Api(47, "offset_delete", 0, 0, _BROKER),
+    _Api(48, "describe_client_quotas", 0, 1, _BROKER),
+    _Api(49, "alter_client_quotas", 0, 1, _FORWARDED),
     _Api(50, "describe_user_scram_credentials", 0, 0, _BROKER),
     _Api(51, "alter_user_scram_credentials", 0, 0, _FORWARDED),
     _Api(52, "vote", 0, 2, _CONTROLLER),

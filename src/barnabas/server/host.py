@@ -105,5 +105,8 @@ class ServerHost:
         self.memory = ProcessMemory()
         self.faults = LoggedFaults()
 
+    def cpu_ns(self) -> int:
+        return time.thread_time_ns()
+
     def close(self) -> None:
         self.blocking.close()

@@ -174,6 +174,14 @@ class MemoryHost:
         self.links = RefusingLinks(self.time)
         self.memory = UnlimitedMemory()
         self.faults = RaisedFaults()
+        #: The CPU time of one request; a test can set it.
+        self.request_cpu_ns = 0
+        self._used_cpu_ns = 0
+
+    def cpu_ns(self) -> int:
+        """Returns a time that grows by `request_cpu_ns` with each reading."""
+        self._used_cpu_ns += self.request_cpu_ns
+        return self._used_cpu_ns
 
 
 class MemoryLink:

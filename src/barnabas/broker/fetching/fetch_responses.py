@@ -22,6 +22,7 @@ _LEADER_SINCE = 16
 _COPIED_BYTES_MAX = 16 * 1024
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_THROTTLE = struct.Struct(">i")
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 #: (index, error code, HW, LSO, log start offset)
 _PARTITION = struct.Struct(">ihqqq")
@@ -48,10 +49,11 @@ def encode_fetch_response(
     flexible = version >= _FLEXIBLE
     writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
     head = writer.head
+    throttle_ms = 0 if request.throttle is None else request.throttle.answered()
     if version >= _SESSIONS_SINCE:
-        head += _THROTTLE_ERROR_SESSION.pack(0, error, session_id)
+        head += _THROTTLE_ERROR_SESSION.pack(throttle_ms, error, session_id)
     else:
-        head += b"\0\0\0\0"
+        head += _THROTTLE.pack(throttle_ms)
     topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
     for place, (item, result) in enumerate(reported, 1):
         if place % _GROUPED_PER_STEP == 0:

@@ -8,6 +8,7 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
+from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests.topics import delete_refused
@@ -19,11 +20,15 @@ PIECES: Final = Pieces(50, "topics", "responses", key="name", answers_once=True)
 
 _DISABLED_CODE_SINCE = 3
 
+#: The first version whose client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_SINCE: Final = 5
+
 
 def handle(context: RequestContext, request: DeleteTopicsRequest, services: Services) -> DeleteTopicsResponse | None:
     if not services.config.bool_of("delete.topic.enable"):
         known = context.api_version >= _DISABLED_CODE_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         return delete_refused(request, code, "Topic deletion is disabled.")
-    services.controller.delete_topics(request, context.reply, actor=context.principal)
+    permit, reply = limited(context, services, _STRICT_SINCE, context.reply)
+    services.controller.delete_topics(request, reply, actor=context.principal, permit=permit)
     return None

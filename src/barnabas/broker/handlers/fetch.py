@@ -81,6 +81,11 @@ def _serve(request: InFlight, message: FetchRequest, services: Services) -> Gene
 def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Services) -> FetchPlan:
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"), ANSWER_BYTES_MAX)
     is_exhausted = False
+    throttle = request.throttle
+    if throttle is not None:
+        throttle.is_exempt = reader.replica_id >= 0
+        if not throttle.is_exempt:
+            max_bytes = min(max_bytes, throttle.fetch_bytes_max)
     if reader.replica_id < 0:
         # If no memory is left, a batch above the limits is not returned either, so the reader waits.
         is_exhausted = services.memory.is_exhausted
@@ -344,6 +349,11 @@ def _answer(
     first response."""
     version = request.api_version
     reported: Reported
+    throttle = request.throttle
+    size_bytes = sum(len(result.data) for result in outcome.results) if throttle is not None else 0
+    if throttle is not None and not throttle.is_exempt and throttle.fetched(size_bytes):
+        chunks = yield from _throttled(request, message, services, session)
+        return chunks
     if session is not None:
         session_id = session.session_id
         if session.epoch != next_epoch(message.session_epoch):
@@ -371,4 +381,18 @@ def _answer(
         if result.data and item.partition is not None:
             count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
     chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported)
+    return chunks
+
+
+def _throttled(
+    request: InFlight, message: FetchRequest, services: Services, session: Session | None
+) -> Generator[int, None, Chunks]:
+    """Encodes the response to a client above its quota: no data, and the time to pause. The session does not change, so
+    the next fetch returns what this one would have returned."""
+    error, session_id = ErrorCode.NONE, 0
+    if session is not None:
+        session_id = session.session_id
+        if session.epoch != next_epoch(message.session_epoch):
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    chunks = yield from encode_fetch_response(request, services, error, session_id, ())
     return chunks

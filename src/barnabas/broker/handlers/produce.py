@@ -48,7 +48,11 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     try:
         transactional_id, acks, timeout_ms, requested = parse_produce(frame, position, version)
     except ManyRows:
+        if request.throttle is not None:
+            request.throttle.produced(len(frame))
         return _handle_long(request, bytearray(frame), position, services)
+    if request.throttle is not None:
+        request.throttle.produced(len(frame))
     topics = _last_of_each(requested)
 
     def answer() -> Chunks | None:
@@ -60,7 +64,13 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     if services.authorizer is not None:
         whole(refuse_unauthorized(request, services, transactional_id, topics))
     chunks = ProduceWrites(request, services, transactional_id, acks, topics, answer).begin()
-    if chunks and transactional_id is None and len(requested) == 1 and len(requested[0][1]) == 1:
+    if (
+        chunks
+        and request.throttle is None
+        and transactional_id is None
+        and len(requested) == 1
+        and len(requested[0][1]) == 1
+    ):
         request.connection.shortcut = _shortcut(request, frame, acks, requested, topics, chunks, services)
     return chunks
 
@@ -205,6 +215,9 @@ def _encode(request: InFlight, topics: TopicAppends, services: Services) -> Chun
         _write_flexible(head, topics, version)
     else:
         _write(head, topics, version)
+    head += _INT32.pack(0 if request.throttle is None else request.throttle.answered())
+    if version >= FLEXIBLE_SINCE:
+        head.append(0)  # no tagged fields
     finish_response(head)
     return [head]
 
@@ -226,7 +239,6 @@ def _write(head: bytearray, topics: TopicAppends, version: int) -> None:
                     head += b"\0\0\0\0\xff\xff"  # no record errors, no message
             else:
                 head += _PARTITION_V3.pack(append.index, 0, info.first_offset, info.log_append_time_ms)
-    head += b"\0\0\0\0"  # not throttled
 
 
 def _write_flexible(head: bytearray, topics: TopicAppends, version: int) -> None:
@@ -245,7 +257,6 @@ def _write_flexible(head: bytearray, topics: TopicAppends, version: int) -> None
             head += _PARTITION.pack(append.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
             head += b"\x01\0\0"  # no record errors, no message, no tagged fields
         head.append(0)
-    head += b"\0\0\0\0\0"  # not throttled, no tagged fields
 
 
 def _reply(topics: TopicAppends, request: InFlight, services: Services) -> Work:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metrics import (
     authentications,
+    client_rates,
     controller,
     coordinators,
     logs,
@@ -28,6 +29,7 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "traffic": traffic.collect,
     "requests": requests.collect,
     "authentications": authentications.collect,
+    "client-rates": client_rates.collect,
     "cluster": controller.collect,
     "logs": logs.collect,
     "coordinators": coordinators.collect,

@@ -95,6 +95,8 @@ class ProduceShortcut:
 
     def serve(self, frame: memoryview) -> bool:
         """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
+        if self._services.throttles is not None:
+            return False
         if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or self._connection.in_flight:
             return False
         records = self._records(frame)

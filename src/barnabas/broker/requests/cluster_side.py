@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from barnabas.broker.requests.request_context import RequestContext
     from barnabas.common.errors import ErrorCode
     from barnabas.controller.requests.configs import AlterResult, ResourceChange
+    from barnabas.controller.requests.topics import Permit
     from barnabas.metadata.registrations import FeatureRange
     from barnabas.protocol.api import Offer
     from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
@@ -85,15 +86,30 @@ class ClusterController(Protocol):
     def replication(self) -> LeaderElections: ...
 
     def create_topics(
-        self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = ...
+        self,
+        request: CreateTopicsRequest,
+        reply: Reply[CreateTopicsResponse],
+        *,
+        actor: str = ...,
+        permit: Permit | None = ...,
     ) -> None: ...
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = ...
+        self,
+        request: DeleteTopicsRequest,
+        reply: Reply[DeleteTopicsResponse],
+        *,
+        actor: str = ...,
+        permit: Permit | None = ...,
     ) -> None: ...
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = ...
+        self,
+        request: CreatePartitionsRequest,
+        reply: Reply[CreatePartitionsResponse],
+        *,
+        actor: str = ...,
+        permit: Permit | None = ...,
     ) -> None: ...
 
     def alter_partition(

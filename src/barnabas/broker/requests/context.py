@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
     from barnabas.broker.requests.cluster_side import ClusterController, ClusterSide
     from barnabas.broker.requests.memory_budget import MemoryBudget
+    from barnabas.broker.throttling.client_throttles import ClientThrottles
     from barnabas.broker.zookeeper.controller_feed import ControllerFeed
     from barnabas.broker.zookeeper.session_counts import SessionCounts
     from barnabas.common.config import BrokerConfig
@@ -106,6 +107,8 @@ class Services:
     authorizer: Authorizer | None = None
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     log_in_counts: LogInCounts = field(default_factory=LogInCounts)
+    #: The rates of clients with quotas; None while the cluster has no quotas.
+    throttles: ClientThrottles | None = None
     recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

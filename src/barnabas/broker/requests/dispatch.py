@@ -28,6 +28,7 @@ from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.request_rights import judged
 from barnabas.broker.requests.steps import Work
+from barnabas.broker.throttling.request_throttle import CLUSTER_APIS, RequestThrottle
 from barnabas.common import effort
 from barnabas.common.continuations import run
 from barnabas.common.effort import Work as Effort
@@ -81,6 +82,7 @@ class Dispatcher:
         #: The time at which the first request of this turn was served, 0 before that.
         self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
+        self.call_later = services.host.timers.call_later
         self._handlers: dict[int, Handler] = {}
 
     def open(self) -> None:
@@ -128,8 +130,9 @@ class Dispatcher:
             work = PRODUCE_WORK if api_key == PRODUCE else REQUEST_WORK
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
+        call = self._call if self.services.throttles is None else self._call_throttled
         if not connection.in_flight:
-            chunks = run(request, self._call, request, offer, frame, position)
+            chunks = run(request, call, request, offer, frame, position)
             if chunks is None and request.chunks is None:
                 if not connection.is_closed:
                     connection.in_flight.append(request)
@@ -138,10 +141,23 @@ class Dispatcher:
             times.add(self.now_ms() - now_ms)
             return work
         connection.in_flight.append(request)
-        chunks = run(request, self._call, request, offer, frame, position)
+        chunks = run(request, call, request, offer, frame, position)
         if chunks is not None:
             connection.complete(request, chunks)
         return work
+
+    def _call_throttled(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
+        """Serves a request while the cluster has quotas."""
+        throttles, connection = self.services.throttles, request.connection
+        if throttles is None or request.api_key in CLUSTER_APIS:
+            return self._call(request, offer, frame, position)
+        request.throttle = throttle = RequestThrottle(
+            throttles, connection, connection.principal, request.client_id, self.services.host.cpu_ns
+        )
+        try:
+            return self._call(request, offer, frame, position)
+        finally:
+            throttle.left()
 
     def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
         handler = self._handlers.get(request.api_key)

@@ -66,6 +66,8 @@ _NAMES: Final = frozenset(
         "transactional_id",
         "resource_type",
         "resource_name",
+        "entity_type",
+        "entity_name",
     }
 )
 

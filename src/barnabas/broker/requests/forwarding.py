@@ -72,6 +72,8 @@ class _ForwardedRequest:
             return
         if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
             answer = response.response_data
+            if request.throttle is not None:
+                _pause_as_told(request, answer)
             head = len(answer).to_bytes(4, "big")
             request.reply_with(lambda: [head + answer])
         elif response is None:
@@ -91,6 +93,15 @@ class _ForwardedRequest:
             return
         request.connection.log.request_failed(request.connection.peer, cause, None)
         request.reply(answer)
+
+
+def _pause_as_told(request: InFlight, answer: bytes) -> None:
+    """Mutes the client for the time that the controller's response has as its first field (KIP-599)."""
+    assert request.throttle is not None, "the cluster has quotas"
+    first = response_class(request.api_key).FIELDS[0]
+    if first.attribute == "throttle_time_ms" and first.is_in(request.api_version):
+        at = 4 + response_header_version(request.api_key, request.api_version)
+        request.throttle.answered(int.from_bytes(answer[at : at + 4], "big"))
 
 
 def forward_message(

@@ -19,6 +19,7 @@ from barnabas.broker.requests.error_responses import (
     error_response,
 )
 from barnabas.broker.requests.steps import Steps
+from barnabas.broker.throttling.request_throttle import RequestThrottle
 from barnabas.common import effort
 from barnabas.common.continuations import run, run_within
 from barnabas.common.effort import Work
@@ -98,6 +99,7 @@ class RequestConnection(Protocol):
     def complete(self, request: InFlight, chunks: Chunks) -> None: ...
     def respond_shortly(self, chunk: bytearray) -> None: ...
     def when_closed(self, callback: Callable[[], None]) -> None: ...
+    def mute(self, time_ms: int) -> None: ...
     def fail(self, cause: str, error: BaseException | None) -> None: ...
     def on_error(self, error: Exception) -> None: ...
 
@@ -117,6 +119,7 @@ class InFlight:
         "message",
         "now_ms",
         "on_abandoned",
+        "throttle",
         "times",
     )
 
@@ -141,6 +144,8 @@ class InFlight:
         #: The decoded message; None for APIs whose handlers decode by themselves.
         self.message: Message | None = None
         self.chunks: Chunks | None = None
+        #: What the request adds to the rates of its client; None while the cluster has no quotas.
+        self.throttle: RequestThrottle | None = None
         #: Whether the request was answered with an error or abandoned: later responses are dropped.
         self._failed = False
         self.on_abandoned: Callable[[], object] | None = None
@@ -176,6 +181,8 @@ class InFlight:
 
     def encode(self, response: Message) -> Chunks:
         """Returns the whole response frame."""
+        if self.throttle is not None:
+            response = self.throttle.told(response, self.api_version)
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         encode_response(response, self.api_version, head)
         effort.add(Work.ENCODED_BYTE, len(head))
@@ -203,6 +210,8 @@ class InFlight:
         return codec.is_longer(response, LONG_ELEMENTS)
 
     def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
+        if self.throttle is not None:
+            response = self.throttle.told(response, self.api_version)
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         yield from encode_response_in_steps(response, self.api_version, head)
         finish_response(head)

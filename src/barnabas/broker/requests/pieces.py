@@ -10,7 +10,7 @@ Rows with the same key stay together, because handlers refuse duplicates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,8 @@ class Pieces(NamedTuple):
     answers_once: bool = False
     #: The weight of a row; 1 if there is no function.
     weight_of: Callable[[Any, int], int] | None = None
+    #: Returns the key of a row that no single field identifies.
+    key_of: Callable[[Any], Hashable] | None = None
 
 
 def new_partitions(topic: Any, by_default: int) -> int:
@@ -148,7 +150,7 @@ def _grouped_by_key(rows: list[Any], shape: Pieces) -> Iterator[tuple[Any, bool]
     keys takes time too."""
     by_key: dict[Any, list[Any]] = {}
     for place, row in enumerate(rows):
-        by_key.setdefault(_key(row, shape.key) if shape.key else row, []).append(row)
+        by_key.setdefault(_key(row, shape), []).append(row)
         if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield None
     if len(by_key) == len(rows):
@@ -161,8 +163,13 @@ def _grouped_by_key(rows: list[Any], shape: Pieces) -> Iterator[tuple[Any, bool]
             yield row, place == 0 or (place % 2 == 0 and place < len(same) - 1)
 
 
-def _key(row: Any, attribute: str) -> Any:
-    return getattr(row, attribute), getattr(row, "topic_id", None), getattr(row, "resource_type", None)
+def _key(row: Any, shape: Pieces) -> Hashable:
+    if shape.key_of is not None:
+        return shape.key_of(row)
+    if not shape.key:
+        key: Hashable = row
+        return key
+    return getattr(row, shape.key), getattr(row, "topic_id", None), getattr(row, "resource_type", None)
 
 
 class PieceResponses:
@@ -208,6 +215,8 @@ class PieceResponses:
             for attribute in _TOP_LEVEL_ERRORS:
                 if not getattr(whole, attribute, None) and getattr(more, attribute, None):
                     setattr(whole, attribute, getattr(more, attribute))
+            if getattr(more, "throttle_time_ms", 0) > getattr(whole, "throttle_time_ms", 0):
+                whole.throttle_time_ms = more.throttle_time_ms
             found = getattr(more, shape.answers)
             if shape.inner and rows and found and self._is_continued(rows[-1], found[0]):
                 getattr(rows[-1], shape.inner_answers).extend(getattr(found[0], shape.inner_answers))

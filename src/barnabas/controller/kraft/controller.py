@@ -21,6 +21,7 @@ from barnabas.controller.kraft.broker_sessions import BrokerSessions
 from barnabas.controller.kraft.large_decisions import propose_partitions
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.proposals import Proposals, Reply
+from barnabas.controller.kraft.quota_changes import QuotaControl
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
@@ -81,6 +82,7 @@ class Controller:
         self.incarnation_id = host.random.uuid()
         #: The addresses of this controller. A host that binds port 0 sets them before it starts the controller.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
+        self.quotas = QuotaControl(self.proposals)
         #: Elections and reassignments.
         self.replication = ReplicationControl(host.timers, config, self.proposals)
         #: The rules of the authorizer.
@@ -161,7 +163,12 @@ class Controller:
     # Topics.
 
     def create_topics(
-        self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
+        self,
+        request: CreateTopicsRequest,
+        reply: Reply[CreateTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
@@ -169,25 +176,35 @@ class Controller:
         propose_partitions(
             self.proposals,
             topics.new_partitions(self.proposals.view(), request),
-            lambda view: topics.create_topics_in_portions(view, request, actor),
+            lambda view: topics.create_topics_in_portions(view, request, actor, permit),
             reply,
             lambda code: reply(topics.create_refused(request, code)),
         )
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
+        self,
+        request: DeleteTopicsRequest,
+        reply: Reply[DeleteTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
         self.proposals.propose(
-            topics.delete_topics(self.proposals.view(), request, actor),
+            topics.delete_topics(self.proposals.view(), request, actor, permit),
             reply,
             lambda code: reply(topics.delete_refused(request, code)),
         )
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
+        self,
+        request: CreatePartitionsRequest,
+        reply: Reply[CreatePartitionsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
@@ -195,7 +212,7 @@ class Controller:
         propose_partitions(
             self.proposals,
             topics.additional_partitions(self.proposals.view(), request),
-            lambda view: topics.create_partitions_in_portions(view, request, actor),
+            lambda view: topics.create_partitions_in_portions(view, request, actor, permit),
             reply,
             lambda code: reply(topics.create_partitions_refused(request, code)),
         )

@@ -49,6 +49,7 @@ class ControllerEvent(Enum):
     ALTER_CONFIGS = "AlterConfigs"
     CREATE_ACLS = "CreateAcls"
     DELETE_ACLS = "DeleteAcls"
+    ALTER_CLIENT_QUOTAS = "AlterClientQuotas"
     UPDATE_FEATURES = "UpdateFeatures"
     ALTER_USER_SCRAM_CREDENTIALS = "AlterUserScramCredentials"
     UNREGISTER_BROKER = "UnregisterBroker"

@@ -1,13 +1,13 @@
 """Creation and deletion of topics, and new partitions: validation, placement, records.
 
 Error codes and messages are those of Kafka 4.1's controller. Not supported: create.topic.policy.class.name (a Java
-class), and controller mutation quotas.
+class). A `Permit` limits how many partitions the client creates and deletes (KIP-599).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from barnabas.common.config_keys import TOPIC_KEYS
@@ -29,6 +29,8 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.records_metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 _T = TypeVar("_T")
+#: Takes the name of a topic and a number of its partitions. Raises RequestFailed if the client has to wait.
+Permit = Callable[[str, int], None]
 
 #: The most new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -44,7 +46,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
 
 
 def create_topics_in_portions(
-    view: ControllerView, request: CreateTopicsRequest, actor: str
+    view: ControllerView, request: CreateTopicsRequest, actor: str, permit: Permit | None = None
 ) -> Portions[Result[CreateTopicsResponse]]:
     """Does the same as `create_topics`, up to `PARTITIONS_IN_PORTION` partitions at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
@@ -67,6 +69,8 @@ def create_topics_in_portions(
             continue
         try:
             new_records, result = yield from _create_topic(view, topic, budget, only_checked=request.validate_only)
+            if permit is not None:
+                permit(topic.name, result.num_partitions)
         except RequestFailed as error:
             response.topics.append(_topic_error(topic.name, error.code, error.message))
             continue
@@ -300,7 +304,9 @@ def _duplicates(items: Iterable[_T]) -> set[_T]:
     return {item for item, count in Counter(items).items() if count > 1}
 
 
-def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
+def delete_topics(
+    view: ControllerView, request: DeleteTopicsRequest, actor: str, permit: Permit | None = None
+) -> Result[DeleteTopicsResponse]:
     """Deletes topics by name or, since version 6, by id. The caller checks `delete.topic.enable`."""
     response = DeleteTopicsResponse()
     requested = _requested_topics(request)
@@ -319,10 +325,18 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
             continue
         targets[topic.topic_id] = topic
     records: list[Versioned] = []
+    deleted: list[str] = []
     for topic_id, topic in targets.items():
+        try:
+            if permit is not None:
+                permit(topic.name, len(topic.partitions))
+        except RequestFailed as error:
+            response.responses.append(_deletion(topic.name, topic_id, error.code, error.message))
+            continue
         records.append((RemoveTopicRecord(topic_id=topic_id), 0))
         response.responses.append(_deletion(topic.name, topic_id, ErrorCode.NONE, None))
-    names = ", ".join(topic.name for topic in targets.values())
+        deleted.append(topic.name)
+    names = ", ".join(deleted)
     return Result(records, response, Cause(ControllerEvent.DELETE_TOPICS, actor, names))
 
 
@@ -370,7 +384,7 @@ def additional_partitions(view: ControllerView, request: CreatePartitionsRequest
 
 
 def create_partitions_in_portions(
-    view: ControllerView, request: CreatePartitionsRequest, actor: str
+    view: ControllerView, request: CreatePartitionsRequest, actor: str, permit: Permit | None = None
 ) -> Portions[Result[CreatePartitionsResponse]]:
     """Does the same as `create_partitions`, up to `PARTITIONS_IN_PORTION` partitions at a time."""
     duplicates = _duplicates(topic.name for topic in request.topics)
@@ -384,6 +398,8 @@ def create_partitions_in_portions(
             continue
         try:
             new_records = yield from _add_partitions(view, topic, MAX_PARTITIONS_PER_REQUEST - len(records))
+            if permit is not None:
+                permit(topic.name, len(new_records))
         except RequestFailed as error:
             response.results.append(_growth(topic.name, error.code, error.message))
             continue

@@ -153,28 +153,43 @@ class ZookeeperController:
     # Requests.
 
     def create_topics(
-        self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
+        self,
+        request: CreateTopicsRequest,
+        reply: Reply[CreateTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if self._active is None or not self.is_active:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        topic_requests.create_topics(self._active, request, reply, actor)
+        topic_requests.create_topics(self._active, request, reply, actor, permit)
 
     def delete_topics(
-        self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
+        self,
+        request: DeleteTopicsRequest,
+        reply: Reply[DeleteTopicsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if self._active is None or not self.is_active:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        topic_requests.delete_topics(self._active, request, reply, actor)
+        topic_requests.delete_topics(self._active, request, reply, actor, permit)
 
     def create_partitions(
-        self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
+        self,
+        request: CreatePartitionsRequest,
+        reply: Reply[CreatePartitionsResponse],
+        *,
+        actor: str = SELF,
+        permit: topics.Permit | None = None,
     ) -> None:
         if self._active is None or not self.is_active:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        topic_requests.create_partitions(self._active, request, reply, actor)
+        topic_requests.create_partitions(self._active, request, reply, actor, permit)
 
     def alter_partition(
         self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3

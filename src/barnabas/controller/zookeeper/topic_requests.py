@@ -38,7 +38,11 @@ _GrownRow = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_topics(
-    active: ActiveController, request: CreateTopicsRequest, reply: Callable[[CreateTopicsResponse], None], actor: str
+    active: ActiveController,
+    request: CreateTopicsRequest,
+    reply: Callable[[CreateTopicsResponse], None],
+    actor: str,
+    permit: topics.Permit | None,
 ) -> None:
     taken = [topic.name for topic in request.topics if active.has_unread_znode(topic.name)]
     free = CreateTopicsRequest(
@@ -47,11 +51,16 @@ def create_topics(
         validate_only=request.validate_only,
     )
     answer = active.answers.add(reply, lambda code: reply(topics.create_refused(request, code)), request.timeout_ms)
-    active.core.slices.begin(_creation(active, free, [_exists(active, name) for name in taken], answer, actor))
+    active.core.slices.begin(_creation(active, free, [_exists(active, name) for name in taken], answer, actor, permit))
 
 
 def _creation(
-    active: ActiveController, request: CreateTopicsRequest, taken: list[_CreatedRow], answer: Answer, actor: str
+    active: ActiveController,
+    request: CreateTopicsRequest,
+    taken: list[_CreatedRow],
+    answer: Answer,
+    actor: str,
+    permit: topics.Permit | None,
 ) -> Job:
     """Creates the topics of a request, in slices if they have many partitions."""
     core = active.core
@@ -60,7 +69,7 @@ def _creation(
     for number, part in enumerate(parts_of_create_topics(request)):
         if number:
             yield
-        result = yield from topics.create_topics_in_portions(core.view(), part, actor)
+        result = yield from topics.create_topics_in_portions(core.view(), part, actor, permit)
         if len(result.records) > PARTITIONS_IN_PORTION:
             yield from _large_creation(active, result, rows, lost.update)
         else:
@@ -128,15 +137,18 @@ def create_partitions(
     request: CreatePartitionsRequest,
     reply: Callable[[CreatePartitionsResponse], None],
     actor: str,
+    permit: topics.Permit | None,
 ) -> None:
     def refused(code: ErrorCode) -> None:
         reply(topics.create_partitions_refused(request, code))
 
     answer = active.answers.add(reply, refused, request.timeout_ms)
-    active.core.slices.begin(_growth(active, request, answer, actor))
+    active.core.slices.begin(_growth(active, request, answer, actor, permit))
 
 
-def _growth(active: ActiveController, request: CreatePartitionsRequest, answer: Answer, actor: str) -> Job:
+def _growth(
+    active: ActiveController, request: CreatePartitionsRequest, answer: Answer, actor: str, permit: topics.Permit | None
+) -> Job:
     """Adds the partitions of a request, in slices if they or their topics are many."""
     core = active.core
     rows: list[_GrownRow] = []
@@ -154,7 +166,7 @@ def _growth(active: ActiveController, request: CreatePartitionsRequest, answer: 
                 timeout_ms=part.timeout_ms,
                 validate_only=part.validate_only,
             )
-            result = yield from topics.create_partitions_in_portions(core.view(), free, actor)
+            result = yield from topics.create_partitions_in_portions(core.view(), free, actor, permit)
             if len(result.records) > PARTITIONS_IN_PORTION:
                 (grown,) = _known(active, free)
                 is_decided = yield from _large_growth(active, grown, result, conflicts.update)
@@ -232,9 +244,13 @@ def _answer_when_told(active: ActiveController, answer: Answer, response: object
 
 
 def delete_topics(
-    active: ActiveController, request: DeleteTopicsRequest, reply: Callable[[DeleteTopicsResponse], None], actor: str
+    active: ActiveController,
+    request: DeleteTopicsRequest,
+    reply: Callable[[DeleteTopicsResponse], None],
+    actor: str,
+    permit: topics.Permit | None,
 ) -> None:
-    result = topics.delete_topics(active.core.view(), request, actor)
+    result = topics.delete_topics(active.core.view(), request, actor, permit)
     answer = active.answers.add(reply, lambda code: reply(topics.delete_refused(request, code)), request.timeout_ms)
     names = _names(active, result.records)
     active.deletions.mark(names, lambda: active.when_told(lambda: answer.give(result.response)))

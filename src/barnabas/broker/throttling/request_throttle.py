@@ -1,0 +1,97 @@
+"""The throttling of one request: what it adds to the rates of its client, and the pause of its connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Final, Protocol, TypeVar
+
+from barnabas.broker.throttling.client_throttles import Client, ClientThrottles
+from barnabas.protocol.message import Message
+
+#: Requests between nodes of the cluster, which are never throttled.
+CLUSTER_APIS: Final = frozenset({4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
+
+M = TypeVar("M", bound=Message)
+
+_FIELD: Final = "throttle_time_ms"
+
+
+class Mutable(Protocol):
+    """A connection that can be muted."""
+
+    def mute(self, time_ms: int) -> None: ...
+
+
+class RequestThrottle:
+    """A request while its cluster has quotas. Its connection is muted when the request exceeds one."""
+
+    __slots__ = ("_begin_ns", "_client", "_connection", "_cpu_ns", "_throttles", "_time_ms", "is_exempt")
+
+    def __init__(
+        self,
+        throttles: ClientThrottles,
+        connection: Mutable,
+        principal: str,
+        client_id: str | None,
+        cpu_ns: Callable[[], int],
+    ) -> None:
+        self._throttles = throttles
+        self._connection = connection
+        self._client = Client.of(principal, client_id)
+        self._cpu_ns = cpu_ns if throttles.request else None
+        self._begin_ns = cpu_ns() if throttles.request else 0
+        self._time_ms = 0
+        #: Whether the request comes from a follower.
+        self.is_exempt = False
+
+    def produced(self, size_bytes: int) -> None:
+        if self._throttles.produce:
+            self._throttle(self._throttles.produced(self._client, size_bytes))
+
+    def fetched(self, size_bytes: int) -> bool:
+        """Records the data of a Fetch response. Returns whether an empty response is sent instead."""
+        cpu_ms = self._charge()
+        time_ms = self._throttles.fetched(self._client, size_bytes) if self._throttles.fetch else 0
+        if cpu_ms and not time_ms and self._throttles.fetch:
+            self._throttles.forget_fetched(self._client, size_bytes)
+        self._throttle(max(time_ms, cpu_ms))
+        return self._time_ms > 0
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        return self._throttles.fetch_bytes_max(self._client) if self._throttles.fetch else 1 << 31
+
+    def answered(self, time_ms: int = 0) -> int:
+        """Returns the time for the response: the longest of all quotas, and of `time_ms`, which a controller
+        returned."""
+        self._throttle(max(self._charge(), time_ms))
+        return self._time_ms
+
+    def told(self, response: M, version: int) -> M:
+        """Returns the response with the time that the client has to pause."""
+        time_ms = self.answered(getattr(response, _FIELD, 0))
+        if not time_ms or not any(field.attribute == _FIELD and field.is_in(version) for field in response.FIELDS):
+            return response
+        told = copy(response)
+        setattr(told, _FIELD, time_ms)
+        return told
+
+    def left(self) -> None:
+        """Charges the CPU time of a handler that has returned."""
+        self._throttle(self._charge())
+        self._cpu_ns = None
+
+    def _charge(self) -> int:
+        """Charges the CPU time since the request began, or was charged last. Returns the time to pause."""
+        cpu_ns = self._cpu_ns
+        if cpu_ns is None or self.is_exempt:
+            return 0
+        now_ns = cpu_ns()
+        used_ns, self._begin_ns = now_ns - self._begin_ns, now_ns
+        return self._throttles.used_cpu(self._client, used_ns)
+
+    def _throttle(self, time_ms: int) -> None:
+        if time_ms > self._time_ms:
+            self._time_ms = time_ms
+            self._connection.mute(time_ms)

@@ -1,0 +1,102 @@
+"""Rates for quotas, computed as Kafka's metrics compute them: a rate over sliding windows, and a token bucket.
+
+Neither has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
+"""
+
+from __future__ import annotations
+
+from math import floor
+
+
+class SampledRate:
+    """A rate per second over `samples` windows of `window_ms` (Kafka's `Rate`).
+
+    A window begins with the first value after the end of the last one, and counts until its latest value is
+    `samples * window_ms` old. The rate refers to the time since the oldest window began, but at least to all windows
+    but one, so that the first values after a pause do not look like a high rate.
+    """
+
+    __slots__ = ("_current", "_samples", "_samples_max", "_span_ms", "_window_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._span_ms = samples * window_ms
+        #: One more window is kept, because the oldest can overlap the time that counts.
+        self._samples_max = samples + 1
+        #: [begin, time of the latest value, sum] of each window, in a ring.
+        self._samples: list[list[float]] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        samples = self._samples
+        if not samples:
+            samples.append([now_ms, now_ms, 0.0])
+        sample = samples[self._current]
+        if now_ms - sample[0] >= self._window_ms:
+            self._current = (self._current + 1) % self._samples_max
+            if self._current == len(samples):
+                samples.append([now_ms, now_ms, 0.0])
+            else:
+                samples[self._current][:] = (now_ms, now_ms, 0.0)
+            sample = samples[self._current]
+        sample[1] = now_ms
+        sample[2] += value
+
+    def total(self, now_ms: int) -> float:
+        """Returns the sum of the values that count."""
+        self._forget(now_ms)
+        return sum(sample[2] for sample in self._samples)
+
+    def per_second(self, now_ms: int) -> float:
+        return self.total(now_ms) * 1000.0 / self.elapsed_ms(now_ms)
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Returns the time that the rate refers to."""
+        self._forget(now_ms)
+        oldest_ms = min((sample[0] for sample in self._samples), default=now_ms)
+        elapsed_ms = int(now_ms - oldest_ms)
+        missing = self._samples_max - 2 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
+
+    def is_empty(self, now_ms: int) -> bool:
+        """Returns whether no value counts any more."""
+        return all(now_ms - sample[1] >= self._span_ms for sample in self._samples)
+
+    def excess_ms(self, limit: float, now_ms: int) -> int:
+        """Returns the time without values after which the rate is down to `limit`; 0 if it is not above it."""
+        rate = self.per_second(now_ms)
+        if rate <= limit:
+            return 0
+        return floor((rate - limit) / limit * self.elapsed_ms(now_ms) + 0.5)
+
+    def _forget(self, now_ms: int) -> None:
+        for sample in self._samples:
+            if now_ms - sample[1] >= self._span_ms:
+                sample[:] = (now_ms, now_ms, 0.0)
+
+
+class TokenBucket:
+    """A bucket that fills with `rate` tokens per second, up to `burst_s` seconds of them (Kafka's `TokenBucket`). The
+    tokens can become negative: a value is taken even if it is more than there is."""
+
+    __slots__ = ("_tokens", "_updated_ms", "burst_s", "rate")
+
+    def __init__(self, rate: float, burst_s: float, now_ms: int) -> None:
+        self.rate = rate
+        self.burst_s = burst_s
+        self._tokens = rate * burst_s
+        self._updated_ms = now_ms
+
+    def tokens(self, now_ms: int) -> float:
+        gained = self.rate * (now_ms - self._updated_ms) / 1000.0
+        self._tokens = min(self.rate * self.burst_s, self._tokens + gained)
+        self._updated_ms = now_ms
+        return self._tokens
+
+    def take(self, count: float, now_ms: int) -> None:
+        self._tokens = min(self.rate * self.burst_s, self.tokens(now_ms) - count)
+
+    def missing_ms(self, now_ms: int) -> int:
+        """Returns the time until no token is owed; 0 if none is."""
+        tokens = self.tokens(now_ms)
+        return floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0

@@ -1,0 +1,52 @@
+"""Rates and token buckets: the values of Kafka 4.1.0's own classes (tests/data/quotas)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.common.sampled_rates import SampledRate, TokenBucket
+
+DATA = Path(__file__).parents[2] / "data" / "quotas"
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(gzip.decompress((DATA / f"{name}-4.1.0.json.gz").read_bytes()))
+    return found
+
+
+def test_rates_and_throttle_times_are_those_of_kafka() -> None:
+    checked = 0
+    for case in cases("rates"):
+        rate = SampledRate(case["samples"], case["window_ms"])
+        for time_ms, value, throttle_ms, measured in case["steps"]:
+            rate.record(value, time_ms)
+            assert rate.excess_ms(case["bound"], time_ms) == throttle_ms, case
+            assert rate.per_second(time_ms) == pytest.approx(measured, rel=1e-12, abs=1e-9)
+            checked += throttle_ms > 0
+    assert checked > 200
+
+
+def test_tokens_and_throttle_times_are_those_of_kafka() -> None:
+    checked = 0
+    for case in cases("token-buckets"):
+        bucket = TokenBucket(case["bound"], case["samples"] * case["window_ms"] / 1000, 0)
+        for time_ms, value, throttle_ms, measured in case["steps"]:
+            bucket.take(value, time_ms)
+            assert bucket.missing_ms(time_ms) == throttle_ms, case
+            assert bucket.tokens(time_ms) == pytest.approx(measured, rel=1e-12, abs=1e-9)
+            checked += throttle_ms > 0
+    assert checked > 200
+
+
+def test_a_rate_is_empty_when_its_windows_have_passed() -> None:
+    rate = SampledRate(11, 1000)
+    assert rate.is_empty(0)
+    rate.record(5, 0)
+    assert not rate.is_empty(10_999)
+    assert rate.is_empty(11_000)
+    assert (rate.per_second(11_000), rate.excess_ms(0.001, 11_000)) == (0, 0)
