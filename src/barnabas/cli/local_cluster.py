@@ -74,6 +74,10 @@ def up(
     ] = None,
     zookeeper: ZookeeperAddress = None,
     zookeeper_port: ZookeeperPort = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="Give all listeners TLS and a log-in, with a user admin; for a new --dir"),
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return when the cluster is ready, and leave it running")
     ] = False,
@@ -96,6 +100,7 @@ def up(
             properties=key_values(override or [], "--override"),
             zookeeper=zookeeper,
             zookeeper_port=zookeeper_port,
+            secure=secure,
         )
         if detach:
             _announce(cluster, nodes)
@@ -104,8 +109,12 @@ def up(
 
 
 def _announce(cluster: EmbeddedCluster, nodes: Sequence[Node]) -> None:
-    started.record(cluster.directory, [node.bootstrap for node in nodes])
+    security = cluster.security
+    settings = None if security is None else security.client_settings()
+    started.record(cluster.directory, [node.bootstrap for node in nodes], settings)
     print(f"bootstrap: {cluster.bootstrap}", flush=True)
+    if security is not None:
+        output.say(f"clients log in over TLS; settings of the user admin: {security.admin_file}")
 
 
 def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path) -> None:

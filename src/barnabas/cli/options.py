@@ -24,9 +24,10 @@ def _addresses(ctx: typer.Context, value: str) -> str:
 def _properties(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
     """Returns the client settings of the context in use and those of the command line, which take precedence."""
     context = _context(ctx)
-    return (
-        value if context is None else [*(f"{key}={each}" for key, each in context.properties.items()), *(value or ())]
-    )
+    if context is not None:
+        value = [*(f"{key}={each}" for key, each in context.properties.items()), *(value or ())]
+    choice.set_client_settings(dict(each.partition("=")[::2] for each in value or ()))
+    return value
 
 
 def source_options(ctx: typer.Context, value: list[str] | None) -> list[str] | None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 import struct
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, TypeVar
 
+from barnabas.cli.contexts import choice
 from barnabas.common.errors import DecodeError
 from barnabas.embedded.failures import Failure
 from barnabas.protocol import codec
+from barnabas.protocol.client_security import Tls, client_security
+from barnabas.protocol.client_session import ClientSession, LoginRefused, frame_size
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.sasl.logins import Login
 from barnabas.protocol.wire import skip_tagged_fields
 
 M = TypeVar("M", bound=Message)
@@ -23,15 +28,36 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class Wire:
-    """A plain-text connection to one broker. Raises Failure if there is no connection, or no answer within the time."""
+    """A connection to one broker, with the TLS and log-in of the command's client settings. Raises Failure if there is
+    no connection, or no answer within the time.
+    """
 
     def __init__(self, host: str, port: int, *, timeout_s: float = _TIMEOUT_S) -> None:
         self._where = f"{host}:{port}"
+        security = client_security(choice.client_settings())
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
+            if security.tls is not None:
+                self._socket = _over_tls(self._socket, security.tls, host)
         except OSError as error:
             raise Failure(f"no connection to {self._where} ({error.strerror or error})") from error
+        if security.login is not None:
+            self._log_in(security.login)
         self._correlation_id = 0
+
+    def _log_in(self, login: Login) -> None:
+        messages = ClientSession("barnabas", "barnabas", login, secrets.token_urlsafe(18)).handshake()
+        try:
+            frame = next(messages)
+            while True:
+                self._socket.sendall(frame)
+                frame = messages.send(self._read(frame_size(self._read(4))))
+        except StopIteration:
+            return
+        except (OSError, DecodeError) as error:
+            raise Failure(f"{self._where} did not answer the log-in: {error}") from error
+        except LoginRefused as error:
+            raise Failure(f"{self._where} {error}") from error
 
     @classmethod
     def to_any(cls, addresses: Iterable[tuple[str, int]]) -> Wire:
@@ -83,3 +109,10 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._socket.close()
+
+
+def _over_tls(plain: socket.socket, tls: Tls, host: str) -> socket.socket:
+    # Only a cluster with TLS needs the module, which takes 30 ms to load.
+    from barnabas.tls.contexts import client_context
+
+    return client_context(tls).wrap_socket(plain, server_hostname=host)

@@ -60,6 +60,8 @@ def status(
     recorded = EmbeddedCluster(directory).recorded
     if not recorded.nodes:
         raise Failure(f"no cluster has been started in {directory}", f"start one with: barnabas up --dir {directory}")
+    security = EmbeddedCluster(directory).security
+    choice.set_client_settings({} if security is None else security.client_settings())
     running = {server.pid: server.running for server in recorded.servers}
     lost = leaderless.leaderless((node.host, node.port) for node in recorded.nodes if running[node.pid])
     if recorded.connect:

@@ -4,6 +4,7 @@
     DIR/broker-1/server.properties     generated at each start
     DIR/broker-1/broker.log            stdout and stderr of the process
     DIR/broker-1/data/                 its log directory
+    DIR/security/                      certificates, users and client settings, with `secure`
     DIR/zookeeper/data/                snapshots and logs of the ZooKeeper server, in ZooKeeper mode
     DIR/zookeeper/zookeeper.log        its stdout and stderr
 
@@ -26,6 +27,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.nodes import STATE_FILE, Node, Recorded, ZookeeperServer, log_tail
 from barnabas.embedded.ports import HOST, check_free, choose_metrics_ports, choose_ports, choose_zookeeper_port
 from barnabas.embedded.processes import POLL_S, Processes, send
+from barnabas.embedded.security import Security, make_security, security_of
 from barnabas.embedded.settings import new_cluster_id, properties_text, quorum_settings, zookeeper_settings
 from barnabas.embedded.signals import held
 
@@ -79,6 +81,7 @@ class EmbeddedCluster:
         properties: Mapping[str, str] | None = None,
         zookeeper: str | None = None,
         zookeeper_port: int | None = None,
+        secure: bool = False,
     ) -> list[Node]:
         """Starts the brokers and returns when clients can use them.
 
@@ -87,7 +90,8 @@ class EmbeddedCluster:
         are not free; without a last start, it is DEFAULT_PORT. `racks`: of each broker; those of the last start, or
         none. `properties` are broker properties by Kafka's names; they win over the generated ones. `zookeeper`: a
         connect string, or empty for a ZooKeeper server that the cluster starts on `zookeeper_port`; None keeps the
-        choice of the last start, which for a new cluster is a metadata quorum.
+        choice of the last start, which for a new cluster is a metadata quorum. `secure` gives all listeners TLS, a
+        log-in and rules (`embedded.security`); a cluster that was started so stays so.
         """
         recorded = self.recorded
         before = {node.node_id: node for node in recorded.nodes}
@@ -98,6 +102,7 @@ class EmbeddedCluster:
         if racks and len(racks) != count:
             raise Failure(f"{len(racks)} rack(s) for {count} broker(s): give one for each broker")
         wanted = self._zookeeper_of(recorded, zookeeper)
+        security = self._security(recorded, is_wanted=secure, in_zookeeper=wanted is not None)
         if port is None:
             port = 0 if before else DEFAULT_PORT
             check_free(before.values(), self.directory)
@@ -116,7 +121,10 @@ class EmbeddedCluster:
                 for node_id in ports:
                     metrics = f"{HOST}:{metrics_ports[node_id]}" if metrics_ports else ""
                     rack = racks[node_id - 1] if racks else before[node_id].rack if node_id in before else ""
-                    own = {**({"broker.rack": rack} if rack else {}), METRICS_LISTENER: metrics, **given}
+                    own = {**({"broker.rack": rack} if rack else {}), METRICS_LISTENER: metrics}
+                    if security is not None:
+                        own |= security.node_settings(node_id, *ports[node_id])
+                    own |= given
                     nodes.append(self._launch(node_id, ports, cluster_id, connect, own))
                 Recorded(tuple(nodes), cluster_id, connect, server).store(self.state_path)
             self._wait_until_serving(self.recorded.servers)
@@ -127,6 +135,25 @@ class EmbeddedCluster:
                 raise Failure(f"cannot start a cluster in {self.directory}: {error.strerror or error}") from error
             raise
         return nodes
+
+    @property
+    def security(self) -> Security | None:
+        """Returns the security of the cluster; None if it was started without. Raises Failure for damaged files."""
+        return security_of(self.directory)
+
+    def _security(self, recorded: Recorded, *, is_wanted: bool, in_zookeeper: bool) -> Security | None:
+        """Returns the security of the nodes; None for none. Raises Failure if it cannot be had."""
+        found = self.security
+        if found is not None or not is_wanted:
+            return found
+        if in_zookeeper:
+            raise Failure("--secure needs a metadata quorum", "start the cluster without --zookeeper")
+        if recorded.nodes:
+            raise Failure(
+                f"the cluster in {self.directory} has no security: its clients use listeners without TLS",
+                "use another --dir for a secure cluster",
+            )
+        return make_security(self.directory)
 
     def _refuse_if_running(self, recorded: Recorded) -> None:
         for server in recorded.servers:

@@ -21,6 +21,8 @@ class Cluster:
     `zookeeper`: True keeps the metadata in a ZooKeeper server that the cluster starts, a connect string in an existing
     one.
 
+    `secure`: True gives all listeners TLS, a log-in and rules; `client_settings` has what a client must set.
+
     `directory`: the place of their files; a temporary one, removed by `close`, if left out.
     `racks`: the `broker.rack` of each. `properties`: broker properties under Kafka's names, for example
     {"log.segment.bytes": "1048576"}.
@@ -34,7 +36,9 @@ class Cluster:
         racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         zookeeper: bool | str = False,
+        secure: bool = False,
     ) -> None:
+        self._secure = secure
         self._temporary = directory is None
         self.directory = Path(directory if directory is not None else tempfile.mkdtemp(prefix="barnabas-"))
         self._brokers = brokers
@@ -48,6 +52,14 @@ class Cluster:
     def bootstrap(self) -> str:
         """Returns "127.0.0.1:PORT,...", for a client's `bootstrap.servers`. A restart does not change it."""
         return ",".join(node.bootstrap for node in self._started.values())
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """Returns what a client of the user admin must set, by librdkafka's names; empty for a cluster without
+        security.
+        """
+        security = self._embedded.security
+        return {} if security is None else security.client_settings()
 
     @property
     def controllers(self) -> str:
@@ -94,6 +106,7 @@ class Cluster:
             properties=self._properties,
             zookeeper=self._zookeeper,
             zookeeper_port=0,
+            secure=self._secure,
         )
         self._nodes = {node.node_id: node for node in nodes}
         return self

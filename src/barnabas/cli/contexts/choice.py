@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from rich.text import Text
@@ -50,11 +51,14 @@ class _Command:
 
     requested: str | None = None
     chosen: Choice | None = None
+    #: The client settings of the command: those of its context, and of its options.
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 def begin() -> None:
     """Forgets the request and the choice of a context, before the next command in this process."""
     _Command.requested = _Command.chosen = None
+    _Command.settings = MappingProxyType({})
 
 
 def request(name: str | None) -> None:
@@ -65,6 +69,15 @@ def request(name: str | None) -> None:
 
 def requested() -> str | None:
     return _Command.requested
+
+
+def set_client_settings(settings: Mapping[str, str]) -> None:
+    """Sets the client settings for connections that this command opens without librdkafka."""
+    _Command.settings = settings
+
+
+def client_settings() -> Mapping[str, str]:
+    return _Command.settings
 
 
 def in_use() -> Choice | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,15 +19,15 @@ _DEFAULT_DIRECTORY: Final = "barnabas-data"
 _LENGTH_MAX: Final = 90
 
 
-def record(directory: Path, bootstrap: Sequence[str]) -> None:
-    """Writes the context of a started cluster and makes it current. If that fails, a note says so, and the cluster runs
-    without a context.
+def record(directory: Path, bootstrap: Sequence[str], properties: Mapping[str, str] | None = None) -> None:
+    """Writes the context of a started cluster, with the client settings that it needs, and makes it current. If that
+    fails, a note says so, and the cluster runs without a context.
     """
     started_in, now_ms = os.getcwd(), time.time_ns() // 1_000_000
     names: list[str] = []
 
     def change(contexts: Contexts) -> Contexts:
-        name, changed = with_started(contexts, str(directory), bootstrap, started_in, now_ms)
+        name, changed = with_started(contexts, str(directory), bootstrap, started_in, now_ms, properties)
         names.append(name)
         return changed
 
@@ -41,7 +41,12 @@ def record(directory: Path, bootstrap: Sequence[str]) -> None:
 
 
 def with_started(
-    contexts: Contexts, directory: str, bootstrap: Sequence[str], started_in: str, now_ms: int
+    contexts: Contexts,
+    directory: str,
+    bootstrap: Sequence[str],
+    started_in: str,
+    now_ms: int,
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[str, Contexts]:
     """Returns the name of the started cluster's context, and the contexts with this one as the current one. An existing
     context of the cluster's directory keeps its name and its other settings.
@@ -49,6 +54,8 @@ def with_started(
     name = contexts.of_directory(directory) or _new_name(contexts, Path(directory))
     before = contexts.contexts.get(name, Context(()))
     after = replace(before, bootstrap=tuple(bootstrap), directory=directory, started_in=started_in, started_ms=now_ms)
+    if properties is not None:
+        after = replace(after, properties={**before.properties, **properties})
     return name, contexts.with_context(name, after).with_current(name)
 
 

@@ -1,0 +1,139 @@
+"""The security of an embedded cluster: its certificate authority, its users, and what nodes and clients must set.
+
+    DIR/security/ca.pem, ca-key.pem      the certificate authority
+    DIR/security/broker-1.pem            the key and certificate of a node
+    DIR/security/users.json              the passwords of the first users
+    DIR/security/admin.properties        client settings of the user `admin`, by librdkafka's names
+    DIR/security/admin-java.properties   the same for Java's clients and Kafka's tools
+
+All listeners have TLS and a log-in (SASL_SSL). Nodes log in to each other as `node`, with PLAIN. Clients use PLAIN or
+SCRAM: `barnabas users add` creates users of SCRAM. All files are readable by their owner only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from barnabas.embedded.authority import Authority, issue, make_authority
+from barnabas.embedded.failures import Failure
+from barnabas.embedded.ports import HOST
+from barnabas.embedded.settings import properties_text
+
+#: The user of the nodes, and that of the cluster's owner. Both are super users.
+NODE: Final = "node"
+ADMIN: Final = "admin"
+_PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_PASSWORD_BYTES: Final = 24
+
+
+class Security(NamedTuple):
+    """The security of one cluster, in its directory."""
+
+    authority: Authority
+    #: User name -> password.
+    passwords: Mapping[str, str]
+
+    @property
+    def directory(self) -> Path:
+        return self.authority.directory
+
+    @property
+    def admin_file(self) -> Path:
+        return self.directory / "admin.properties"
+
+    def node_settings(self, node_id: int, port: int, controller_port: int) -> dict[str, str]:
+        """Issues the certificate of a node, and returns its settings for listeners, TLS, log-in and rules. Raises
+        Failure without the package `cryptography`.
+        """
+        store = self.directory / f"broker-{node_id}.pem"
+        if not store.exists():
+            issue(self.authority, f"broker-{node_id}", [HOST, "localhost"])
+        users = " ".join(f'user_{name}="{password}"' for name, password in self.passwords.items())
+        own = f'username="{NODE}" password="{self.passwords[NODE]}"'
+        entry = f"{_PLAIN} required {own} {users};"
+        controllers = f'{_PLAIN} required {own} user_{NODE}="{self.passwords[NODE]}" {self._admin_entry()};'
+        return {
+            "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"SASL_SSL://{HOST}:{port}",
+            "listener.security.protocol.map": "CONTROLLER:SASL_SSL,SASL_SSL:SASL_SSL",
+            "inter.broker.listener.name": "SASL_SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.certificate),
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,SCRAM-SHA-256",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": entry,
+            "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.controller.plain.sasl.jaas.config": controllers,
+            "super.users": f"User:{NODE};User:{ADMIN}",
+        }
+
+    def _admin_entry(self) -> str:
+        return f'user_{ADMIN}="{self.passwords[ADMIN]}"'
+
+    def client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Returns the settings of a client of this user, by librdkafka's names."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": self.passwords[user],
+            "ssl.ca.location": str(self.authority.certificate),
+        }
+
+    def java_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Returns the settings of a Java client of this user."""
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{_PLAIN} required username="{user}" password="{self.passwords[user]}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.certificate),
+        }
+
+
+def make_security(directory: Path) -> Security:
+    """Returns the security of the cluster in this directory; creates it at the first call. Raises Failure without the
+    package `cryptography`, or for damaged files, and OSError.
+    """
+    authority = make_authority(directory / "security")
+    os.chmod(authority.directory, 0o700)
+    made = Security(authority, _passwords(authority.directory / "users.json"))
+    _write(made.admin_file, properties_text(made.client_settings()))
+    _write(authority.directory / "admin-java.properties", properties_text(made.java_settings()))
+    return made
+
+
+def security_of(directory: Path) -> Security | None:
+    """Returns the security of the cluster in this directory; None if it has none."""
+    return make_security(directory) if (directory / "security" / "users.json").exists() else None
+
+
+def _passwords(file: Path) -> Mapping[str, str]:
+    if not file.exists():
+        made = {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (NODE, ADMIN)}
+        _write(file, json.dumps(made, indent=2) + "\n")
+        return made
+    try:
+        found = json.loads(file.read_text())
+        return {NODE: str(found[NODE]), ADMIN: str(found[ADMIN])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(
+            f"{file} is damaged: it must be a JSON object with the passwords of {NODE} and {ADMIN}",
+            "remove the directory that contains it: `barnabas up --secure` creates it again, with new passwords",
+        ) from error
+
+
+def _write(file: Path, text: str) -> None:
+    """Writes a file that only its owner can read."""
+    partial = file.with_suffix(".tmp")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+    partial.replace(file)
