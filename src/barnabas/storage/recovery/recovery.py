@@ -1,5 +1,4 @@
-"""Opening of a log: which parts are trusted, scanned and cut off. Each row of the table prevents a kind of data loss
-that has occurred.
+"""Opening of a log: which parts are trusted, scanned and cut off. Each row prevents a data loss that has occurred.
 
     what is found                                what is done
     @A  `.deleted`, `.cleaned`                   removed: their records are in other files, or were deleted
