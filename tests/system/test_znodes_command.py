@@ -62,6 +62,27 @@ def test_the_tree_and_its_changes(new_server: Callable[[Path], Server], tmp_path
             process.wait()
 
 
+def test_a_watch_waits_for_a_znode_that_is_not_there(tmp_path: Path) -> None:
+    """The requests of tools exist for moments only."""
+    path = "/admin/preferred_replica_election"
+    with OurZooKeeper(tmp_path) as server, client_of(server.port) as other:
+        command = _command(path, "--watch", "-z", f"127.0.0.1:{server.port}")
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stderr.readline() == f"there is no znode {path} yet: waiting for its creation\n"
+            other.create(path, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}', makepath=True)
+            assert process.stdout.readline().startswith(f"created {path} version 0 ")
+            other.delete(path)
+            assert process.stdout.readline() == f"deleted {path}\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+        finally:
+            process.kill()
+            process.wait()
+
+
 @pytest.mark.full
 def test_a_server_that_is_not_there_and_a_znode_that_is_not(tmp_path: Path) -> None:
     begin = time.monotonic()

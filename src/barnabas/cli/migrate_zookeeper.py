@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli import output
 from barnabas.cli.format import machine
 from barnabas.common.host import Host
 from barnabas.embedded.failures import Failure
@@ -18,6 +19,9 @@ from barnabas.znodes.znode_json import ZnodeError
 from barnabas.znodes.znode_tree import Znode, ZnodeTree
 from barnabas.zookeeper.files.file_names import VERSION_FOLDER
 from barnabas.zookeeper.files.txn_recovery import DamagedFiles, Folders, read_state
+
+#: The dataDir of the server that `up` starts, in that server's folder.
+_DATA_OF_UP: Final = "data"
 
 
 def migrate_zookeeper(
@@ -61,7 +65,7 @@ def migrate_zookeeper(
         _show(migration, tree, plans, level)
         if migration.problems:
             raise Failure(
-                f"{len(migration.problems)} znodes would be lost; nothing was changed",
+                f"{output.counted(len(migration.problems), 'znode')} would be lost; nothing was changed",
                 "correct or delete them in ZooKeeper, and run this command again",
             )
         if dry_run:
@@ -122,7 +126,9 @@ def _tree_of_files(host: Host, data_dir: Path | None, data_log_dir: Path | None,
     data_dir, data_log_dir = data_dir.absolute(), (data_log_dir or data_dir).absolute()
     folders = Folders(str(data_dir / VERSION_FOLDER), str(data_log_dir / VERSION_FOLDER))
     if not host.disk.is_dir(folders.snapshots):
-        raise Failure(f"{data_dir} is not a data directory of ZooKeeper: it has no folder {VERSION_FOLDER}")
+        below = data_dir / _DATA_OF_UP
+        hint = f"{below} is one" if host.disk.is_dir(str(below / VERSION_FOLDER)) else None
+        raise Failure(f"{data_dir} is not a data directory of ZooKeeper: it has no folder {VERSION_FOLDER}", hint)
     try:
         database = read_state(host.disk, folders, host.faults)
     except DamagedFiles as error:

@@ -182,8 +182,10 @@ class _Viewer:
         elif seen:
             rows = [(path, *_cells(path, seen[path])) for path in sorted(seen)]
             output.show_table(["path", "version", "session", "says"], rows)
-        if not self._watch or not seen:
+        if not self._watch:
             self._done.set()
+        elif not seen:
+            output.say(f"there is no znode {self._path} yet: waiting for its creation")
 
     def _show_change(self, change: Change, path: str, found: SeenZnode) -> None:
         if self._as_json:

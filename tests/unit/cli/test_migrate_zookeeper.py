@@ -104,9 +104,22 @@ def test_a_broken_znode_stops_the_migration(tmp_path: Path, capsys: pytest.Captu
     assert _migrate("--data-dir", zookeeper, "--log-dirs", directory) == 1
     shown = capsys.readouterr()
     assert "Problem: znode /brokers/topics/duo: is not JSON" in shown.out
-    assert "nothing was changed" in shown.err
+    assert "error: 1 znode would be lost; nothing was changed" in shown.err
     assert not (directory / "bootstrap.checkpoint").exists()
     assert before.items() <= _files(tmp_path).items()
+
+
+def test_the_folder_above_the_data_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`up` keeps the znodes of its server in DIR/zookeeper/data."""
+    zookeeper = _zookeeper(tmp_path)
+    folder = tmp_path / "up" / "zookeeper"
+    folder.mkdir(parents=True)
+    zookeeper.rename(folder / "data")
+    assert _migrate("--data-dir", folder, "--log-dirs", _log_directory(tmp_path, "a")) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {folder} is not a data directory of ZooKeeper: it has no folder version-2",
+        f"{folder / 'data'} is one",
+    ]
 
 
 def test_wrong_places_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
