@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, cast
+from typing import Final
 
 from tests.support.wired import WiredBroker, WiredClient
 
@@ -38,7 +38,7 @@ def jaas(username: str, password: str, mechanism: str = "PLAIN") -> str:
 
 def secured_broker(**properties: str) -> WiredBroker:
     chosen = {**SECURED, **{key.replace("_", "."): value for key, value in properties.items()}}
-    return WiredBroker(**chosen)
+    return WiredBroker(**chosen)  # type: ignore[arg-type]
 
 
 def plain(username: str = "alice", password: str = PASSWORD) -> bytes:
@@ -103,6 +103,6 @@ def handshake_frames(session: ClientSession, client: WiredClient) -> Iterator[by
         client.send_raw(frame)
         data = client.link.take()
         try:
-            frame = cast("bytearray", frames.send(data[4:]))
+            frame = frames.send(data[4:])
         except StopIteration:
             return

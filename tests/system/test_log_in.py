@@ -59,7 +59,7 @@ def secured(port: int, controller_port: int, inter_broker: str = "PLAIN", contro
     return properties
 
 
-def client_properties(bootstrap: str, mechanism: str, user: str = "alice", password: str = PASSWORD) -> dict[str, str]:
+def client_properties(bootstrap: str, mechanism: str, user: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
     return {
         "bootstrap.servers": bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
@@ -118,7 +118,7 @@ def test_librdkafka(server: BarnabasServer, mechanism: str) -> None:
     assert not failed
     consumer = confluent_kafka.Consumer({**properties, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    values = [message.value() for message in consumer.consume(45, timeout=30)]
+    values = [message.value() or b"" for message in consumer.consume(45, timeout=30)]
     consumer.close()
     assert sorted(values) == sorted(b"%d" % number for number in range(45))
 
@@ -213,7 +213,7 @@ def test_kafka_configs_changes_users(server: BarnabasServer, java: ProcessClient
 
 def test_scram_credentials_by_librdkafka(server: BarnabasServer) -> None:
     admin = AdminClient(client_properties(server.bootstrap, "PLAIN"))
-    (described,) = [done.result(30) for done in admin.describe_user_scram_credentials(["alice"]).values()]
+    (described,) = [done.result(30) for done in _described(admin, "alice")]
     assert {info.mechanism: info.iterations for info in described.scram_credential_infos} == {
         ScramMechanism.SCRAM_SHA_256: 4_096,
         ScramMechanism.SCRAM_SHA_512: 4_096,
@@ -281,16 +281,22 @@ def test_a_directory_that_kafka_formatted_with_users_starts_here_and_the_reverse
             assert done.code == 0, done.text
             node: Any = BarnabasServer(folder, port=port, properties=properties)
         else:
-            arguments = ("format", str(theirs.properties_path), "-t", kafka_jars.CLUSTER_ID, "--standalone")
-            assert run([*arguments, *options]) == 0, capsys.readouterr().err
+            own = ("format", str(theirs.properties_path), "-t", kafka_jars.CLUSTER_ID, "--standalone")
+            assert run([*own, *options]) == 0, capsys.readouterr().err
             node = theirs
         node.start()
         try:
             admin = AdminClient(client_properties(node.bootstrap, "SCRAM-SHA-512"))
-            (described,) = [done.result(30) for done in admin.describe_user_scram_credentials(["alice"]).values()]
+            (described,) = [done.result(30) for done in _described(admin, "alice")]
             assert [info.iterations for info in described.scram_credential_infos] == [4_096]
         finally:
             node.stop()
+
+
+def _described(admin: AdminClient, user: str) -> list[Any]:
+    found = admin.describe_user_scram_credentials([user])
+    assert isinstance(found, dict)
+    return list(found.values())
 
 
 def _users() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -32,7 +33,7 @@ def test_a_node_and_its_clients_log_in_over_tls(tmp_path: Path) -> None:
     server = BarnabasServer(tmp_path / "server", port=probed, properties=properties)
     server.start()
     try:
-        over_tls = stores.librdkafka(None) | {"security.protocol": "SASL_SSL"}
+        over_tls: dict[str, Any] = stores.librdkafka(None) | {"security.protocol": "SASL_SSL"}
         client = client_properties(f"localhost:{port}", "PLAIN") | over_tls
         assert round_trip(client, "secured") == [b"a", b"b", b"c"]
         wrong = client | {"sasl.password": "guess"}

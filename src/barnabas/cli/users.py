@@ -48,7 +48,9 @@ def list_users(
 ) -> None:
     """List the users with their mechanisms and iterations; passwords cannot be read"""
     admin = admin_client(bootstrap, properties)
-    described = result(admin.describe_user_scram_credentials(request_timeout=TIMEOUT_S), "cannot list the users")
+    asked = admin.describe_user_scram_credentials(request_timeout=TIMEOUT_S)
+    assert not isinstance(asked, dict), "one future for all users"
+    described = result(asked, "cannot list the users")
     rows = [
         (name, _NAMES.get(info.mechanism, str(info.mechanism)), info.iterations)
         for name, user in sorted(described.items())

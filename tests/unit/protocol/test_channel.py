@@ -18,7 +18,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.index import request_class
-from barnabas.simulation.host import SeededRandom, VirtualTime
+from barnabas.simulation.host import RaisedFaults, SeededRandom, VirtualTime
 
 M = TypeVar("M", bound=Message)
 
@@ -108,6 +108,7 @@ class World:
         self.clock = self.timers = self.time = VirtualTime()
         self.random = SeededRandom(1)
         self.links = self
+        self.faults = RaisedFaults()
         self.dials: list[ScriptedPeer] = []
         self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
         self.answers: list[Message | None] = []
