@@ -96,11 +96,7 @@ class EmbeddedCluster:
         recorded = self.recorded
         before = {node.node_id: node for node in recorded.nodes}
         self._refuse_if_running(recorded)
-        count = brokers or len(before) or len(racks) or 1
-        if before:
-            self.check_count(count)
-        if racks and len(racks) != count:
-            raise Failure(f"{len(racks)} rack(s) for {count} broker(s): give one for each broker")
+        count = self._count(brokers, racks, len(before))
         wanted = self._zookeeper_of(recorded, zookeeper)
         security = self._security(recorded, is_wanted=secure, in_zookeeper=wanted is not None)
         if port is None:
@@ -122,10 +118,8 @@ class EmbeddedCluster:
                     metrics = f"{HOST}:{metrics_ports[node_id]}" if metrics_ports else ""
                     rack = racks[node_id - 1] if racks else before[node_id].rack if node_id in before else ""
                     own = {**({"broker.rack": rack} if rack else {}), METRICS_LISTENER: metrics}
-                    if security is not None:
-                        own |= security.node_settings(node_id, *ports[node_id])
-                    own |= given
-                    nodes.append(self._launch(node_id, ports, cluster_id, connect, own))
+                    secured = {} if security is None else security.node_settings(node_id, *ports[node_id])
+                    nodes.append(self._launch(node_id, ports, cluster_id, connect, own | secured | given))
                 Recorded(tuple(nodes), cluster_id, connect, server).store(self.state_path)
             self._wait_until_serving(self.recorded.servers)
         except BaseException as error:
@@ -135,6 +129,15 @@ class EmbeddedCluster:
                 raise Failure(f"cannot start a cluster in {self.directory}: {error.strerror or error}") from error
             raise
         return nodes
+
+    def _count(self, brokers: int | None, racks: Sequence[str], before: int) -> int:
+        """Returns the number of brokers. Raises Failure if it contradicts the racks, or the last start."""
+        count = brokers or before or len(racks) or 1
+        if before:
+            self.check_count(count)
+        if racks and len(racks) != count:
+            raise Failure(f"{len(racks)} rack(s) for {count} broker(s): give one for each broker")
+        return count
 
     @property
     def security(self) -> Security | None:

@@ -7,7 +7,8 @@
     DIR/security/admin-java.properties   the same for Java's clients and Kafka's tools
 
 All listeners have TLS and a log-in (SASL_SSL). Nodes log in to each other as `node`, with PLAIN. Clients use PLAIN or
-SCRAM: `barnabas users add` creates users of SCRAM. All files are readable by their owner only.
+SCRAM: `barnabas users add` creates users of SCRAM. Kafka's StandardAuthorizer decides: `node` and `admin` can do
+everything, other users what the rules allow (`barnabas acls add`). All files are readable by their owner only.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Security(NamedTuple):
             "listener.name.sasl_ssl.plain.sasl.jaas.config": entry,
             "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.controller.plain.sasl.jaas.config": controllers,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{NODE};User:{ADMIN}",
         }
 
