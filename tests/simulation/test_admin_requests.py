@@ -10,6 +10,9 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.world import MILLISECOND_US
 
+#: An election takes less than 3 s; with an intact network nothing waits much longer than that.
+WAIT_MS_MAX = 6_000
+
 
 def run(seed: int) -> AdminWorld:
     world = AdminWorld(seed)
@@ -26,6 +29,29 @@ def test_every_request_is_answered_in_time(seed: int) -> None:
     assert not world.overdue()
     answered = [requested for requested in world.requested if requested.answer is not None]
     assert len(answered) > len(world.requested) // 4
+
+
+def check_waits_around_pauses(seed: int) -> None:
+    world = AdminWorld(seed)
+    world.begin()
+    world.run_around_pauses(40_000)
+    world.heal()
+    world.world.run_for(22_000 * MILLISECOND_US)
+    late = [str(requested) for requested in world.requested if world.waited_ms(requested) > WAIT_MS_MAX]
+    assert not late, f"seed {seed}"
+    answered = [requested for requested in world.requested if requested.answer is not None]
+    assert len(answered) > len(world.requested) // 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_waits_for_a_controller_that_was_just_paused_woken_or_deposed(seed: int) -> None:
+    check_waits_around_pauses(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_nothing_waits_for_such_a_controller_in_many_seeds(seed: int) -> None:
+    check_waits_around_pauses(seed)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -156,6 +156,36 @@ class AdminWorld:
             self.call(chance.choice(list(self.cluster.nodes)), self.request())
             self.world.run_for(chance.randrange(1, 400) * MILLISECOND_US)
 
+    def run_around_pauses(self, duration_ms: int) -> None:
+        """Sends requests while one controller at a time is paused or killed and the network is intact. Most are sent a
+        few milliseconds before or after such a change, to the node that changes."""
+        chance = self.chance
+        end_ms = self.world.now_us // MILLISECOND_US + duration_ms
+        changes: list[tuple[int, str]] = []
+        next_ms = 0
+        while (now_ms := self.world.now_us // MILLISECOND_US) < end_ms:
+            if now_ms >= next_ms and all(node.is_running for node in self.cluster.nodes.values()):
+                node = self.active() or chance.choice(self.voters)
+                kind = chance.choice((FaultKind.PAUSE,) * 4 + (FaultKind.KILL,))
+                length_ms = int(chance.choice((60, 300, 1_500, 2_500, 3_500, 6_000, 12_000)) * (0.5 + chance.random()))
+                begin_ms, wake_ms = now_ms + 1, now_ms + 1 + length_ms
+                self.injector.schedule([Fault(begin_ms, kind, node, "", length_ms, 0)])
+                if kind is FaultKind.PAUSE:
+                    self._naps[node].append((begin_ms * MILLISECOND_US, wake_ms * MILLISECOND_US))
+                changes = [(begin_ms, node), (wake_ms, node)]
+                next_ms = wake_ms + chance.choice((20, 500, 3_000, 7_000))
+            near = [node for at_ms, node in changes if -10 <= now_ms - at_ms <= 40]
+            is_near = bool(near) and chance.random() < 0.7
+            self.call(
+                near[0] if is_near else chance.choice(list(self.cluster.nodes)),
+                _create(chance) if chance.random() < 0.7 else self.request(),
+            )
+            pause_ms = chance.randrange(1, 15 if near else 400)
+            left_ms = [at_ms - now_ms for at_ms, _ in changes if at_ms > now_ms]
+            if left_ms:
+                pause_ms = max(1, min(pause_ms, min(left_ms) - chance.randrange(6)))
+            self.world.run_for(pause_ms * MILLISECOND_US)
+
     def call(self, node: str, request: Message) -> SentRequest:
         """Sends a request on a new connection: to a broker mostly through its client listener."""
         is_broker = node.startswith("broker")
@@ -178,15 +208,19 @@ class AdminWorld:
 
     # -- conditions
 
+    def waited_ms(self, requested: SentRequest) -> int:
+        """Returns how long a request has waited while its node was not paused."""
+        end_us = requested.over_us if requested.is_over else self.world.now_us
+        naps = self._naps[requested.node]
+        slept_us = sum(max(0, min(end, end_us) - max(begin, requested.sent_us)) for begin, end in naps)
+        return (end_us - requested.sent_us - slept_us) // MILLISECOND_US
+
     def overdue(self) -> list[str]:
-        late = []
-        for requested in self.requested:
-            end_us = requested.over_us if requested.is_over else self.world.now_us
-            naps = self._naps[requested.node]
-            slept_us = sum(max(0, min(end, end_us) - max(begin, requested.sent_us)) for begin, end in naps)
-            if end_us - requested.sent_us - slept_us > requested.bound_ms * MILLISECOND_US:
-                late.append(f"seed {self.world.seed}: {requested}, bound {requested.bound_ms} ms")
-        return late
+        return [
+            f"seed {self.world.seed}: {requested}, bound {requested.bound_ms} ms"
+            for requested in self.requested
+            if self.waited_ms(requested) > requested.bound_ms
+        ]
 
     # -- requests
 
