@@ -253,7 +253,7 @@ def test_rates_and_throttle_times_are_shown_by_user_and_client_id(wired: WiredBr
     assert "kafka_server_produce" not in scraped(wired.broker)
     set_quota(wired, "producer_byte_rate", QUOTA)
     set_quota(wired, "controller_mutation_rate", 5.0, client_id="admin")
-    flood(wired, [WiredClient(wired, "app")], 12)
+    flood(wired, [WiredClient(wired, "app")], 8)
     shown = scraped(wired.broker)
     rate = re.search(r'^kafka_server_produce_byte_rate\{user="",client_id="app"\} (\S+)$', shown, re.MULTILINE)
     assert rate is not None

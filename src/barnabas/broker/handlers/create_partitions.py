@@ -8,7 +8,7 @@ from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces
-from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 ERROR_ROWS: Final = (ErrorRows("results", "topics"),)
 PIECES: Final = Pieces(30, "topics", "results", key="name", answers_once=True)
@@ -18,5 +18,5 @@ _STRICT_SINCE: Final = 3
 
 
 def handle(context: RequestContext, request: CreatePartitionsRequest, services: Services) -> None:
-    permit, reply = limited(context, services, _STRICT_SINCE, context.reply)
+    permit, reply = limited(context, services, _STRICT_SINCE, CreatePartitionsResponse)
     services.controller.create_partitions(request, reply, actor=context.principal, permit=permit)

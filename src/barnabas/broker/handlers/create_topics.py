@@ -11,7 +11,7 @@ from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.mutation_requests import limited
 from barnabas.broker.requests.pieces import Pieces, new_partitions
-from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 ERROR_ROWS: Final = (ErrorRows("topics", "topics"),)
 PIECES: Final = Pieces(50, "topics", "topics", key="name", answers_once=True, weight_of=new_partitions)
@@ -21,5 +21,5 @@ _STRICT_SINCE: Final = 6
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest, services: Services) -> None:
-    permit, reply = limited(context, services, _STRICT_SINCE, context.reply)
+    permit, reply = limited(context, services, _STRICT_SINCE, CreateTopicsResponse)
     services.controller.create_topics(request, reply, actor=context.principal, permit=permit)

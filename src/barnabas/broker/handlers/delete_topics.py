@@ -29,6 +29,6 @@ def handle(context: RequestContext, request: DeleteTopicsRequest, services: Serv
         known = context.api_version >= _DISABLED_CODE_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         return delete_refused(request, code, "Topic deletion is disabled.")
-    permit, reply = limited(context, services, _STRICT_SINCE, context.reply)
+    permit, reply = limited(context, services, _STRICT_SINCE, DeleteTopicsResponse)
     services.controller.delete_topics(request, reply, actor=context.principal, permit=permit)
     return None

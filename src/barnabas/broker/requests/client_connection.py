@@ -15,9 +15,10 @@ from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight, 
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
 from barnabas.broker.requests.turn_output import TurnOutput
+from barnabas.broker.throttling.muting import BY_HOST, Muting
 from barnabas.common.continuations import run
 from barnabas.common.errors import DecodeError
-from barnabas.common.host import Link, Timer
+from barnabas.common.host import Link
 from barnabas.protocol.api import Offer
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.sasl_gate import Gate
@@ -35,10 +36,6 @@ PRODUCE_WORK: Final = 2
 REQUEST_WORK: Final = 8
 #: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024
-
-#: The reasons to hold back a connection: the host's output buffer is full; the client is above a quota.
-_BY_HOST: Final = 1
-_BY_QUOTA: Final = 2
 
 #: Longer frames are decoded in steps.
 LONG_FRAME_BYTES: Final = 16 * 1024
@@ -67,8 +64,6 @@ class RequestDispatcher(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> None: ...
 
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
-
     def begin_turn(self) -> None:
         """Begins a turn, in which requests of one connection are served one after the other."""
 
@@ -87,8 +82,6 @@ class Connection:
         "_held_back",
         "_held_bytes",
         "_link",
-        "_mute_timer",
-        "_muted_until_ms",
         "_on_closed",
         "_out",
         "_out_bytes",
@@ -105,6 +98,7 @@ class Connection:
         "in_flight",
         "is_closed",
         "listener",
+        "muting",
         "peer",
         "principal",
         "shortcut",
@@ -125,10 +119,9 @@ class Connection:
         #: Whether the host reads nothing either.
         self._reading_paused = False
         self._resuming = False
-        #: The reasons for which nothing is served, whatever is in flight: `_BY_HOST`, `_BY_QUOTA`.
+        #: The reasons for which nothing is served, whatever is in flight (`muting.py`).
         self._held_back = 0
-        self._muted_until_ms = 0
-        self._mute_timer: Timer | None = None
+        self.muting: Muting | None = None
         #: The number of requests that hold back later ones.
         self._exclusive = 0
         self._waits_for_memory = False
@@ -160,34 +153,14 @@ class Connection:
         if frames.held_bytes:
             self._dispatcher.memory.received(self)
 
-    def pause_writing(self) -> None:
-        """Stops serving until `resume_writing`: the host's output buffer is full."""
-        self._held_back |= _BY_HOST
+    def pause_writing(self, reason: int = BY_HOST) -> None:
+        """Stops serving until `resume_writing`: the host's output buffer is full, or the client is above a quota."""
+        self._held_back |= reason
         self._pause()
 
-    def resume_writing(self) -> None:
-        """Continues serving: the host's output buffer has drained."""
-        self._held_back &= ~_BY_HOST
-        self._maybe_resume()
-
-    # -- quotas
-
-    def mute(self, time_ms: int) -> None:
-        """Serves nothing for this time, because the client is above a quota (KIP-219). Responses are sent."""
-        until_ms = self._dispatcher.now_ms() + time_ms
-        if self.is_closed or until_ms <= self._muted_until_ms:
-            return
-        self._muted_until_ms = until_ms
-        if self._mute_timer is not None:
-            self._mute_timer.cancel()
-        self._mute_timer = self._dispatcher.call_later(time_ms, self._unmute)
-        self._held_back |= _BY_QUOTA
-        if not self._corked:
-            self._pause()
-
-    def _unmute(self) -> None:
-        self._mute_timer = None
-        self._held_back &= ~_BY_QUOTA
+    def resume_writing(self, reason: int = BY_HOST) -> None:
+        """Continues serving, unless there is another reason to wait."""
+        self._held_back &= ~reason
         self._maybe_resume()
 
     def begin_exclusive(self) -> None:
@@ -244,9 +217,8 @@ class Connection:
             if request.on_abandoned is not None and request.chunks is None:
                 run(request, request.on_abandoned)
         self._out = []
-        if self._mute_timer is not None:
-            self._mute_timer.cancel()
-            self._mute_timer = None
+        if self.muting is not None:
+            self.muting.close()
         self.shortcut = None  # It holds this connection.
         self.frames.close()
         self._dispatcher.memory.forget(self)

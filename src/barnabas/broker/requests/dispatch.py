@@ -82,7 +82,6 @@ class Dispatcher:
         #: The time at which the first request of this turn was served, 0 before that.
         self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
-        self.call_later = services.host.timers.call_later
         self._handlers: dict[int, Handler] = {}
 
     def open(self) -> None:
@@ -152,7 +151,7 @@ class Dispatcher:
         if throttles is None or request.api_key in CLUSTER_APIS:
             return self._call(request, offer, frame, position)
         request.throttle = throttle = RequestThrottle(
-            throttles, connection, connection.principal, request.client_id, self.services.host.cpu_ns
+            throttles, connection, connection.principal, request.client_id, self.services.host
         )
         try:
             return self._call(request, offer, frame, position)

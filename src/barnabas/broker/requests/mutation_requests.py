@@ -8,32 +8,30 @@ the client is connected to mutes the connection (`requests/forwarding.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.controller.requests.topics import Permit
+from barnabas.protocol.messages.create_partitions import CreatePartitionsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsResponse
 
-
-class _Answer(Protocol):
-    throttle_time_ms: int
-
-
-A = TypeVar("A", bound=_Answer)
+A = TypeVar("A", CreateTopicsResponse, DeleteTopicsResponse, CreatePartitionsResponse)
 
 
 def limited(
-    context: RequestContext, services: Services, strict_since: int, reply: Callable[[A], None]
+    context: RequestContext, services: Services, strict_since: int, kind: type[A]
 ) -> tuple[Permit | None, Callable[[A], None]]:
-    """Returns the permission of a request, and its `reply` with the time that the client has to pause."""
+    """Returns the permission of a request, and the function that sends its response with the time to pause."""
     throttles = services.throttles
     strict = context.api_version >= strict_since
     found = None if throttles is None else throttles.mutations(context.principal, context.client_id, strict=strict)
     if found is None:
-        return None, reply
+        return None, context.reply
     mutations = found
 
     def answered(answer: A) -> None:
         answer.throttle_time_ms = mutations.time_ms()
-        reply(answer)
+        context.reply(answer)
 
     return mutations.take, answered

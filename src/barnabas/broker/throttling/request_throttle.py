@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from barnabas.broker.throttling.client_throttles import Client, ClientThrottles
+from barnabas.broker.throttling.muting import Mutable, mute
+from barnabas.common.host import Host
 from barnabas.protocol.message import Message
 
 #: Requests between nodes of the cluster, which are never throttled.
@@ -17,16 +19,10 @@ M = TypeVar("M", bound=Message)
 _FIELD: Final = "throttle_time_ms"
 
 
-class Mutable(Protocol):
-    """A connection that can be muted."""
-
-    def mute(self, time_ms: int) -> None: ...
-
-
 class RequestThrottle:
     """A request while its cluster has quotas. Its connection is muted when the request exceeds one."""
 
-    __slots__ = ("_begin_ns", "_client", "_connection", "_cpu_ns", "_throttles", "_time_ms", "is_exempt")
+    __slots__ = ("_begin_ns", "_client", "_connection", "_cpu_ns", "_host", "_throttles", "_time_ms", "is_exempt")
 
     def __init__(
         self,
@@ -34,13 +30,14 @@ class RequestThrottle:
         connection: Mutable,
         principal: str,
         client_id: str | None,
-        cpu_ns: Callable[[], int],
+        host: Host,
     ) -> None:
         self._throttles = throttles
         self._connection = connection
         self._client = Client.of(principal, client_id)
-        self._cpu_ns = cpu_ns if throttles.request else None
-        self._begin_ns = cpu_ns() if throttles.request else 0
+        self._host = host
+        self._cpu_ns: Callable[[], int] | None = host.cpu_ns if throttles.request else None
+        self._begin_ns = 0 if self._cpu_ns is None else self._cpu_ns()
         self._time_ms = 0
         #: Whether the request comes from a follower.
         self.is_exempt = False
@@ -94,4 +91,4 @@ class RequestThrottle:
     def _throttle(self, time_ms: int) -> None:
         if time_ms > self._time_ms:
             self._time_ms = time_ms
-            self._connection.mute(time_ms)
+            mute(self._connection, time_ms, self._host)
