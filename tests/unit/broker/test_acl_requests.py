@@ -15,7 +15,7 @@ from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAcls
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-VALID = {
+VALID: dict[str, Any] = {
     "resource_type": 2,
     "resource_name": "orders",
     "resource_pattern_type": 3,
@@ -161,7 +161,7 @@ def test_the_cause_of_a_rule_names_who_made_it(secured: SecuredBroker) -> None:
 )
 def test_a_configuration_that_would_not_protect_is_refused(wrong: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        SecuredBroker(**wrong)
+        SecuredBroker(None, **wrong)
 
 
 def test_super_users_without_an_authorizer_are_warned_of() -> None:
