@@ -90,11 +90,21 @@ def allow(admin: AdminClient, *rules: AclBinding) -> None:
         done.result(30)
 
 
-def remove_all(admin: AdminClient) -> list[AclBinding]:
-    every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+def every_rule() -> AclBindingFilter:
+    anything: Any = None
+    return AclBindingFilter(
+        ResourceType.ANY,
+        anything,
+        ResourcePatternType.ANY,
+        anything,
+        anything,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
     )
-    (done,) = admin.delete_acls([every]).values()
+
+
+def remove_all(admin: AdminClient) -> list[AclBinding]:
+    (done,) = admin.delete_acls([every_rule()]).values()
     return list(done.result(30))
 
 
@@ -139,9 +149,7 @@ def test_rules_by_librdkafka(admin: AdminClient) -> None:
     rule = binding(ResourceType.TOPIC, "orders", AclOperation.READ)
     allow(admin, rule)
     allow(admin, rule)
-    anything = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
+    anything = every_rule()
     assert admin.describe_acls(anything).result(30) == [rule]
     assert remove_all(admin) == [rule]
     assert admin.describe_acls(anything).result(30) == []
@@ -180,7 +188,9 @@ def test_librdkafka_is_denied_then_allowed_then_denied(server: BarnabasServer, a
     consumer.subscribe([topic])
     message = consumer.poll(20)
     assert message is not None
-    assert message.error().code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    error = message.error()
+    assert error is not None
+    assert error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     consumer.close()
     allow(admin, binding(ResourceType.GROUP, topic, AclOperation.READ))
     consumer = confluent_kafka.Consumer(

@@ -76,6 +76,7 @@ class Node:
             host=host,
             side=self,
             quorum=SimpleNamespace(controller=self),
+            authorizer=None,
         )
         own = OwnNode(self.services, "CONTROLLER", CONTROLLER_APIS)  # type: ignore[arg-type]
         self.services.access = ControllerAccess(

@@ -47,6 +47,7 @@ class World:
         self.services: Any = SimpleNamespace(
             metadata=self.node.store,
             controller=self.node.controller,
+            authorizer=None,
             side=SimpleNamespace(shown_controller=lambda brokers: min(brokers, default=-1)),
             config=self.node.config,
             host=self.node.host,

@@ -37,6 +37,9 @@ _NAMED_MAX: Final = 3
 
 
 def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) -> Result[CreateAclsResponse]:
+    if len(request.creations) > _RECORDS_MAX:
+        refused = create_refused(request, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
+        return Result([], refused, Cause(ControllerEvent.CREATE_ACLS, actor))
     known = view.image.security.acl_ids
     added: dict[AclRule, AccessControlEntryRecord] = {}
     results: list[_Created] = []
@@ -57,9 +60,6 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
         if rule not in known and rule not in added:
             added[rule] = _record(view.random.uuid(), rule)
         results.append(_Created(error_message=None))
-    if len(added) > _RECORDS_MAX:
-        refused = create_refused(request, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
-        return Result([], refused, Cause(ControllerEvent.CREATE_ACLS, actor))
     records: list[Versioned] = [(record, 0) for record in added.values()]
     cause = Cause(ControllerEvent.CREATE_ACLS, actor, _listed(list(added)))
     return Result(records, CreateAclsResponse(results=results), cause)

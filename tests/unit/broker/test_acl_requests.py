@@ -1,0 +1,169 @@
+"""CreateAcls, DescribeAcls and DeleteAcls with an authorizer: Kafka's checks and messages, filters, restarts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.secured import ADMIN, ALICE, STANDARD, SecuredBroker
+from tests.support.wired import WiredBroker
+
+from barnabas.common.errors import ConfigError, ErrorCode
+from barnabas.controller.requests.result import ControllerEvent
+from barnabas.metadata.acls import AclOperation, AclPattern, AclResource
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+VALID: dict[str, Any] = {
+    "resource_type": 2,
+    "resource_name": "orders",
+    "resource_pattern_type": 3,
+    "principal": ALICE,
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+PROBLEMS = [
+    ({"resource_type": 1}, "Invalid resourceType ANY"),
+    ({"resource_type": 77}, "Invalid resourceType UNKNOWN"),
+    ({"resource_type": 4}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+    ({"resource_name": ""}, "Invalid empty resource name"),
+    ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+    ({"operation": 1}, "Invalid operation ANY"),
+    ({"permission_type": 1}, "Invalid permissionType ANY"),
+    (
+        {"principal": "alice"},
+        "Could not parse principal from `alice` (no colon is present separating the principal type from the principal "
+        "name)",
+    ),
+]
+
+
+@pytest.fixture
+def secured() -> SecuredBroker:
+    return SecuredBroker()
+
+
+def create(secured: SecuredBroker, *creations: dict[str, Any]) -> list[tuple[int, str | None]]:
+    request = CreateAclsRequest(creations=[CreateAclsRequest.AclCreation(**VALID | each) for each in creations])
+    response = secured.connect().call(request, 3, CreateAclsResponse)
+    return [(row.error_code, row.error_message) for row in response.results]
+
+
+def described(secured: SecuredBroker, **chosen: Any) -> set[tuple[str, int, str]]:
+    """Returns (name, pattern, host) of the rules that a filter matches."""
+    every: dict[str, Any] = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    response = secured.connect().call(DescribeAclsRequest(**every | chosen), 3, DescribeAclsResponse)
+    assert response.error_code == 0
+    return {(one.resource_name, one.pattern_type, acl.host) for one in response.resources for acl in one.acls}
+
+
+@pytest.mark.parametrize(("wrong", "text"), PROBLEMS, ids=[text[:24] for _, text in PROBLEMS])
+def test_a_rule_that_makes_no_sense_is_refused_alone(secured: SecuredBroker, wrong: dict[str, Any], text: str) -> None:
+    assert create(secured, wrong, {}) == [(ErrorCode.INVALID_REQUEST, text), (0, None)]
+    assert described(secured) == {("orders", 3, "*")}
+
+
+def test_a_rule_that_exists_is_a_success_without_a_record(secured: SecuredBroker) -> None:
+    assert create(secured, {}, {}) == [(0, None)] * 2
+    assert create(secured, {}) == [(0, None)]
+    assert len(secured.broker.metadata.image.security.acls) == 1
+    assert secured.remove_rules() == 1
+
+
+def test_filters_match_as_kafkas_do(secured: SecuredBroker) -> None:
+    create(
+        secured,
+        {},
+        {"resource_name": "*"},
+        {"resource_name": "ord", "resource_pattern_type": 4},
+        {"resource_name": "orders", "resource_pattern_type": 4, "host": "10.0.0.1"},
+        {"resource_name": "payments", "resource_type": 3},
+    )
+    assert len(described(secured)) == 5
+    assert described(secured, resource_type_filter=3) == {("payments", 3, "*")}
+    assert described(secured, resource_name_filter="orders", pattern_type_filter=3) == {("orders", 3, "*")}
+    assert described(secured, resource_name_filter="orders") == {("orders", 3, "*"), ("orders", 4, "10.0.0.1")}
+    assert described(secured, resource_type_filter=2, resource_name_filter="orders-2", pattern_type_filter=2) == {
+        ("*", 3, "*"),
+        ("ord", 4, "*"),
+        ("orders", 4, "10.0.0.1"),
+    }
+    assert described(secured, principal_filter="User:bob") == set()
+
+
+def test_an_unknown_filter_is_refused(secured: SecuredBroker) -> None:
+    filters = [
+        DeleteAclsRequest.DeleteAclsFilter(resource_type_filter=99, operation=1, permission_type=1),
+        DeleteAclsRequest.DeleteAclsFilter(resource_type_filter=1, operation=99, permission_type=1),
+    ]
+    response = secured.connect().call(DeleteAclsRequest(filters=filters), 3, DeleteAclsResponse)
+    assert [(row.error_code, row.error_message) for row in response.filter_results] == [
+        (ErrorCode.INVALID_REQUEST, "Unknown patternFilter."),
+        (ErrorCode.INVALID_REQUEST, "Unknown entryFilter."),
+    ]
+
+
+def test_more_than_ten_thousand_rules_in_a_request_are_refused_together(secured: SecuredBroker) -> None:
+    creations = [CreateAclsRequest.AclCreation(**VALID | {"resource_name": f"t{place}"}) for place in range(10_001)]
+    response = secured.connect().call(CreateAclsRequest(creations=creations), 3, CreateAclsResponse, within_ms=60_000)
+    assert {row.error_code for row in response.results} == {ErrorCode.POLICY_VIOLATION}
+    assert not secured.broker.metadata.image.security.acls
+
+
+def test_rules_survive_a_restart(secured: SecuredBroker) -> None:
+    """Guard S9 (CVE-2024-27309): removed rules stay removed, others stay."""
+    secured.allow(AclOperation.READ, AclResource.TOPIC, "kept")
+    secured.allow(AclOperation.READ, AclResource.TOPIC, "removed", "User:bob")
+    assert secured.remove_rules("User:bob") == 1
+    secured.restart(clean=False)
+    assert described(secured) == {("kept", AclPattern.LITERAL, "*")}
+    authorizer = secured.broker.authorizer
+    assert authorizer is not None
+    decide = authorizer.decide
+    topic = AclResource.TOPIC
+    assert decide(ALICE, "10.0.0.1", AclOperation.READ, topic, "kept").allowed
+    assert not decide("User:bob", "10.0.0.1", AclOperation.READ, topic, "removed").allowed
+
+
+def test_the_cause_of_a_rule_names_who_made_it(secured: SecuredBroker) -> None:
+    seen: list[tuple[str, str, str]] = []
+    proposals = secured.broker.quorum.controller.proposals
+    propose = proposals.propose
+
+    def watched(result: Any, *args: Any, **options: Any) -> bool:
+        if result.cause.event in (ControllerEvent.CREATE_ACLS, ControllerEvent.DELETE_ACLS):
+            seen.append((result.cause.event.value, result.cause.actor, result.cause.detail))
+        return propose(result, *args, **options)
+
+    proposals.propose = watched  # type: ignore[method-assign]
+    create(secured, {})
+    secured.remove_rules()
+    rule = "ALLOW User:alice READ TOPIC orders from *"
+    assert seen == [("CreateAcls", ADMIN, rule), ("DeleteAcls", ADMIN, rule)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, f"{STANDARD} is allowed"),
+        ({"super_users": "User:a;bob"}, "Invalid value bob for configuration super.users"),
+    ],
+)
+def test_a_configuration_that_would_not_protect_is_refused(wrong: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        SecuredBroker(None, **wrong)
+
+
+def test_super_users_without_an_authorizer_are_warned_of() -> None:
+    warnings = WiredBroker(super_users=ADMIN).broker.config.warnings
+    assert "super.users has no effect: authorizer.class.name is not set" in warnings

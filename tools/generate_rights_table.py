@@ -1,0 +1,52 @@
+"""Writes the table of what each API asks into `docs/authorization.md`, from the code's table of questions.
+
+python tools/generate_rights_table.py            write it
+python tools/generate_rights_table.py --check    exit 1 if the file is not what would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from barnabas.broker.requests.api_questions import QUESTIONS, question_of
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.protocol.messages.index import request_class
+
+TARGET: Final = Path(__file__).resolve().parent.parent / "docs" / "authorization.md"
+_BEGIN: Final = "<!-- rights: written by tools/generate_rights_table.py -->"
+_END: Final = "<!-- rights end -->"
+
+
+def table() -> str:
+    lines = ["| API | asks for | a client without the right sees |", "|---|---|---|"]
+    rows = {(key, offer.name) for offers in (BROKER_APIS, CONTROLLER_APIS) for key, offer in offers.items()}
+    for key, name in sorted(rows):
+        shown = f"{request_class(key).NAME.removesuffix('Request')} ({key})"
+        if name == "fetch_metadata":
+            shown += " to a controller"
+        lines.append(f"| {shown} | {QUESTIONS[name].asks} | {QUESTIONS[name].refusal} |")
+        on_controller = question_of(name, on_controller=True)
+        if on_controller is not QUESTIONS[name]:
+            lines.append(f"| {shown} to a controller | {on_controller.asks} | {on_controller.refusal} |")
+    return "\n".join(lines)
+
+
+def written(text: str) -> str:
+    """Returns the page with the current table."""
+    head, _, rest = text.partition(_BEGIN)
+    _, _, tail = rest.partition(_END)
+    return f"{head}{_BEGIN}\n\n{table()}\n\n{_END}{tail}"
+
+
+def main() -> int:
+    text = TARGET.read_text(encoding="utf-8")
+    if "--check" in sys.argv:
+        return int(text != written(text))
+    TARGET.write_text(written(text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
