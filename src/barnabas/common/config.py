@@ -251,6 +251,9 @@ def _check(config: BrokerConfig) -> None:
     log_in_settings.check(config)
 
 
+_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
 def _check_authorizer(config: BrokerConfig) -> None:
     authorizer = config.str_of("authorizer.class.name")
     if authorizer not in ("", STANDARD_AUTHORIZER):
@@ -262,6 +265,11 @@ def _check_authorizer(config: BrokerConfig) -> None:
     if authorizer and config.is_zookeeper_mode:
         raise invalid("authorizer.class.name", authorizer, "there is no authorizer in ZooKeeper mode")
     super_users(config.originals)
+    builder = config.originals.get("principal.builder.class", "")
+    if builder not in ("", _PRINCIPAL_BUILDER):
+        raise invalid(
+            "principal.builder.class", builder, f"it decides who a client is; only {_PRINCIPAL_BUILDER} is allowed"
+        )
 
 
 def _check_roles(config: BrokerConfig) -> None:

@@ -174,7 +174,8 @@ def test_trying_a_change_changes_nothing() -> None:
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9094"}, "Each listener must have a different name"),
         ({"listeners": "INSIDE://:9092,CONTROLLER://:9093"}, "No security protocol defined for listener INSIDE"),
         ({"listeners": "PLAINTEXT://:9092"}, "must name one of the listeners"),
-        ({"authorizer_class_name": "org.x.Y"}, "has no authorizer"),
+        ({"principal_builder_class": "org.x.Y"}, "it decides who a client is"),
+        ({"authorizer_class_name": "org.x.Y"}, "StandardAuthorizer is allowed"),
         ({"controller_listener_names": None}, "No security protocol defined for listener CONTROLLER"),
         (
             {
