@@ -53,6 +53,7 @@ class World:
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
             topics_in_creation=set(),
+            throttles=None,
             recently_fenced=RecentlyFenced(),
         )
         host = self.node.host
