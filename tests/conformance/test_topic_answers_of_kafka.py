@@ -132,6 +132,8 @@ def test_our_answer_is_kafkas(frame: Json) -> None:
         config=make_config({"auto.create.topics.enable": "false"}),
         host=SimpleNamespace(random=SeededChance()),
         recently_fenced=RecentlyFenced(),
+        authorizer=None,
+        throttles=None,
         side=SimpleNamespace(shown_controller=max),
     )
     context = SimpleNamespace(api_key=api_key, api_version=version, listener=listener, principal="User:test")

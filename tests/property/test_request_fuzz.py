@@ -23,8 +23,12 @@ from tests.support.wired_requests import batch_of, fetch_request, produce_reques
 from barnabas.common.types import uuid_from_text
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS
+from barnabas.protocol.header import request_header_version
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.records.batch import Record, encode_batch
 from barnabas.records.compression import Codec
 from barnabas.storage.log import Log
@@ -44,6 +48,14 @@ Pair = tuple[int, int]
 PAIRS = [(key, v) for key, offer in BROKER_APIS.items() for v in range(offer.version_min, offer.version_max + 1)]
 
 
+#: The recorded cluster had no log-in.
+WITHOUT_RECORDING = (
+    (SaslHandshakeRequest(mechanism="PLAIN"), 0),
+    (SaslAuthenticateRequest(auth_bytes=b"\0user\0password"), 0),
+    (SaslAuthenticateRequest(auth_bytes=b"\0user\0password"), 1),
+)
+
+
 @cache
 def recorded() -> dict[Pair, list[bytes]]:
     """Bodies of frames (without their size) by API key and version; topic ids are those of `new_broker`."""
@@ -54,6 +66,13 @@ def recorded() -> dict[Pair, list[bytes]]:
         for theirs in RECORDED_IDS:
             body = body.replace(theirs, topic_id)
         found.setdefault((frame["api_key"], frame["version"]), []).append(body)
+    for request, version in WITHOUT_RECORDING:
+        key = request.API_KEY
+        assert key is not None, "only requests are sent"
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="c")
+        made = codec.encode(header, request_header_version(key, version))
+        codec.encode_into(request, version, made)
+        found.setdefault((key, version), []).append(bytes(made))
     return found
 
 

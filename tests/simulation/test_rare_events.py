@@ -167,7 +167,7 @@ _OF_REPLICATION = {
     "a topic's log is deleted",
     "acks=all times out",
     "an ELR gains a member",
-    "leader epochs are cut",
+    "leader epochs are truncated",
     "leadership ends while an ISR change is proposed",
     "the log start offset moves",
 }

@@ -35,7 +35,10 @@ FAILOVER_S = 20.0
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     nodes = Nodes(tmp_path_factory.mktemp("quorum"), ROLES)
     try:
-        yield nodes.start()
+        nodes.start()
+        # A voter without a log does not vote before it has caught up once.
+        until("all have everything", lambda: caught_up(nodes))
+        yield nodes
     finally:
         nodes.close()
 
