@@ -10,8 +10,12 @@ from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from barnabas.protocol.messages.create_acls import CreateAclsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.index import request_class
@@ -28,6 +32,12 @@ REQUESTED = {
         topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0])]
     ),
     CreatePartitionsRequest: CreatePartitionsRequest(topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="a")]),
+    CreateAclsRequest: CreateAclsRequest(creations=[CreateAclsRequest.AclCreation()]),
+    DeleteAclsRequest: DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter()]),
+    AlterClientQuotasRequest: AlterClientQuotasRequest(entries=[AlterClientQuotasRequest.EntryData()]),
+    AlterUserScramCredentialsRequest: AlterUserScramCredentialsRequest(
+        deletions=[AlterUserScramCredentialsRequest.ScramCredentialDeletion(name="a")]
+    ),
 }
 
 
@@ -43,7 +53,7 @@ def test_the_client_is_told_that_no_controller_answered(api_key: int, version: i
     answer = timed_out(request, version)
     decoded: Any = codec.decode(type(answer), version, bytes(codec.encode(answer, version)))[0]
     told = [decoded]
-    for name in ("topics", "responses", "results"):
+    for name in ("topics", "responses", "results", "filter_results", "entries"):
         if cls in (*REQUESTED, DeleteTopicsRequest) and hasattr(decoded, name):
             told = getattr(decoded, name)
     if cls is ElectLeadersRequest:

@@ -103,7 +103,7 @@ def test_ctrl_c_right_after_the_start_stops_the_cluster(tmp_path: Path, monkeypa
     """A program that reads `bootstrap: ` sends SIGINT before the command continues."""
     stopped: list[bool] = []
 
-    def announced(directory: Path, bootstrap: list[str]) -> None:
+    def announced(directory: Path, bootstrap: list[str], settings: dict[str, str] | None) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(EmbeddedCluster, "start", lambda cluster, **options: [])

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_groups import ListGroupsResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
@@ -373,9 +373,11 @@ class FindCoordinator(_Described):
         if judge.version < 4:
             if judge.may(AclOperation.DESCRIBE, resource, request.key):
                 return Verdict(request)
-            response: Any = judge.refusal(request, CODES[resource])
-            response.node_id = response.port = -1
-            return Verdict(request, response)
+            refusal: Any = judge.refusal(request, CODES[resource])
+            nobody = FindCoordinatorResponse(
+                error_code=refusal.error_code, error_message=refusal.error_message, node_id=-1, port=-1
+            )
+            return Verdict(request, nobody)
         rows = Rows(
             AclOperation.DESCRIBE,
             resource,
