@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
@@ -151,9 +151,13 @@ def test_racks_are_kept_and_replicas_spread_over_them(tmp_path: Path) -> None:
         assert racks() == {1: "a", 2: "b", 3: "a"}
         (created,) = admin.create_topics([NewTopic("spread", 6, 2)]).values()
         created.result(60)
-        partitions = admin.list_topics("spread", timeout=60).topics["spread"].partitions.values()
-        assert len(partitions) == 6
-        assert all(2 in each.replicas for each in partitions), "one in each rack"
+
+        def partitions() -> list[PartitionMetadata]:
+            return list(admin.list_topics("spread", timeout=60).topics["spread"].partitions.values())
+
+        # The broker that is asked may apply the creation later than the one that created the topic.
+        wait_for(lambda: len(partitions()) == 6, "the topic is known")
+        assert all(2 in each.replicas for each in partitions()), "one in each rack"
         assert [line.split()[0] for line in command("status", *directory).stdout.splitlines()] == [
             "RACK",
             "a",
