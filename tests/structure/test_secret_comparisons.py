@@ -14,7 +14,6 @@ PACKAGE: Final = Path(barnabas.__file__).parent
 FILES: Final = (
     *sorted((PACKAGE / "protocol" / "sasl").glob("*.py")),
     PACKAGE / "protocol" / "sasl_gate.py",
-    PACKAGE / "protocol" / "channel_log_in.py",
     PACKAGE / "broker" / "requests" / "log_in.py",
     PACKAGE / "controller" / "kraft" / "scram.py",
 )

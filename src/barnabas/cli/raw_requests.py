@@ -46,18 +46,16 @@ class Wire:
         self._correlation_id = 0
 
     def _log_in(self, login: Login) -> None:
-        messages = ClientSession("barnabas", "barnabas", login, secrets.token_urlsafe(18)).handshake()
         try:
-            frame = next(messages)
-            while True:
-                self._socket.sendall(frame)
-                frame = messages.send(self._read(frame_size(self._read(4))))
-        except StopIteration:
-            return
+            ClientSession("barnabas", "barnabas", login, secrets.token_urlsafe(18)).shake_hands(self._carry)
         except (OSError, DecodeError) as error:
             raise Failure(f"{self._where} did not answer the log-in: {error}") from error
         except LoginRefused as error:
             raise Failure(f"{self._where} {error}") from error
+
+    def _carry(self, frame: bytearray) -> bytes:
+        self._socket.sendall(frame)
+        return self._read(frame_size(self._read(4)))
 
     @classmethod
     def to_any(cls, addresses: Iterable[tuple[str, int]]) -> Wire:

@@ -31,25 +31,24 @@ from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
 from barnabas.common.host import Clock, FaultHandler, Link, Links, Random, Timer, Timers
 from barnabas.protocol import codec
-from barnabas.protocol.channel_log_in import (
-    RENEWAL_PERCENT_MIN,
-    RENEWAL_PERCENT_SPAN,
-    LogIn,
-    LogInFailed,
-    log_in,
-)
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
+from barnabas.protocol.sasl.log_in_requests import LogIn, LogInFailed, log_in
 from barnabas.protocol.wire import skip_tagged_fields
 
 Reply = Callable[[Message | None], None]
 
 _FRAME_BYTES_MAX: Final = (1 << 31) - 1
 _API_VERSIONS: Final = 18
+_AUTHENTICATE: Final = 36
+#: A session is renewed after 85 to 95 % of its lifetime, as by Kafka's clients.
+_RENEWAL_PERCENT_MIN: Final = 85
+_RENEWAL_PERCENT_SPAN: Final = 11
 #: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
 _FIRST_REQUESTED_VERSION: Final = 3
 _HEADER: Final = struct.Struct(">ihhi")
@@ -233,7 +232,8 @@ class Channel:
         self._is_open = False
         self._await_setup(self._end, self._times.setup_timeout_ms)
         nonce = (self._host.random.uuid() + self._host.random.uuid()).hex()
-        self._log_in = log_in(self._security.login(), nonce, self._versions)
+        version = min(self._versions.get(_AUTHENTICATE, (0, 0))[1], SaslAuthenticateRequest.VERSIONS[1])
+        self._log_in = log_in(self._security.login(), nonce, lambda: version)
         self._request_log_in(*next(self._log_in))
 
     def _request_log_in(self, request: Message, version: int) -> None:
@@ -263,7 +263,7 @@ class Channel:
         self._is_refused = False
         self._renewal_ms = None
         if lifetime_ms > 0:
-            percent = RENEWAL_PERCENT_MIN + self._host.random.below(RENEWAL_PERCENT_SPAN)
+            percent = _RENEWAL_PERCENT_MIN + self._host.random.below(_RENEWAL_PERCENT_SPAN)
             self._renewal_ms = self._host.clock.now_ms() + lifetime_ms * percent // 100
         self._open()
 

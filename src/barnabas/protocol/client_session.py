@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Generator
-from typing import Final, TypeVar, cast
+from collections.abc import Callable, Generator
+from typing import Final
 
 from barnabas import __version__
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
@@ -27,21 +27,17 @@ from barnabas.protocol.header import request_header_version, response_header_ver
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.sasl import logins
+from barnabas.protocol.sasl.log_in_requests import LogInFailed, log_in
 from barnabas.protocol.wire import skip_tagged_fields
 
 _HEADER: Final = struct.Struct(">ihhi")
 #: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
 _FIRST_REQUESTED_VERSION: Final = 3
-#: With version 0, the messages of SASL are not in Kafka's frames; Kafka 1.0 and newer support version 1.
-_HANDSHAKE_VERSION: Final = 1
 #: A longer response means that the peer uses another protocol.
 _FRAME_BYTES_MAX: Final = 1 << 30
 _TLS_ALERT: Final = b"\x15\x03"
-
-M = TypeVar("M", bound=Message)
 
 
 class UnknownRequest(Exception):
@@ -130,6 +126,18 @@ class ClientSession:
             yield from self._log_in(self._login)
         self._is_open = True
 
+    def shake_hands(self, carry: Callable[[bytearray], Buffer]) -> None:
+        """Drives the handshake of a blocking client. `carry` sends a frame and returns the body of the response frame.
+        Raises DecodeError, LoginRefused, and what `carry` raises.
+        """
+        steps = self.handshake()
+        try:
+            frame = next(steps)
+            while True:
+                frame = steps.send(carry(frame))
+        except StopIteration:
+            return
+
     def _request_versions(self) -> Generator[bytearray, Buffer, ApiVersionsResponse]:
         version = _FIRST_REQUESTED_VERSION
         while True:
@@ -148,33 +156,18 @@ class ClientSession:
             version = 0
 
     def _log_in(self, login: logins.Login) -> Generator[bytearray, Buffer, None]:
-        shaken = yield from self._call(
-            SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION
-        )
-        if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            raise LoginRefused(f"does not offer SASL {login.mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
-        if shaken.error_code:
-            # A listener without SASL answers ILLEGAL_SASL_STATE.
-            raise LoginRefused(f"does not offer a login ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
-        messages = logins.exchange(login, self._nonce)
+        steps = log_in(login, self._nonce, lambda: self.version_of(SaslAuthenticateRequest))
         try:
-            message = next(messages)
+            request, version = next(steps)
             while True:
-                request = SaslAuthenticateRequest(auth_bytes=message)
-                version = self.version_of(SaslAuthenticateRequest)
-                answer = yield from self._call(request, SaslAuthenticateResponse, version)
-                if answer.error_code:
-                    said = answer.error_message or ErrorCode(answer.error_code).name
-                    raise LoginRefused(f"refuses the login of {login.username} with {login.mechanism}: {said}")
-                message = messages.send(bytes(answer.auth_bytes))
+                frame = yield self._framed(request, version)
+                request, version = steps.send(self.answer(frame))
         except StopIteration:
             return
-        except (ValueError, UnknownRequest) as error:
+        except LogInFailed as error:
+            raise LoginRefused(error.to_user) from error
+        except UnknownRequest as error:
             raise LoginRefused(f"cannot be trusted by {login.mechanism}: {error}") from error
-
-    def _call(self, request: Message, answer: type[M], version: int) -> Generator[bytearray, Buffer, M]:
-        frame = yield self._framed(request, version)
-        return cast("M", self.answer(frame))
 
     # -- frames
 

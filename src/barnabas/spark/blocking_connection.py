@@ -92,18 +92,16 @@ class Connection:
         self._socket.close()
 
     def _shake_hands(self) -> None:
-        steps = self._session.handshake()
         try:
-            frame = next(steps)
-            while True:
-                self._socket.sendall(frame)
-                frame = steps.send(self._frame())
-        except StopIteration:
-            return
+            self._session.shake_hands(self._carry)
         except DecodeError as error:
             raise ConnectionError(f"{self.shown}: {error}") from error
         except LoginRefused as error:
             raise RequestRefused(f"the broker at {self.shown} {error}") from error
+
+    def _carry(self, frame: bytearray) -> memoryview:
+        self._socket.sendall(frame)
+        return self._frame()
 
     def _frame(self) -> memoryview:
         return self._exactly(frame_size(self._exactly(4)))
