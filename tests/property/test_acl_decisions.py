@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plain_rules import covers, plain_answer
 
+from barnabas.common.types import ZERO_UUID
 from barnabas.metadata.acls import (
     AclIndex,
     AclOperation,
@@ -96,23 +97,12 @@ def test_rules_followed_by_changes_and_rules_of_a_snapshot_decide_alike(
     """CVE-2024-27309: rules that were removed must not remain in effect, nor take others with them."""
     index, rules = _replayed(changes)
     built = AclIndex()
-    records = [(bytes([place]) * 16, _record(rule)) for place, rule in enumerate(rules)]
+    ids = [bytes([place]) * 16 for place in range(len(rules))]
+    records = [(rule_id, rule.record(rule_id)) for rule_id, rule in zip(ids, rules, strict=True)]
     built.update(records)
     for question in questions:
         assert index.decide(*question) == built.decide(*question)
         assert index.allows_any(*question[:4]) == built.allows_any(*question[:4])
-
-
-def _record(rule: AclRule) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        resource_type=rule.resource_type,
-        resource_name=rule.resource_name,
-        pattern_type=rule.pattern_type,
-        principal=rule.principal,
-        host=rule.host,
-        operation=rule.operation,
-        permission_type=rule.permission,
-    )
 
 
 @settings(max_examples=300)
@@ -153,4 +143,4 @@ def test_deny_beats_allow_in_every_order_prefix_and_host() -> None:
 
 def _shaped(shape: Shape, permission: AclPermission) -> AccessControlEntryRecord:
     (name, pattern), host, principal, operation = shape
-    return _record(AclRule(AclResource.TOPIC, name, pattern, operation, principal, host, permission))
+    return AclRule(AclResource.TOPIC, name, pattern, operation, principal, host, permission).record(ZERO_UUID)

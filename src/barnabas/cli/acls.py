@@ -26,8 +26,7 @@ from barnabas.cli.clients import TIMEOUT_S, admin_client, result
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
 from barnabas.embedded.failures import Failure
 from barnabas.metadata import acls
-from barnabas.metadata.acls import CLUSTER_NAME, AclIndex
-from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord
+from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclRule
 
 #: An `AclBinding`: the client converts its fields to enums, which its type hints do not say.
 _Binding = Any
@@ -177,14 +176,14 @@ def explain(
     if not _has_authorizer(admin):
         print(f"{question}: allowed, because the cluster has no authorizer")
         return
-    rules = _rules(admin)
+    rules = {_rule(binding): _shown(binding) for binding in _rules(admin)}
     index = AclIndex()
-    index.update((number.to_bytes(16, "big"), _record(rule)) for number, rule in enumerate(rules))
+    ids = (number.to_bytes(16, "big") for number in range(len(rules)))
+    index.update((rule_id, rule.record(rule_id)) for rule_id, rule in zip(ids, rules, strict=True))
     kind = acls.AclResource.CLUSTER if asked.type is ResourceType.BROKER else acls.AclResource[asked.type.name]
     decision = index.decide(principal, host, acls.AclOperation[operation.name], kind, asked.name)
     if decision.rule is not None:
-        shown = next(_shown(rule) for rule in rules if acls.AclRule.of(_record(rule)) == decision.rule)
-        print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {shown}")
+        print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {rules[decision.rule]}")
     else:
         why = "no rule of the resource is about it" if decision.has_rules else "the resource has no rule"
         print(f"{question}: denied, because {why}")
@@ -226,16 +225,16 @@ def _binding(
     return AclBinding(resource.type, resource.name, pattern, principal, host, operation.of_librdkafka, permission)
 
 
-def _record(rule: _Binding) -> AccessControlEntryRecord:
-    is_cluster = rule.restype is ResourceType.BROKER
-    return AccessControlEntryRecord(
-        resource_type=acls.AclResource.CLUSTER if is_cluster else acls.AclResource[rule.restype.name],
-        resource_name=rule.name,
-        pattern_type=acls.AclPattern[rule.resource_pattern_type.name],
-        principal=rule.principal,
-        host=rule.host,
-        operation=acls.AclOperation[rule.operation.name],
-        permission_type=acls.AclPermission[rule.permission_type.name],
+def _rule(binding: _Binding) -> AclRule:
+    is_cluster = binding.restype is ResourceType.BROKER
+    return AclRule(
+        acls.AclResource.CLUSTER if is_cluster else acls.AclResource[binding.restype.name],
+        binding.name,
+        acls.AclPattern[binding.resource_pattern_type.name],
+        acls.AclOperation[binding.operation.name],
+        binding.principal,
+        binding.host,
+        acls.AclPermission[binding.permission_type.name],
     )
 
 

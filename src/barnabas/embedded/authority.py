@@ -54,8 +54,8 @@ def make_authority(directory: Path) -> Authority:
     builder = tools.builder(subject, subject, key, datetime.now(UTC) - _EARLY, _CA_DAYS)
     x509 = tools.x509
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    _write(authority.key, tools.key_text(key))
-    _write(authority.certificate, tools.certificate_text(builder.sign(key, tools.digest)))
+    write_private(authority.key, tools.key_text(key))
+    write_private(authority.certificate, tools.certificate_text(builder.sign(key, tools.digest)))
     return authority
 
 
@@ -78,7 +78,7 @@ def issue(
     certificate = builder.sign(issuer_key, tools.digest)
     file = authority.directory / f"{name}.pem"
     text = tools.key_text(key) + tools.certificate_text(certificate) + authority.certificate.read_text()
-    _write(file, text)
+    write_private(file, text)
     return file
 
 
@@ -125,11 +125,11 @@ def _san(x509: Any, text: str) -> Any:
         return x509.DNSName(text)
 
 
-def _write(file: Path, text: str) -> None:
+def write_private(file: Path, text: str) -> None:
     """Writes a file that only its owner can read; a reader sees the old one or the new one."""
     beginning = file.with_name(f"{file.name}.new")
     beginning.unlink(missing_ok=True)
     descriptor = os.open(beginning, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
     os.replace(beginning, file)

@@ -147,6 +147,8 @@ class EmbeddedCluster:
     def _security(self, recorded: Recorded, *, is_wanted: bool, in_zookeeper: bool) -> Security | None:
         """Returns the security of the nodes; None for none. Raises Failure if it cannot be had."""
         found = self.security
+        if found is not None:
+            found.write_client_files()
         if found is not None or not is_wanted:
             return found
         if in_zookeeper:

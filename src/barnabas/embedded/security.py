@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from barnabas.embedded.authority import Authority, issue, make_authority
+from barnabas.embedded.authority import Authority, issue, make_authority, write_private
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.ports import HOST
 from barnabas.embedded.settings import properties_text
@@ -30,6 +30,8 @@ NODE: Final = "node"
 ADMIN: Final = "admin"
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _PASSWORD_BYTES: Final = 24
+#: Written last: with it, the directory is complete.
+_USERS: Final = "users.json"
 
 
 class Security(NamedTuple):
@@ -57,7 +59,6 @@ class Security(NamedTuple):
         users = " ".join(f'user_{name}="{password}"' for name, password in self.passwords.items())
         own = f'username="{NODE}" password="{self.passwords[NODE]}"'
         entry = f"{_PLAIN} required {own} {users};"
-        controllers = f'{_PLAIN} required {own} user_{NODE}="{self.passwords[NODE]}" {self._admin_entry()};'
         return {
             "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
             "advertised.listeners": f"SASL_SSL://{HOST}:{port}",
@@ -72,13 +73,15 @@ class Security(NamedTuple):
             "sasl.mechanism.controller.protocol": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": entry,
             "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.controller.plain.sasl.jaas.config": controllers,
+            "listener.name.controller.plain.sasl.jaas.config": entry,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{NODE};User:{ADMIN}",
         }
 
-    def _admin_entry(self) -> str:
-        return f'user_{ADMIN}="{self.passwords[ADMIN]}"'
+    def write_client_files(self) -> None:
+        """Writes the settings of the user admin; they contain the path of the directory."""
+        write_private(self.admin_file, properties_text(self.client_settings()))
+        write_private(self.directory / "admin-java.properties", properties_text(self.java_settings()))
 
     def client_settings(self, user: str = ADMIN) -> dict[str, str]:
         """Returns the settings of a client of this user, by librdkafka's names."""
@@ -102,40 +105,28 @@ class Security(NamedTuple):
 
 
 def make_security(directory: Path) -> Security:
-    """Returns the security of the cluster in this directory; creates it at the first call. Raises Failure without the
-    package `cryptography`, or for damaged files, and OSError.
+    """Creates the security of the cluster in this directory. Raises Failure without the package `cryptography`, and
+    OSError.
     """
     authority = make_authority(directory / "security")
     os.chmod(authority.directory, 0o700)
-    made = Security(authority, _passwords(authority.directory / "users.json"))
-    _write(made.admin_file, properties_text(made.client_settings()))
-    _write(authority.directory / "admin-java.properties", properties_text(made.java_settings()))
+    made = Security(authority, {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (NODE, ADMIN)})
+    made.write_client_files()
+    write_private(authority.directory / _USERS, json.dumps(made.passwords, indent=2) + "\n")
     return made
 
 
 def security_of(directory: Path) -> Security | None:
-    """Returns the security of the cluster in this directory; None if it has none."""
-    return make_security(directory) if (directory / "security" / "users.json").exists() else None
-
-
-def _passwords(file: Path) -> Mapping[str, str]:
+    """Returns the security of the cluster in this directory; None if it has none. Raises Failure for a damaged file."""
+    authority = Authority(directory / "security")
+    file = authority.directory / _USERS
     if not file.exists():
-        made = {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (NODE, ADMIN)}
-        _write(file, json.dumps(made, indent=2) + "\n")
-        return made
+        return None
     try:
         found = json.loads(file.read_text())
-        return {NODE: str(found[NODE]), ADMIN: str(found[ADMIN])}
+        return Security(authority, {name: str(found[name]) for name in (NODE, ADMIN)})
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(
             f"{file} is damaged: it must be a JSON object with the passwords of {NODE} and {ADMIN}",
             "remove the directory that contains it: `barnabas up --secure` creates it again, with new passwords",
         ) from error
-
-
-def _write(file: Path, text: str) -> None:
-    """Writes a file that only its owner can read."""
-    partial = file.with_suffix(".tmp")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(text)
-    partial.replace(file)

@@ -124,6 +124,19 @@ class AclRule(NamedTuple):
             record.permission_type,
         )
 
+    def record(self, rule_id: bytes) -> AccessControlEntryRecord:
+        """Returns the record that adds the rule under this id."""
+        return AccessControlEntryRecord(
+            id=rule_id,
+            resource_type=self.resource_type,
+            resource_name=self.resource_name,
+            pattern_type=self.pattern_type,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            permission_type=self.permission,
+        )
+
     def __str__(self) -> str:
         """Returns the rule as Kafka's audit log shows it."""
         return (

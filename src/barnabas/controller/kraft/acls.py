@@ -58,7 +58,7 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
             results.append(_Created(error_code=ErrorCode.INVALID_REQUEST, error_message=problem))
             continue
         if rule not in known and rule not in added:
-            added[rule] = _record(view.random.uuid(), rule)
+            added[rule] = rule.record(view.random.uuid())
         results.append(_Created(error_message=None))
     records: list[Versioned] = [(record, 0) for record in added.values()]
     cause = Cause(ControllerEvent.CREATE_ACLS, actor, _listed(list(added)))
@@ -67,19 +67,6 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
 
 def create_refused(request: CreateAclsRequest, code: ErrorCode, text: str | None = None) -> CreateAclsResponse:
     return CreateAclsResponse(results=[_Created(error_code=code, error_message=text) for _ in request.creations])
-
-
-def _record(rule_id: bytes, rule: AclRule) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=rule_id,
-        resource_type=rule.resource_type,
-        resource_name=rule.resource_name,
-        pattern_type=rule.pattern_type,
-        principal=rule.principal,
-        host=rule.host,
-        operation=rule.operation,
-        permission_type=rule.permission,
-    )
 
 
 def _problem_of(rule: AclRule) -> str | None:
