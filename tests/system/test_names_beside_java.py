@@ -1,4 +1,4 @@
-"""Names of certificates and mapping rules beside Java's own classes: the same questions, the same answers."""
+"""Names of certificates and mapping rules compared with Java's own classes: the same questions, the same answers."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from barnabas.common.config_keys import invalid
 from barnabas.common.errors import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+#: The protocols with TLS.
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 
 
 class Listener(NamedTuple):

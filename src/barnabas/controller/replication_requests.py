@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import elections, reassignments
@@ -18,6 +18,8 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+
+R = TypeVar("R")
 
 
 class Decider(Protocol):
@@ -40,6 +42,21 @@ class Decider(Protocol):
         """
 
 
+def decide(
+    decider: Decider,
+    make: Callable[[ControllerView], Result[R]],
+    reply: Callable[[R], None],
+    refused: Callable[[ErrorCode], R],
+) -> None:
+    """Makes and proposes a decision. `reply` receives its response once it is committed, or what `refused` returns:
+    for NOT_CONTROLLER if the controller is not active, or for the error of the store.
+    """
+    if not decider.is_active:
+        reply(refused(ErrorCode.NOT_CONTROLLER))
+    else:
+        decider.propose(make(decider.view()), reply, lambda code: reply(refused(code)))
+
+
 class ReplicationRequests:
     """Decides about ElectLeaders and AlterPartitionReassignments, and answers ListPartitionReassignments."""
 
@@ -49,13 +66,11 @@ class ReplicationRequests:
     def elect_leaders(
         self, request: ElectLeadersRequest, reply: Callable[[ElectLeadersResponse], None], *, actor: str
     ) -> None:
-        if not self._decider.is_active:
-            reply(elections.refused(request, ErrorCode.NOT_CONTROLLER))
-            return
-        self._decider.propose(
-            elections.elect_leaders(self._decider.view(), request, actor),
+        decide(
+            self._decider,
+            lambda view: elections.elect_leaders(view, request, actor),
             reply,
-            lambda code: reply(elections.refused(request, code)),
+            lambda code: elections.refused(request, code),
         )
 
     def alter_reassignments(
@@ -65,13 +80,11 @@ class ReplicationRequests:
         *,
         actor: str,
     ) -> None:
-        if not self._decider.is_active:
-            reply(reassignments.refused(request, ErrorCode.NOT_CONTROLLER))
-            return
-        self._decider.propose(
-            reassignments.alter_reassignments(self._decider.view(), request, actor),
+        decide(
+            self._decider,
+            lambda view: reassignments.alter_reassignments(view, request, actor),
             reply,
-            lambda code: reply(reassignments.refused(request, code)),
+            lambda code: reassignments.refused(request, code),
         )
 
     def list_reassignments(

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from barnabas.common import jaas
+from barnabas.common.endpoints import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.sasl.logins import MECHANISMS, Login
 
 PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 #: All supported keys.
 NAMES: Final = frozenset(
@@ -79,14 +79,14 @@ def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSe
         ConfigError: a key is not supported, or its value is wrong.
     """
     reader = _Reader({key: value for key, value in properties.items() if key.startswith(PREFIXES)}, prefix)
-    protocol = reader.choice("security.protocol", "PLAINTEXT", _PROTOCOLS)
+    protocol = reader.choice("security.protocol", "PLAINTEXT", SECURITY_PROTOCOLS)
     login, tls = _login(reader), _tls(reader)
     reader.check_rest()
     if not protocol.startswith("SASL"):
         login = None
     elif login is None:
         raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are supported; GSSAPI is not")
-    return ClientSecurity(tls if protocol.endswith("SSL") else None, login)
+    return ClientSecurity(tls if protocol in TLS_PROTOCOLS else None, login)
 
 
 class _Reader:

@@ -7,13 +7,12 @@ The inter-broker listener (`inter.broker.listener.name`) and the first listener 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
+from barnabas.common.endpoints import TLS_PROTOCOLS
 from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
 from barnabas.protocol.sasl.logins import Login
-
-_OVER_TLS: Final = ("SSL", "SASL_SSL")
 
 
 class ChannelSecurity(NamedTuple):
@@ -44,7 +43,7 @@ def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
     protocol = config.security_protocol_of(listener)
     has_log_in = mechanism_to_log_in(config, listener) is not None
     return ChannelSecurity(
-        tls=listener if protocol in _OVER_TLS else None,
+        tls=listener if protocol in TLS_PROTOCOLS else None,
         login=(lambda: _login(config, listener)) if has_log_in else None,
     )
 
@@ -57,6 +56,6 @@ def _login(config: BrokerConfig, listener: str) -> Login:
 
 def tls_listeners(config: BrokerConfig) -> list[str]:
     """Returns the listeners with TLS that this node serves, or dials on other nodes."""
-    served = {each.name for each in config.listeners if each.security_protocol in _OVER_TLS}
+    served = {each.name for each in config.listeners if each.security_protocol in TLS_PROTOCOLS}
     dialled = {each.tls for each in (inter_broker_security(config), controller_security(config))}
     return sorted(served | {each for each in dialled if each is not None})

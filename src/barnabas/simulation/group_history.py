@@ -66,7 +66,7 @@ class GroupHistory:
         self._session_us = session_us
         self._holdings: dict[Place, list[_Holding]] = defaultdict(list)
         self._held: dict[tuple[str, Place], _Holding] = {}
-        #: What static members had when they ended, until they are back.
+        #: The partitions of static members when they ended, until they are back.
         self._left: dict[str, list[_Holding]] = defaultdict(list)
         #: The send time of the last request of each member that got a response.
         self._contacted_us: dict[str, int] = {}

@@ -13,6 +13,7 @@ import ssl
 from datetime import UTC, datetime
 
 from barnabas.common.config import BrokerConfig
+from barnabas.common.endpoints import TLS_PROTOCOLS
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.peer_security import inter_broker_security, tls_listeners
 from barnabas.tls.certificates import Certificate, subject_of
@@ -32,7 +33,7 @@ class NodeContexts:
     def __init__(self, config: BrokerConfig) -> None:
         """Reads all stores. Raises ConfigError that names the listener, the key and what is wrong."""
         self._config = config
-        self._served = {each.name for each in config.listeners if each.security_protocol in ("SSL", "SASL_SSL")}
+        self._served = {each.name for each in config.listeners if each.security_protocol in TLS_PROTOCOLS}
         self._peers = inter_broker_security(config).tls
         self._by_name = {name: ListenerContexts(ListenerSettings.of(config, name)) for name in tls_listeners(config)}
         for name in sorted(self._served):

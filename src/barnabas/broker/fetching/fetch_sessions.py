@@ -66,7 +66,8 @@ class Session:
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.reader = reader
-        #: What the items were judged for: the rules' version, the principal, its address, whether it forged a replica.
+        #: The basis of the judgement of the items: the rules' version, the principal, its address, whether it forged a
+        #: replica.
         self.rights: tuple[int, str, str, bool] | None = None
         self.created_ms = now_ms
         self.used_ms = now_ms

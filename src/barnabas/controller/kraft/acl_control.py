@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import acls
 from barnabas.controller.kraft.proposals import Proposals, Reply
+from barnabas.controller.replication_requests import decide
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 
@@ -16,21 +16,17 @@ class AclControl:
         self._proposals = proposals
 
     def create(self, request: CreateAclsRequest, reply: Reply[CreateAclsResponse], *, actor: str) -> None:
-        if not self._proposals.is_active:
-            reply(acls.create_refused(request, ErrorCode.NOT_CONTROLLER))
-            return
-        self._proposals.propose(
-            acls.create_acls(self._proposals.view(), request, actor),
+        decide(
+            self._proposals,
+            lambda view: acls.create_acls(view, request, actor),
             reply,
-            lambda code: reply(acls.create_refused(request, code)),
+            lambda code: acls.create_refused(request, code),
         )
 
     def delete(self, request: DeleteAclsRequest, reply: Reply[DeleteAclsResponse], *, actor: str) -> None:
-        if not self._proposals.is_active:
-            reply(acls.delete_refused(request, ErrorCode.NOT_CONTROLLER))
-            return
-        self._proposals.propose(
-            acls.delete_acls(self._proposals.view(), request, actor),
+        decide(
+            self._proposals,
+            lambda view: acls.delete_acls(view, request, actor),
             reply,
-            lambda code: reply(acls.delete_refused(request, code)),
+            lambda code: acls.delete_refused(request, code),
         )

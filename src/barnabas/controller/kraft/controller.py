@@ -24,6 +24,7 @@ from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.kraft.quota_changes import QuotaControl
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.listener import ControllerListener
+from barnabas.controller.replication_requests import decide
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
 from barnabas.controller.requests.feature_requests import failed
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, in_portions
@@ -189,13 +190,11 @@ class Controller:
         actor: str = SELF,
         permit: topics.Permit | None = None,
     ) -> None:
-        if not self.is_active:
-            reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
-            return
-        self.proposals.propose(
-            topics.delete_topics(self.proposals.view(), request, actor, permit),
+        decide(
+            self.proposals,
+            lambda view: topics.delete_topics(view, request, actor, permit),
             reply,
-            lambda code: reply(topics.delete_refused(request, code)),
+            lambda code: topics.delete_refused(request, code),
         )
 
     def create_partitions(
@@ -220,13 +219,11 @@ class Controller:
     def alter_partition(
         self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3
     ) -> None:
-        if not self.is_active:
-            reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
-            return
-        self.proposals.propose(
-            partitions.alter_partition(self.proposals.view(), request, version),
+        decide(
+            self.proposals,
+            lambda view: partitions.alter_partition(view, request, version),
             reply,
-            lambda code: reply(AlterPartitionResponse(error_code=code)),
+            lambda code: AlterPartitionResponse(error_code=code),
         )
 
     # Configurations.

@@ -129,7 +129,7 @@ class ScramServer:
 
     def _final(self, text: str, credential: Credential) -> Step:
         match = _FINAL.fullmatch(text)
-        # As Kafka, this accepts more before the nonce: librdkafka before 2.6 repeats its own part.
+        # More is accepted before the nonce, as in Kafka: librdkafka before 2.6 repeats its own part.
         if match is None or not match["nonce"].endswith(self._nonce):
             raise LogInRefused
         signed = f"{self._first_messages},{match['unproven']}".encode()
