@@ -11,7 +11,7 @@ that runs it again (`reproduce_failure`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import pytest
@@ -32,6 +32,12 @@ from barnabas.protocol.messages.index import request_class
 QUICK = settings(BOUNDED, max_examples=120)
 #: A hundred times as many.
 LONG = settings(WHOLE, max_examples=12_000)
+
+
+def for_long(test: Callable[..., None]) -> Callable[..., None]:
+    """Makes a long test, which takes up to 10 minutes of CPU."""
+    marked: Callable[..., None] = pytest.mark.timeout(3_600)(pytest.mark.full(LONG(test)))
+    return marked
 
 
 def connect(wired: WiredBroker, apis: Mapping[int, Offer]) -> WiredClient:
@@ -85,7 +91,7 @@ def mutated_at_the_controller(
 
 
 test_mutated_frames_at_the_controller = QUICK(MUTATED(mutated_at_the_controller))
-test_many_mutated_frames_at_the_controller = pytest.mark.full(LONG(MUTATED(mutated_at_the_controller)))
+test_many_mutated_frames_at_the_controller = for_long(MUTATED(mutated_at_the_controller))
 
 
 def extreme(apis: Mapping[int, Offer], pair: Pair, data: st.DataObject) -> None:
@@ -104,6 +110,6 @@ def extreme(apis: Mapping[int, Offer], pair: Pair, data: st.DataObject) -> None:
 BY_BROKERS = given(apis=st.just(BROKER_APIS), pair=st.sampled_from(PAIRS), data=st.data())
 BY_CONTROLLERS = given(apis=st.just(CONTROLLER_APIS), pair=st.sampled_from(SERVED_BY_CONTROLLER), data=st.data())
 test_extreme_requests = QUICK(BY_BROKERS(extreme))
-test_many_extreme_requests = pytest.mark.full(LONG(BY_BROKERS(extreme)))
+test_many_extreme_requests = for_long(BY_BROKERS(extreme))
 test_extreme_requests_at_the_controller = QUICK(BY_CONTROLLERS(extreme))
-test_many_extreme_requests_at_the_controller = pytest.mark.full(LONG(BY_CONTROLLERS(extreme)))
+test_many_extreme_requests_at_the_controller = for_long(BY_CONTROLLERS(extreme))

@@ -18,6 +18,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class ErrorCode(IntEnum):
@@ -297,6 +300,18 @@ def is_exhausted(error: BaseException | None) -> bool:
     if isinstance(error, OSError):
         return is_full(error) or lacks_descriptors(error)
     return isinstance(error, StorageExhausted)
+
+
+def without_frames(error: E) -> E:
+    """Returns the exception without tracebacks, also in its causes. The frames of a traceback keep all local variables,
+    and an object that stores an exception which it has caught forms a cycle with its own frame: a batch of many
+    megabytes would stay in memory until the next garbage collection.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 class ConfigError(ValueError):

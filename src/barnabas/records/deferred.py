@@ -7,7 +7,7 @@ Log.append_as_leader(..., validated=...)       event loop: uses the result, if t
 
 from __future__ import annotations
 
-from barnabas.common.errors import RecordsRejected
+from barnabas.common.errors import RecordsRejected, without_frames
 from barnabas.common.host import Buffer
 from barnabas.records.append_rules import AppendRules, ValidBatch
 from barnabas.records.validate import validate_for_append
@@ -30,11 +30,16 @@ class DeferredValidation:
         try:
             self._valid = validate_for_append(self.batch, self.rules, wall_ms=self._wall_ms)
         except RecordsRejected as rejected:
-            self._rejected = rejected
+            self._rejected = without_frames(rejected)
 
     def result(self) -> ValidBatch:
         """Returns the valid batch. Raises RecordsRejected."""
         if self._rejected is not None:
-            raise self._rejected
-        assert self._valid is not None, "the validation has not run yet"
+            # The frame of this call would form a cycle with an exception that this object keeps.
+            rejected, self._rejected = self._rejected, None
+            try:
+                raise rejected
+            finally:
+                del rejected
+        assert self._valid is not None, "the validation has not run yet, or its refusal was raised already"
         return self._valid

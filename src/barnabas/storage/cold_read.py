@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from barnabas.common.errors import RecordsRejected
+from barnabas.common.errors import RecordsRejected, without_frames
 from barnabas.common.host import Buffer, Disk, File
 from barnabas.records.header import HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, corrupt
 from barnabas.storage.batch_file import Descriptors
@@ -118,7 +118,7 @@ class ColdRead:
             self._load()
             self._txn_entries = [read_entries(self._disk, path) for _, path, _ in self._txn_indexes]
         except (OSError, RecordsRejected) as error:
-            self.error = error
+            self.error = without_frames(error)
         finally:
             if self._entry is None:
                 self._index_data = self._frozen.index.loaded

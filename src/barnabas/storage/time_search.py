@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from barnabas.common.errors import RecordsRejected
+from barnabas.common.errors import RecordsRejected, without_frames
 from barnabas.common.host import Buffer, Disk
 from barnabas.records.batch import decode_batch
 from barnabas.records.header import BatchHeader
@@ -115,7 +115,7 @@ class TimeSearch:
             else:
                 self.result = first_at(self._frozen(), self._timestamp, self._log_start_offset)
         except (OSError, RecordsRejected) as error:
-            self.error = error
+            self.error = without_frames(error)
         finally:
             for segment in self._opened:
                 segment.release()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+
 import pytest
 from tests.support.poisoned import NOW_MS, PACKED, batch, forms, record
 from tests.support.twins import walkers
@@ -168,3 +171,25 @@ def test_a_refusal_found_beside_the_loop_is_the_same() -> None:
     with pytest.raises(RecordsRejected) as rejected:
         beside.result()
     assert rejected.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_refusal_found_beside_the_loop_leaves_nothing_to_the_collector() -> None:
+    """The decompressed batch of 8 MB would wait for a garbage collection, and be freed in a turn of the loop."""
+
+    def refused() -> None:
+        validation = DeferredValidation(rules(), bomb(Codec.ZSTD)[:-20] + bytes(20), NOW_MS)
+        validation.load()
+        with contextlib.suppress(RecordsRejected):
+            validation.result()
+
+    def left() -> int:
+        return sum(isinstance(one, DeferredValidation) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = left()
+        refused()
+        assert left() == before
+    finally:
+        gc.enable()
