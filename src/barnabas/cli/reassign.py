@@ -247,7 +247,7 @@ def execute(
     print("Save this to use as the --reassignment-json-file option during rollback")
     _throttle(cluster, plan, affected, throttle, directory_throttle)
     targets = {partition: target.replicas for partition, target in plan.items()}
-    # A broker remembers the directory of a replica that it is about to get, if it is set before.
+    # The broker remembers the directory and uses it when it creates the replica, so it is set before the move.
     _place(cluster, plan, time.monotonic())
     _check(cluster.alter(targets, factor_may_change=not fixed_factor), "cannot start the reassignment of")
     print(f"Successfully started partition reassignment(s) for {_names(plan)}")

@@ -15,7 +15,7 @@ from barnabas.histories.operations import Process, Value
 class Outcome(IntEnum):
     """The outcome of a send."""
 
-    #: Read, but not sent yet according to the history.
+    #: The record was read, but not sent yet according to the history.
     UNSENT = 0
     SENT = 1
     ACKED = 2
