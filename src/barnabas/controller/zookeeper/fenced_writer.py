@@ -79,7 +79,7 @@ class _Attempt:
     number: int
     units: tuple[Unit, ...] = field(compare=False)
     decision: _Decision = field(compare=False)
-    #: Whether it was refused, as part of a group or alone, or its answer was lost.
+    #: Whether the attempt was refused, as part of a group or alone, or its answer was lost.
     is_suspect: bool = field(default=False, compare=False)
 
 
@@ -95,7 +95,7 @@ class FencedWriter:
         self._queue: list[_Attempt] = []
         self._next_number = 0
         self._in_flight = 0
-        #: Suspects that are not settled: while there are any, one request is in flight at a time.
+        #: The number of suspect attempts that are not settled: while there are any, one request is in flight at a time.
         self._suspects = 0
         self._is_connected = True
         self._is_closed = False

@@ -93,7 +93,7 @@ class RecordStore:
         self._keys: Counter[str] = Counter()
         #: How often a decision was made about a topic: a read is discarded if this number has changed meanwhile.
         self._decided: Counter[str] = Counter()
-        #: Partitions whose state is by another controller.
+        #: The partitions whose state another controller wrote, with its epoch.
         self._foreign: dict[_Place, int] = {}
         self._is_advancing = False
         self._is_closed = False
