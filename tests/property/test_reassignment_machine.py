@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import set_isr
+from tests.support.isr_requests import set_isr
 
 from barnabas.controller.requests import elections, reassignments
 from barnabas.metadata.image import ELR_VERSION, TOPIC_RESOURCE

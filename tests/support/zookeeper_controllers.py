@@ -101,7 +101,7 @@ class FakeBroker:
         self.finds: dict[int, Listening] = {}
         #: Whether the process is stopped: it reads no answer and no request.
         self.is_paused = False
-        #: Whether it takes requests of controllers; one that does not lets them wait for ever.
+        #: Whether it answers requests of controllers; if not, they wait forever.
         self.is_answering = True
         self.controller_epoch = 0
         self.roles: dict[tuple[str, int], _Role] = {}

@@ -42,7 +42,7 @@ class Budgets:
 
 
 class Known(Protocol):
-    """Knowledge about worlds and tests: `Measured`, or a few that were noted otherwise."""
+    """The knowledge about worlds and tests: `Measured`, or a short list from another source."""
 
     @property
     def is_current(self) -> bool: ...

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import isr_wish, set_isr
+from tests.support.isr_requests import isr_request, set_isr
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
@@ -260,7 +260,7 @@ def lose_leader(world: NodeWorld) -> None:
 
 def rejoin(world: NodeWorld) -> None:
     answers: list[object] = []
-    world.controller.alter_partition(isr_wish(world.image, [1, 2]), answers.append)
+    world.controller.alter_partition(isr_request(world.image, [1, 2]), answers.append)
     assert len(answers) == 1
 
 

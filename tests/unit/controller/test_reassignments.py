@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import set_isr
+from tests.support.isr_requests import set_isr
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import reassignments

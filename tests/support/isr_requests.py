@@ -12,7 +12,7 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 
 
-def isr_wish(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: int = 0) -> AlterPartitionRequest:
+def isr_request(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: int = 0) -> AlterPartitionRequest:
     """Returns the request of the current leader, with the current epochs of all brokers."""
     partition = image.topics_by_name[topic].partitions[index]
     wish = AlterPartitionRequest.PartitionData(
@@ -32,5 +32,5 @@ def isr_wish(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: 
 
 
 def set_isr(world: ControllerWorld, isr: Sequence[int], topic: str = "t") -> None:
-    response = world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, isr, topic), 3))
+    response = world.apply(partitions.alter_partition(world.view(), isr_request(world.image, isr, topic), 3))
     assert response.topics[0].partitions[0].error_code in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED)
