@@ -63,10 +63,10 @@ def take(world: ControllerWorld, step: Step) -> None:
 
 
 def alter(world: ControllerWorld, target: tuple[int, ...] | None) -> int:
-    wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+    row = AlterPartitionReassignmentsRequest.ReassignablePartition(
         partition_index=0, replicas=None if target is None else list(target)
     )
-    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[wish])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[row])
     request = AlterPartitionReassignmentsRequest(topics=[topic])
     response = world.apply(reassignments.alter_reassignments(world.view(), request, "User:test"))
     return response.responses[0].partitions[0].error_code

@@ -69,7 +69,7 @@ def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytes
         assert active is not None
         other = next(name for name in world.cluster.nodes if name != active)
         world.cluster.nodes[other].machine.kill()
-        # Between the decision and the last of its events.
+        # A moment between the decision and the last of its events.
         world.run_for(random.randrange(1_500))
         world.cluster.nodes[active].machine.kill()
         world.run_until(world.settled, "all replicas are in sync and every change is in the journal", 60_000)

@@ -152,7 +152,7 @@ class DamagedAnswers:
                 self._create_topic(f"topic{tick}")
             if self.has_quorum and tick in (ticks // 4, ticks * 3 // 4):
                 self._kill_active_controller()
-            self.world.run_for(100)  # also runs the checkers of the simulation
+            self.world.run_for(100)  # runs the checkers of the simulation too
             self.check_offsets()
         self.is_on = False
 

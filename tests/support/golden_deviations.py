@@ -48,7 +48,8 @@ _SAME_TARGET: Final = "a reassignment to the target that it has already changes 
 _END_OF_A_MOVE: Final = "the end of a reassignment is one write of the state"
 _DELETED: Final = "a topic that is being deleted loses its leaders in one write; its ISRs stay as they are"
 
-#: Besides these, a controller that becomes active writes a new leader immediately (`_without_passing_losses`).
+#: A deviation that is not listed: a controller that becomes active writes a new leader immediately
+#: (`_without_passing_losses`).
 DEVIATIONS: Final = (
     Deviation(
         _UNSUPPORTED,

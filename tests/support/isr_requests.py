@@ -15,7 +15,7 @@ from barnabas.protocol.messages.alter_partition import AlterPartitionRequest
 def isr_request(image: MetadataImage, isr: Sequence[int], topic: str = "t", index: int = 0) -> AlterPartitionRequest:
     """Returns the request of the current leader, with the current epochs of all brokers."""
     partition = image.topics_by_name[topic].partitions[index]
-    wish = AlterPartitionRequest.PartitionData(
+    row = AlterPartitionRequest.PartitionData(
         partition_index=index,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
@@ -27,7 +27,7 @@ def isr_request(image: MetadataImage, isr: Sequence[int], topic: str = "t", inde
     return AlterPartitionRequest(
         broker_id=partition.leader,
         broker_epoch=image.brokers[partition.leader].epoch,
-        topics=[AlterPartitionRequest.TopicData(topic_id=image.topics_by_name[topic].topic_id, partitions=[wish])],
+        topics=[AlterPartitionRequest.TopicData(topic_id=image.topics_by_name[topic].topic_id, partitions=[row])],
     )
 
 

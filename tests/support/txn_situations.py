@@ -78,7 +78,7 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    # Its markers do not reach the other leader; its records still reach the third broker.
+    # The coordinator's markers do not reach the other leader; its records still reach the third broker.
     with cut_off(world, f"broker{coordinator}", f"broker{other}"):
         assert writer.end(commit) is ErrorCode.NONE
         assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"

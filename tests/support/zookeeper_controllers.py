@@ -356,7 +356,7 @@ class Cluster:
         topic_id = self.assignment(name).topic_id
         assert content is not None
         assert topic_id is not None
-        wish = AlterPartitionRequest.PartitionData(
+        row = AlterPartitionRequest.PartitionData(
             partition_index=index,
             leader_epoch=fields.get("leader_epoch", role.leader_epoch),
             new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in isr],
@@ -365,7 +365,7 @@ class Cluster:
         request = AlterPartitionRequest(
             broker_id=leader.broker_id,
             broker_epoch=leader.epoch,
-            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[wish])],
+            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[row])],
         )
         answers: list[AlterPartitionResponse] = []
         self.controller.alter_partition(request, answers.append)

@@ -260,7 +260,7 @@ class Schedule:
         topic = self.cluster.tree.content(paths.topic(place[0]))
         if topic is None:
             return
-        wish = AlterPartitionRequest.PartitionData(
+        row = AlterPartitionRequest.PartitionData(
             partition_index=place[1],
             leader_epoch=broker.roles[place].leader_epoch,
             new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in isr],
@@ -271,7 +271,7 @@ class Schedule:
         request = AlterPartitionRequest(
             broker_id=broker.broker_id,
             broker_epoch=broker.epoch,
-            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[wish])],
+            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[row])],
         )
         for other in self.cluster.brokers.values():
             if other.controller.is_active and not other.is_paused:

@@ -34,7 +34,7 @@ from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.simulation.worlds.quorum_plan import Plan
 from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 
-#: What a world found, or None.
+#: The finding of a world, or None.
 Found = str | None
 
 #: A world may take this many times its ordinary CPU time, and some seconds more.

@@ -220,7 +220,7 @@ def batches(world: ControllerWorld, decide: Callable[..., object]) -> list[int]:
         world.replay(records)
 
 
-# In time, and by way of the log.
+# -- elections by timers and over the log
 
 
 def node_world(properties: dict[str, str] | None = None) -> NodeWorld:

@@ -30,7 +30,7 @@ def full(made: ControllerWorld, broker_id: int) -> None:
 def isr_request(made: ControllerWorld, leader: int, isr: list[int]) -> int:
     """Returns the error code of the leader's AlterPartition for partition 0."""
     partition = made.partition("orders")
-    wish = AlterPartitionRequest.PartitionData(
+    row = AlterPartitionRequest.PartitionData(
         partition_index=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
@@ -40,7 +40,7 @@ def isr_request(made: ControllerWorld, leader: int, isr: list[int]) -> int:
         broker_id=leader,
         broker_epoch=made.image.brokers[leader].epoch,
         topics=[
-            AlterPartitionRequest.TopicData(topic_id=made.image.topics_by_name["orders"].topic_id, partitions=[wish])
+            AlterPartitionRequest.TopicData(topic_id=made.image.topics_by_name["orders"].topic_id, partitions=[row])
         ],
     )
     response = made.apply(partitions.alter_partition(made.view(), request, 3))

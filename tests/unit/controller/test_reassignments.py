@@ -36,12 +36,12 @@ def make_world(*, elr: bool = False) -> ControllerWorld:
 def move(
     world: ControllerWorld, target: Sequence[int] | None, *, topic: str = "t", index: int = 0, factor: bool = True
 ) -> Answer:
-    wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+    wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(
         partition_index=index, replicas=None if target is None else list(target)
     )
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor,
-        topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[wish])],
+        topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[wanted])],
     )
     response = world.apply(reassignments.alter_reassignments(world.view(), request, "User:test"))
     assert (response.error_code, response.allow_replication_factor_change) == (0, factor)

@@ -134,7 +134,7 @@ def _judged(
     refused ones. The row of a refused topic does not reveal whether it exists.
     """
     authorizer = services.authorizer
-    assert authorizer is not None, "somebody judges"
+    assert authorizer is not None, "there is an authorizer"
     describable = authorizer.allowed_names(context, AclOperation.DESCRIBE, AclResource.TOPIC, names)
     creatable = missing = {name for name in describable if name not in services.metadata.image.topics_by_name}
     creates = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")

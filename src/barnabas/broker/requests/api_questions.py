@@ -147,7 +147,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_quorum": _DESCRIBE,
     "add_raft_voter": _ALTER,
     "remove_raft_voter": _ALTER,
-    # Between nodes
+    # APIs that nodes call on each other
     "fetch_metadata": ByHandler("CLUSTER_ACTION on the cluster", "CLUSTER_AUTHORIZATION_FAILED for the whole request"),
     **dict.fromkeys(
         (

@@ -8,7 +8,7 @@
     another part failed            no unit of the group happened: the group again, one unit at a time, nothing else
                                    between; a unit that is refused alone is read back
     the answer was lost            nobody knows: the same group again, when the session is connected again
-    read back: all as wanted       the unit is done, whoever wrote it (G33)
+    read back: all as wanted       the unit is done, even if another controller wrote it (G33)
     read back: partly as wanted    the rest of the unit is written
     read back: a znode to `put`    the unit again, which now sets it
     read back: otherwise           a conflict: the znodes say something else, and the controller decides again

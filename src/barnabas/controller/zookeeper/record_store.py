@@ -1,7 +1,7 @@
 """The metadata of an active controller as two images, and decisions on their way from one to the other.
 
     image      with all decisions, written or not: the next decision builds on it
-    committed  with those that ZooKeeper has acknowledged: what brokers and clients are told
+    committed  with those that ZooKeeper has acknowledged: the state that brokers and clients get
 
     decision --replay--> image --units--> FencedWriter --acknowledged, in the order of the decisions--> committed
 

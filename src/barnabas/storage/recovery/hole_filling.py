@@ -106,7 +106,7 @@ def _inner_end(log: Log, hole: Hole) -> int | None:
 
 
 def _fill(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:
-    """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that are lost for good."""
+    """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that cannot be recovered."""
     file = disk.open(path)
     if file.size() == whole_bytes:
         _append(file, filler(hole, epochs))
