@@ -131,7 +131,7 @@ _FAULTS = (
         {
             "pause_s": Metric(
                 "cluster_stop",
-                "leader stopped in order: longest time without an acknowledgement",
+                "leader shut down cleanly: longest time without an acknowledgement",
                 "s",
                 Goal(at_most=0.1, absolute=True),
             )
@@ -209,7 +209,7 @@ _PARTITIONS = (
         {
             "s": Metric(
                 "cluster_create",
-                "10,000 partitions created (quick: 1,000), until all brokers tell of all",
+                "10,000 partitions created (quick: 1,000), until all brokers report all of them",
                 "s",
                 Goal(at_most=10.0, absolute=True),
             )

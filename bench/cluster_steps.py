@@ -231,7 +231,7 @@ COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
 
 
 def run_step(step: Step, cluster: Cluster, options: Options) -> Measured:
-    # What earlier steps wrote is written to disk now and not during this step.
+    # Data of earlier steps is written to disk now and not during this step.
     os.sync()
     if step.client is None:
         return COURSES[step.name](cluster, options)

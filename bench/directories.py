@@ -85,7 +85,9 @@ class Template:
         finally:
             self._target.end()
         if not (self.data_dir / checkpoints.CLEAN_SHUTDOWN_FILE).exists():
-            raise RuntimeError(f"the broker that created the topics did not stop in order:\n{self._target.log_tail()}")
+            raise RuntimeError(
+                f"the broker that created the topics did not shut down cleanly:\n{self._target.log_tail()}"
+            )
 
     def fill(self, size_bytes: int, batch_bytes: int, *, closed: bool) -> None:
         """Writes about `size_bytes` into every partition. Unless `closed`, the indexes are left as a kill after a flush

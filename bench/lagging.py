@@ -104,7 +104,7 @@ def _survivor_states(cluster: Cluster, topic: str, victim: int) -> str:
             continue
         alive = [broker.node_id for broker in metadata.brokers]
         led = [(row.leader_id, row.isr_nodes) for each in metadata.topics for row in each.partitions]
-        found.append(f"{node_id} tells: controller {active}, brokers {alive}, (leader, ISR) {led}")
+        found.append(f"{node_id} reports: controller {active}, brokers {alive}, (leader, ISR) {led}")
     return "; ".join(found)
 
 

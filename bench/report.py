@@ -68,7 +68,7 @@ def _commit() -> str:
 
 
 def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]:
-    """Returns one row per metric that was measured. "beside" is the side that Barnabas is compared with."""
+    """Returns one row per metric that was measured. `compared_with` is the side that Barnabas is compared with."""
     rows = []
     for metric in metrics:
         measured = {side: found for side, found in values.get(metric.name, {}).items() if found}
@@ -77,10 +77,10 @@ def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]
         row: dict[str, Any] = {"metric": metric.name, "title": metric.title, "unit": metric.unit}
         for side, found in measured.items():
             row[side] = {"min": min(found), "median": statistics.median(found), "max": max(found), "values": found}
-        row["beside"] = beside = next((side for side in measured if side != "barnabas"), None)
+        row["compared_with"] = other = next((side for side in measured if side != "barnabas"), None)
         ratio = None
-        if beside is not None and "barnabas" in measured and row[beside]["median"]:
-            ratio = row["barnabas"]["median"] / row[beside]["median"]
+        if other is not None and "barnabas" in measured and row[other]["median"]:
+            ratio = row["barnabas"]["median"] / row[other]["median"]
         row["ratio"] = ratio
         row["goal"] = metric.goal.show(metric.unit) if metric.goal else None
         judged = metric.goal is not None and "barnabas" in measured
@@ -121,7 +121,7 @@ def _table(table: Table, rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}×"
         met = "–" if row["met"] is None else "yes" if row["met"] else "no"
-        sides = [_spread(row, row["beside"]), _spread(row, "barnabas")]
+        sides = [_spread(row, row["compared_with"]), _spread(row, "barnabas")]
         lines.append(f"| {' | '.join([row['title'], row['unit'], *sides, ratio, row['goal'] or '–', met])} |")
     return [*lines, ""]
 
@@ -134,9 +134,9 @@ def markdown(parts: Sequence[tuple[Table, list[dict[str, Any]]]], about: dict[st
         f"Linux {about['kernel']}; Python {about['python']}; Apache Kafka {about['kafka']} on {about['java']} "
         f"(-Xmx1G -Xms1G, G1); confluent-kafka {about['confluent_kafka']}, librdkafka {about['librdkafka']}.",
         "",
-        "Both brokers ran one after the other, never at once, on the same disk; which one was first changed from round "
-        "to round. Values are minimum / **median** / maximum of the rounds; the ratio is Barnabas over Kafka, of the "
-        "medians.",
+        "Both brokers ran one after the other, never simultaneously, on the same disk; which one was first changed "
+        "from round to round. Values are minimum / **median** / maximum of the rounds; the ratio is Barnabas over "
+        "Kafka, of the medians.",
         "",
     ]
     if quick:

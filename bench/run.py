@@ -54,7 +54,7 @@ def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, f
     if step.client is None:
         time.sleep(options.get("settle_s", 0.0))
         return {"mb": resident_mb(target.pid)}
-    # What earlier steps wrote is written to disk now and not during this step.
+    # Data of earlier steps is written to disk now and not during this step.
     os.sync()
     client = Client(step.client, target.bootstrap, options)
     try:

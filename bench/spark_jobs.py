@@ -177,7 +177,7 @@ class Jobs:
                 producer.flush(30)
                 while _committed(place / "checkpoint", topic) <= number:
                     if not query.isActive or time.monotonic() - begun > 120:
-                        raise SystemExit(f"spark: the stream does not go on: {query.exception()}")
+                        raise SystemExit(f"spark: the stream does not continue: {query.exception()}")
                     time.sleep(0.002)
                 waited.append((time.monotonic() - begun) * 1000)
                 time.sleep(0.05 + number % 7 * 0.01)

@@ -44,7 +44,7 @@ SPARK = Experiment(
         ),
         Metric("spark_backlog_ratio", "that, as a multiple of the other source", "×", _THREE_TIMES),
         Metric("spark_backlog_limited", "the same, maxOffsetsPerTrigger={most:,}", "records/s"),
-        Metric("spark_worker_mb", "largest Python worker while it is drained at once", "MB"),
+        Metric("spark_worker_mb", "largest Python worker while it is drained in one batch", "MB"),
         Metric("spark_worker_limited_mb", "the same, maxOffsetsPerTrigger={most:,}", "MB"),
         Metric(
             "spark_latency_p50",

@@ -1,7 +1,7 @@
 """The storage rows: starts on large directories, look-ups, appends, compaction.
 
-Each experiment is a function of a `FreeSpace` and its options. It creates what it needs below `room.folder`, alternates
-between the two sides of its comparison and passes each value to `room.record`.
+Each experiment is a function of a `FreeSpace` and its options. It creates what it needs below `space.folder`,
+alternates between the two sides of its comparison and passes each value to `space.record`.
 """
 
 from __future__ import annotations
@@ -87,71 +87,71 @@ def _start(target: Target, template: Template) -> float:
     return time.monotonic() - begun
 
 
-def unclean_start(room: FreeSpace, options: Options) -> None:
+def unclean_start(space: FreeSpace, options: Options) -> None:
     """Starts on the same directory after a clean stop, after a kill that followed a flush, and without recovery points.
 
     The rate counts the whole start as scanning: the difference of two starts would be more favourable and less certain.
     """
     size_bytes, partitions = options["gigabytes"] * 1e9, options["partitions"]
-    _require_space(room.folder, size_bytes)
+    _require_space(space.folder, size_bytes)
     properties = addresses()
-    template = Template(room.folder / "template", properties, {"unclean": partitions})
+    template = Template(space.folder / "template", properties, {"unclean": partitions})
     template.create()
     template.fill(int(size_bytes / partitions), options["batch_bytes"], closed=False)
-    for _, name in room.alternating(options["rounds"]):
+    for _, name in space.alternating(options["rounds"]):
         for state in ("clean", "current", "scanned"):
-            with room.target(name, properties) as target:
+            with space.target(name, properties) as target:
                 template.clone(target.data_dir)
                 if state != "clean":
                     make_unclean(target.data_dir, recovery_point=state == "current")
                 target.prepare()
                 template.warm()
                 taken_s = _start(target, template)
-            room.record(f"start_{state}", name, taken_s)
+            space.record(f"start_{state}", name, taken_s)
             if state == "scanned":
-                room.record("scan_rate", name, template.size_bytes / 1e9 / taken_s)
+                space.record("scan_rate", name, template.size_bytes / 1e9 / taken_s)
     template.remove()
 
 
-def many_partitions(room: FreeSpace, options: Options) -> None:
+def many_partitions(space: FreeSpace, options: Options) -> None:
     """Measures a clean start with many small partitions, and the memory of the process afterwards."""
     topics = {f"many-{index}": options["partitions_per_topic"] for index in range(options["topics"])}
-    _require_space(room.folder, 100_000 * sum(topics.values()))
+    _require_space(space.folder, 100_000 * sum(topics.values()))
     properties = addresses()
-    template = Template(room.folder / "template", properties, topics)
+    template = Template(space.folder / "template", properties, topics)
     template.create()
     template.fill(1, options["batch_bytes"], closed=True)
-    for _, name in room.alternating(options["rounds"]):
-        with room.target(name, properties) as target:
+    for _, name in space.alternating(options["rounds"]):
+        with space.target(name, properties) as target:
             template.clone(target.data_dir)
             target.prepare()
-            room.record("many_start", name, _start(target, template))
+            space.record("many_start", name, _start(target, template))
             time.sleep(options["settle_s"])
-            room.record("many_rss", name, resident_mb(target.pid))
+            space.record("many_rss", name, resident_mb(target.pid))
     template.remove()
 
 
-def lookup(room: FreeSpace, options: Options) -> None:
+def lookup(space: FreeSpace, options: Options) -> None:
     """Measures a look-up of an offset in a large log: in the log itself, and by fetches of one batch."""
     size_bytes = options["gigabytes"] * 1e9
-    _require_space(room.folder, size_bytes)
+    _require_space(space.folder, size_bytes)
     properties = addresses()
-    template = Template(room.folder / "template", properties, {"lookup": 1})
+    template = Template(space.folder / "template", properties, {"lookup": 1})
     template.create()
     template.fill(int(size_bytes), options["batch_bytes"], closed=True)
     template.warm()
-    for index, name in room.alternating(options["rounds"]):
+    for index, name in space.alternating(options["rounds"]):
         if name == "barnabas":
-            room.record("lookup_p99", name, percentile(_locate_us(template, options["lookups"], index), 0.99))
-        with room.target(name, properties) as target:
+            space.record("lookup_p99", name, percentile(_locate_us(template, options["lookups"], index), 0.99))
+        with space.target(name, properties) as target:
             template.clone(target.data_dir)
             target.prepare()
             _start(target, template)
             times_ms = wire.fetch_times_ms(
                 target.port, "lookup", template.end_offset, options["fetches"], options["warm_up"], index
             )
-            room.record("random_fetch_p50", name, percentile(times_ms, 0.5))
-            room.record("random_fetch_p99", name, percentile(times_ms, 0.99))
+            space.record("random_fetch_p50", name, percentile(times_ms, 0.5))
+            space.record("random_fetch_p99", name, percentile(times_ms, 0.99))
     template.remove()
 
 
@@ -171,23 +171,23 @@ def _locate_us(template: Template, count: int, seed: int) -> list[float]:
     return times_us
 
 
-def sequential_append(room: FreeSpace, options: Options) -> None:
+def sequential_append(space: FreeSpace, options: Options) -> None:
     """Appends large batches to an empty log, compared with a loop that checks and writes the same bytes into an empty
     file.
     """
-    if not room.with_barnabas:
+    if not space.with_barnabas:
         return
     size_bytes = int(options["megabytes"] * 1e6)
-    _require_space(room.folder, size_bytes)
+    _require_space(space.folder, size_bytes)
     batches = [new_batch(options["batch_bytes"], seed) for seed in range(4)]
     ways = [("barnabas", append_to_log), (WRITE_LOOP, write_in_loop)]
     for _, way in ways:  # not measured
-        way(room.folder / "append", batches, size_bytes // 4)
+        way(space.folder / "append", batches, size_bytes // 4)
     for index in range(options["rounds"]):
         for name, way in ways if index % 2 == 0 else ways[::-1]:
             os.sync()
-            written_bytes, elapsed_s = way(room.folder / "append", batches, size_bytes)
-            room.record("append", name, written_bytes / 1e6 / elapsed_s)
+            written_bytes, elapsed_s = way(space.folder / "append", batches, size_bytes)
+            space.record("append", name, written_bytes / 1e6 / elapsed_s)
 
 
 def append_to_log(folder: Path, batches: Sequence[bytearray], size_bytes: int) -> tuple[int, float]:
@@ -232,18 +232,18 @@ def write_in_loop(folder: Path, batches: Sequence[bytearray], size_bytes: int) -
         shutil.rmtree(folder)
 
 
-def compact(room: FreeSpace, options: Options) -> None:
+def compact(space: FreeSpace, options: Options) -> None:
     """Measures how fast a log is compacted, and the effect on a producer."""
     properties = {"log.cleaner.backoff.ms": "50"}
-    for _, name in room.alternating(options["rounds"]):
-        with room.target(name, properties) as target:
+    for _, name in space.alternating(options["rounds"]):
+        with space.target(name, properties) as target:
             target.prepare()
             target.launch()
             target.wait()
             outcome = compaction.run(target.bootstrap, target.data_dir, options)
-        room.record("compaction", name, outcome.mb_per_s)
-        room.record("produce_without_compaction_p99", name, percentile(outcome.without_ms, 0.99))
-        room.record("produce_with_compaction_p99", name, percentile(outcome.during_ms, 0.99))
+        space.record("compaction", name, outcome.mb_per_s)
+        space.record("produce_without_compaction_p99", name, percentile(outcome.without_ms, 0.99))
+        space.record("produce_with_compaction_p99", name, percentile(outcome.during_ms, 0.99))
 
 
 EXPERIMENTS: dict[str, Callable[[FreeSpace, Options], None]] = {

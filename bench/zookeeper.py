@@ -77,7 +77,7 @@ ZOOKEEPER = Experiment(
     "zookeeper",
     (
         *_request_metrics(),
-        Metric("zookeeper_watch", "{watchers:,} watchers of one znode told", "events/s", Goal(at_least=0.7)),
+        Metric("zookeeper_watch", "{watchers:,} watchers of one znode notified", "events/s", Goal(at_least=0.7)),
         Metric("zookeeper_start", "start until it answers", "s", Goal(at_most=0.3, absolute=True)),
         Metric("zookeeper_rss", "memory, empty", "MB", Goal(at_most=50, absolute=True)),
         Metric("zookeeper_rss_full", "memory with {znodes:,} znodes of 100 B", "MB", Goal(at_most=200, absolute=True)),

@@ -75,7 +75,7 @@ class Site(NamedTuple):
 
 
 class _Reads(NamedTuple):
-    """The string constants of the code, the attributes of configurations, and the fields of anything, with places."""
+    """The places that read keys: string constants, attributes of configurations, and fields of other objects."""
 
     constants: dict[str, set[Site]]
     attributes: dict[str, set[Site]]

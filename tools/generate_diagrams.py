@@ -1,4 +1,4 @@
-"""Writes what the documentation shows of the code's own tables: pictures of packages and states, the list of packages.
+"""Generates the parts of the documentation that come from tables in the code: the diagrams and the list of packages.
 
 python tools/generate_diagrams.py            write the files
 python tools/generate_diagrams.py --check    write nothing; exit 1 and name the files that are not current

@@ -1,4 +1,4 @@
-"""Writes the table of what each API asks into `docs/authorization.md`, from the code's table of questions.
+"""Writes the table of the rights that each API requires into `docs/authorization.md`, from the code's own table.
 
 python tools/generate_rights_table.py            write it
 python tools/generate_rights_table.py --check    exit 1 if the file is not what would be written
@@ -20,7 +20,7 @@ _END: Final = "<!-- rights end -->"
 
 
 def table() -> str:
-    lines = ["| API | asks for | a client without the right sees |", "|---|---|---|"]
+    lines = ["| API | requires | a client without the right gets |", "|---|---|---|"]
     rows = {(key, offer.name) for offers in (BROKER_APIS, CONTROLLER_APIS) for key, offer in offers.items()}
     for key, name in sorted(rows):
         shown = f"{request_class(key).NAME.removesuffix('Request')} ({key})"

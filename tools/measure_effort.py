@@ -144,7 +144,7 @@ class InMemory:
 
     def send_each(self, data: bytes, times: int) -> None:
         for _ in range(times):
-            assert self.send(data), "it is answered at once"
+            assert self.send(data), "it is answered immediately"
 
     def counted(self, work: Callable[[], object]) -> Counter[Work]:
         meter = Counted()

@@ -24,7 +24,7 @@ CLASS_METHODS_MAX = 25
 CONSTRUCTOR_PARAMETERS_MAX = 8
 MODULE_DOCSTRING_LINES_MAX = 25
 
-SOURCE_FOLDERS = ("src", "tests", "tools", "bench")
+SOURCE_FOLDERS = ("src", "tests", "tools", "bench", "examples")
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "data"})
 GENERATED = (
     "src/barnabas/protocol/messages/",
@@ -92,7 +92,7 @@ PLAIN_PACKAGES = frozenset(
     }
 )
 #: The other folders of which the same is true.
-PLAIN_FOLDERS = ("bench/", "tests/", "tools/")
+PLAIN_FOLDERS = ("bench/", "examples/", "tests/", "tools/")
 #: Words that leave the subject of a docstring open if they begin it: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(
     r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"
@@ -102,6 +102,13 @@ UNCLEAR_OPENING = re.compile(
     r"whose)\b",
     re.IGNORECASE,
 )
+#: The same for comments, where a preposition can begin a clause: "Without a session, ..." is a good comment.
+UNCLEAR_COMMENT = re.compile(
+    r"(also|around|besides|everybody|he|her|him|his|inside|it|its|like|nobody|of|she|somebody|their|them|these|they|"
+    r"those|until|what|whatever|where|which|who|whoever|whom|whose|within)\b",
+    re.IGNORECASE,
+)
+_COMMENT = re.compile(r"(?P<code>\s*|.*?\s\s)#:? ?(?P<text>.*)$")
 #: Phrases that an engineer of Kafka would not write, and what is meant. The brackets keep the rule from finding itself.
 COINAGES = {
     "hear[ ]of": "learn, receive",
@@ -113,11 +120,16 @@ COINAGES = {
     "testimon[y]": "record",
     "hung[ ]up": "closed the connection",
     "hangs[ ]up": "closes the connection",
-    "at[ ]its[ ]wish": "on request",
-    "gone[ ]on[ ]with": "continued",
-    "goes[ ]on[ ]with": "continues",
+    "wis[h]": "request",
+    "wishe[s]": "requests",
     "nobody[ ]in[ ]particular": "no owner",
     "as[ ]good[ ]as": "equivalent to",
+    "for[ ]ever": "forever",
+    "goes[ ]on": "continues",
+    "go[ ]on": "continue",
+    "gone[ ]on": "continued",
+    "went[ ]on": "continued",
+    "tells[ ]whether": "returns whether",
 }
 _COINAGE = re.compile(rf"\b({'|'.join(COINAGES)})\b", re.IGNORECASE)
 #: Files where a broad `except Exception` is allowed: it turns a crash into an answer or a log line.
@@ -200,7 +212,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _check_english(name: str, tree: ast.Module, lines: list[str]) -> Iterator[Finding]:
-    """Yields docstrings with an unclear first word, help texts that end with a full stop, and coinages anywhere."""
+    """Yields docstrings and comments with an unclear first word, help texts that end with a full stop, and coinages."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             opening = UNCLEAR_OPENING.match(ast.get_docstring(node) or "")
@@ -211,11 +223,30 @@ def _check_english(name: str, tree: ast.Module, lines: list[str]) -> Iterator[Fi
             value = node.value
             if isinstance(value, ast.Constant) and str(value.value).endswith("."):
                 yield Finding(name, value.lineno, "a help text ends with a full stop")
+    yield from _check_comments(name, lines)
     for number, line in enumerate(lines, 1):
         for match in _COINAGE.finditer(line):
             found = match.group()
             meant = next(text for phrase, text in COINAGES.items() if re.fullmatch(phrase, found, re.IGNORECASE))
             yield Finding(name, number, f"{found!r} is not plain English: write {meant}")
+
+
+def _check_comments(name: str, lines: list[str]) -> Iterator[Finding]:
+    """Yields comments with an unclear first word. A line that continues the comment above it is not its beginning."""
+    column = -1
+    for number, line in enumerate(lines, 1):
+        comment = _COMMENT.match(line)
+        if comment is None:
+            column = -1
+            continue
+        is_alone = not comment["code"].strip()
+        is_continued = is_alone and len(comment["code"]) == column
+        column = len(comment["code"]) if is_alone else -1
+        opening = UNCLEAR_COMMENT.match(comment["text"])
+        if opening and not is_continued:
+            yield Finding(
+                name, number, f"a comment opens with {opening.group()!r}: name the subject, or begin with a verb"
+            )
 
 
 def _check_header(name: str, tree: ast.Module) -> Iterator[Finding]:

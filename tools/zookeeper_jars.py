@@ -122,7 +122,9 @@ class ApacheZooKeeper:
         return self
 
     def kill(self) -> None:
-        """Ends the process immediately, as Apache's own scripts do: its log is its shutdown."""
+        """Ends the process immediately, as Apache's own scripts do; the log on disk is all that the next start
+        needs.
+        """
         if self.process is not None:
             self.process.kill()
             self.process.wait()

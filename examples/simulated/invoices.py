@@ -1,7 +1,7 @@
 """Invoices for orders: one program consumes `orders` and writes an invoice for each to `invoices`.
 
 `commits_first` is the classic mistake: it commits the position before the work is done, so that a crash in between
-loses an order. `commits_last` commits what is done; an order can get its invoice twice, but none gets none.
+loses an order. `commits_last` commits what is done; an order can get its invoice twice, but no order stays without one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def _invoices(bootstrap: str, *, commits_before: bool) -> None:
                 for record in records:
                     if commits_before:
                         await consumer.commit()
-                    # Printing takes its time.
+                    # The time that printing an invoice takes.
                     await asyncio.sleep(0.3)
                     await producer.send_and_wait("invoices", record.value)
             if not commits_before:

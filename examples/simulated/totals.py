@@ -2,7 +2,7 @@
 
 A member holds the numbers of its partitions in memory, and reads them from `totals` when it gets a partition. With
 `keeps_state` it does not drop them when a partition is revoked, the classic mistake: when the partition comes back, it
-goes on from numbers that another member has changed. `drops_state` reads them again.
+continues with old numbers, although another member has changed them. `drops_state` reads them again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
             session_timeout_ms=6_000,
         )
         self._producer = AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
-        #: A rebalance waits for the records in work, and they for the totals of new partitions.
+        #: A rebalance waits for the records that are being counted; these wait for the totals of new partitions.
         self._lock = asyncio.Lock()
 
     async def run(self) -> None:

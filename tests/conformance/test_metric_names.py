@@ -84,6 +84,6 @@ def test_every_kafka_metric_is_one_of_kafkas() -> None:
     # Kafka splits connections by its network threads, and says the state of the quorum as text.
     ours -= {("kafka_server_socket_server_metrics_connection_count", frozenset({"listener"}))}
     ours -= {("kafka_server_raft_metrics_current_state", frozenset({"state"}))}
-    # Its beans of failed appends come with the first one.
+    # Kafka registers the beans of failed appends with the first failure.
     ours -= {("kafka_server_brokertopicmetrics_failedproducerequests_total", frozenset({"topic"}))}
     assert {(name, labels) for name, labels in ours if labels not in known.get(name, set())} == set()

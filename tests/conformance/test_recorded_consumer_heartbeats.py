@@ -78,7 +78,7 @@ def test_members_are_answered_and_shown_as_by_kafka(version: int) -> None:
         for group in response.groups:
             if group.group_id == group_id and len(group.members) == 2:
                 ours = ConsumerGroupDescribeResponse(groups=describe(world, group_id, version=version))
-                # In this version, which may leave fields out.
+                # This version can omit fields, so both answers are read in it.
                 read, _ = codec.decode(ConsumerGroupDescribeResponse, version, codec.encode(ours, version))
                 assert shown(read.groups[0]) == shown(group)
                 compared += 1

@@ -48,7 +48,7 @@ class Dumped(NamedTuple):
 
     groups: dict[str, dict[str, Any]]
     offsets: dict[str, dict[tuple[str, int], dict[str, Any]]]
-    #: Of the consumer protocol: record type -> (group id, member id) -> value.
+    #: The records of the consumer protocol: record type -> (group id, member id) -> value.
     consumers: dict[str, dict[tuple[str, str], dict[str, Any]]]
 
 

@@ -57,7 +57,7 @@ def started(node_id: int, epoch: int = 0) -> RaftNode:
     formatted = ensure_formatted(host, config, cluster_id=CLUSTER_ID, initial_voters=VOTERS)
     if epoch:
         host.disk.write(QUORUM_STATE, encode_state(ElectionState(epoch), kraft_version=1, voter_ids=[]))
-        # It has had no records yet.
+        # The log has had no records yet.
         identity = CheckpointIdentity.of(node_id, CLUSTER_ID, formatted.metadata_directory_id)
         LogCheckpointFile(host.disk, "/data").create(identity, LogCheckpoint(quorum_epoch=epoch))
     node = RaftNode(host, config, MetadataStore(), formatted)

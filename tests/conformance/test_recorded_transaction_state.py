@@ -25,7 +25,7 @@ from barnabas.records.record import Record
 DATA = Path(__file__).parent.parent / "data" / "transaction_state"
 NAMES = ["one-node", "three-nodes"]
 PARTITION = TopicPartition("__transaction_state", 0)
-#: Of `one-node`: the transaction that was open when it was recorded.
+#: The transaction that was open when `one-node` was recorded.
 OPEN = "java-tx-open"
 
 

@@ -32,7 +32,7 @@ def id_of(request: Any) -> str | None:
 
 
 ALL = recorded(*ORDER)
-#: Of the other ones the recording kept only a part.
+#: The transactions that the recording has from their beginning; others are kept in part.
 WHOLE = sorted(request.transactional_id for key, _, request, r in ALL if key == INIT and r.error_code == 0)
 UNKNOWN = [frame for frame in ALL if id_of(frame[2]) == "sweep-none"]
 

@@ -16,11 +16,11 @@ from barnabas.znodes.znode_tree import Znode
 
 #: Path -> pattern of a field that the image does not have -> the number of recorded znodes that differ in it.
 EXCEPTIONS = {
-    # when the broker registered
+    # the time of the registration
     r"/brokers/ids/\d+": (rb'"timestamp":"-?\d+"', 91),
-    # which controller wrote the state: here it is the present one
+    # the controller that wrote the state: here it is the present one
     r"/brokers/topics/[^/]+/partitions/\d+/state": (rb'"controller_epoch":\d+', 21),
-    # which broker got the last block
+    # the broker that got the last block
     "/latest_producer_id_block": (rb'"broker":-?\d+', 11),
 }
 

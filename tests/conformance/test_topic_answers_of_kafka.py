@@ -39,7 +39,7 @@ Json = dict[str, Any]
 FRAMES = Path(__file__).resolve().parents[1] / "data" / "wire" / "frames-4.1.0.json.gz"
 HANDLERS: dict[int, ModuleType] = {3: metadata, 60: describe_cluster, 75: describe_topic_partitions}
 CLUSTER_ID = "Z29sZGVuLWNsdXN0ZXItMw"
-#: What a controller's listener answers, where a broker's would not.
+#: Errors that only a controller's listener answers.
 _CONTROLLER_ERRORS = (42, 114)
 
 

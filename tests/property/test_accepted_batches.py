@@ -131,7 +131,7 @@ def test_what_clients_wrote_to_apache_kafka_is_let_in() -> None:
                 batch = bytearray(data[position : position + header.size_bytes])
                 struct.pack_into(">q", batch, 0, 0)
                 if header.timestamp_type:
-                    continue  # its broker's mark
+                    continue  # a mark of the broker that stored it
                 stored = appended(bytes(batch), {"max_message_bytes": 1 << 24})
                 assert stored is not None, f"{folder}/{log.path} at {header.base_offset}"
                 assert_readable(stored)

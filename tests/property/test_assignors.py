@@ -10,7 +10,7 @@ from barnabas.coordinators.groups.consumer.member import assignment_of, partitio
 
 TOPIC_IDS = [bytes([index]) * 16 for index in range(4)]
 counts = st.fixed_dictionaries({topic_id: st.integers(1, 9) for topic_id in TOPIC_IDS})
-wishes = st.dictionaries(
+subscriptions = st.dictionaries(
     st.sampled_from([f"m{index}" for index in range(7)]), st.frozensets(st.sampled_from(TOPIC_IDS)), min_size=1
 )
 
@@ -32,7 +32,7 @@ def places(targets: Targets) -> dict[tuple[bytes, int], str]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(wanted=wishes, sizes=counts, before=counts, last=wishes)
+@given(wanted=subscriptions, sizes=counts, before=counts, last=subscriptions)
 def test_everything_is_given_once_to_somebody_who_wants_it(
     wanted: dict[str, frozenset[bytes]],
     sizes: dict[bytes, int],
@@ -64,7 +64,7 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, sizes: dic
 
 
 @settings(max_examples=60, deadline=None)
-@given(wanted=wishes, sizes=counts)
+@given(wanted=subscriptions, sizes=counts)
 def test_uniform_evens_out_what_can_be_moved(wanted: dict[str, frozenset[bytes]], sizes: dict[bytes, int]) -> None:
     """No partition is assigned to a member that has two more than another subscriber."""
     targets = assign_uniform(subscribers(wanted), sizes)

@@ -76,7 +76,7 @@ def test_entries_of_flipped_records_are_those_of_the_records_or_refused(
     try:
         expected = [(record.offset, record.key, record.value) for record in decode_batch(batch)]
     except RecordsRejected:
-        return  # what is stepped over here may be broken
+        return  # the walk skips records without reading them: they can be broken
     assert entries == expected
 
 

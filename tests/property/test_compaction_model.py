@@ -30,7 +30,7 @@ class Written(NamedTuple):
     key: bytes
     value: bytes | None
     timestamp: int
-    #: Whose transaction it belongs to, if it does.
+    #: The producer of the transaction that the record belongs to, or None.
     producer_id: int | None
 
 

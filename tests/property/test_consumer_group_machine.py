@@ -131,7 +131,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def change_subscription(self, data: st.DataObject, subscription: Any) -> None:
         topics, regex = subscription
         consumer = data.draw(st.sampled_from(self.alive))
-        # What is left out of a request stays as it was, so both are said.
+        # A field that a request omits keeps its value, so the request names both.
         consumer.subscribe(topics or (), regex or "")
 
     @precondition(lambda self: self.alive)

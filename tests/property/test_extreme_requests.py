@@ -101,7 +101,7 @@ def extreme(apis: Mapping[int, Offer], pair: Pair, data: st.DataObject) -> None:
     ids = [topic.topic_id for topic in wired.broker.metadata.image.topics()]
     client.send(Maker(data, pair[1], ids, is_extreme=True).struct(cls, cls), pair[1])
     wired.host.time.run_for(40_000)
-    answers = client.received()  # they decode
+    answers = client.received()  # checks that the answers can be decoded
     assert len(answers) <= 1
     client.core.closed()
     check_goes_on(wired)

@@ -30,7 +30,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.ghosts: list[Client] = []
         self.named = 0
         self.offset = 0
-        #: By partition: the highest offset whose commit was acknowledged, and the highest that was ever read.
+        #: The highest offset by partition whose commit was acknowledged; below, the highest that was ever read.
         self.acknowledged: dict[int, int] = {}
         self.read: dict[int, int] = {}
         self.generations: dict[tuple[int, str], int] = {}
@@ -256,7 +256,7 @@ class GroupMachine(RuleBasedStateMachine):
             case GroupState.STABLE:
                 assert all(member.sync_reply is None for member in group.members.values())
         for member in group.members.values():
-            assert member.session.is_scheduled or member.keeps_alive, "nobody stays for ever"
+            assert member.session.is_scheduled or member.keeps_alive, "nobody stays forever"
 
     def teardown(self) -> None:
         """Ends all faults: within a session, two rebalances and the initial delay all live members share all

@@ -109,7 +109,7 @@ def call(wired: WiredBroker, client: WiredClient, data: st.DataObject, pair: tup
     codec.encode(request, pair[1])
     client.send(request, pair[1])
     wired.host.time.run_for(40_000)
-    client.received()  # they decode
+    client.received()  # checks that the answers can be decoded
     client.core.closed()
 
 

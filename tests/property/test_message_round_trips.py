@@ -136,7 +136,7 @@ def test_random_and_damaged_input_ends_in_a_message_or_a_decode_error(
             except DecodeError:
                 continue
             assert end <= len(attempt)
-            # What was read is a value like any other: it can be written and read again.
+            # The decoded value can be encoded and decoded again.
             again = codec.encode(message, version)
             same, end = codec.decode(cls, version, again)
             assert (codec.encode(same, version), end) == (again, len(again))

@@ -183,7 +183,7 @@ def test_any_log_in_any_portions_gives_what_the_dumb_model_says(log: list[tuple[
         for record, version in portion:
             model.replay(_snake(record.NAME), to_json_object(record, version))
         assert_same(image, model)
-        # What the delta does not name has not changed; what it names is as it says.
+        # Topics that the delta does not name have not changed; the others are as the delta says.
         for topic_id, topic in before.topics_by_id.items():
             if topic_id not in delta.changed_topics and topic_id not in delta.deleted_topics:
                 assert image.topics_by_id[topic_id] is topic

@@ -40,7 +40,7 @@ def test_replaying_the_changes_gives_what_was_seen(before: Snapshot, after: Snap
     found = replayed(before.partitions, diff(before, after))
     assert found.keys() == after.partitions.keys()
     for key, state in after.partitions.items():
-        # What is no change (the order of an ISR) may be as it was.
+        # A difference that is no change (the order of an ISR) can be missing.
         assert diff(snapshot(found[key]), snapshot(state)) == []
         assert found[key].severity is state.severity
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import set_isr
+from tests.support.isr_requests import set_isr
 
 from barnabas.controller.requests import elections, reassignments
 from barnabas.metadata.image import ELR_VERSION, TOPIC_RESOURCE
@@ -63,10 +63,10 @@ def take(world: ControllerWorld, step: Step) -> None:
 
 
 def alter(world: ControllerWorld, target: tuple[int, ...] | None) -> int:
-    wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+    row = AlterPartitionReassignmentsRequest.ReassignablePartition(
         partition_index=0, replicas=None if target is None else list(target)
     )
-    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[wish])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[row])
     request = AlterPartitionReassignmentsRequest(topics=[topic])
     response = world.apply(reassignments.alter_reassignments(world.view(), request, "User:test"))
     return response.responses[0].partitions[0].error_code

@@ -47,7 +47,7 @@ class Client:
     producer: ProducerIdentity | None = None
     txn: Txn | None = None
     added: set[TopicPartition] = field(default_factory=set)
-    #: What it has asked and for which partition or outcome.
+    #: The open request, and its partition or outcome.
     waiting: tuple[str, Answered, TopicPartition | bool | None] | None = None
 
 
@@ -137,7 +137,7 @@ class TransactionMachine(RuleBasedStateMachine):
         assert client.producer is not None
         assert client.txn is not None
         if client.txn.requested is not None:
-            commit = client.txn.requested  # it comes again with what it asked before
+            commit = client.txn.requested  # the client repeats its request
         client.txn.requested = commit
         ended = self.world.end(
             client.producer, commit, version=client.version, transactional_id=client.transactional_id

@@ -112,7 +112,7 @@ def test_a_length_of_any_32_bits_is_no_way_out(value: int, size_max: int) -> Non
 @pytest.mark.parametrize("varint", [b"\x80" * 5 + b"\x01", b"\xff\xff\xff\xff\x1f", b"\x80\x80\x80\x80\x80"])
 def test_a_varint_that_does_not_fit_is_a_fault(varint: bytes) -> None:
     assert "not a varint" in surveyed(varint + bytes(40), 1).reason
-    body = b"\0\0\0" + varint + b"\1\0"  # as the length of a key
+    body = b"\0\0\0" + varint + b"\1\0"  # the length of a key
     assert "key of a record" in surveyed(bytes([2 * len(body)]) + body, 1).reason
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.zookeeper_links import Heard, JoinedClient
+from tests.support.zookeeper_links import JoinedClient, RecordingListener
 from tests.support.zookeeper_world import World
 
 from barnabas.zookeeper.client.session import SessionState
@@ -35,8 +35,8 @@ _STEPS: tuple[Step, ...] = (
 _steps = st.lists(st.sampled_from(_STEPS), min_size=20, max_size=60)
 
 
-class Observer(Heard):
-    """A user that opens the next session after an expiry, and checks what it is told."""
+class Observer(RecordingListener):
+    """A user that opens the next session after an expiry, and checks its notifications."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

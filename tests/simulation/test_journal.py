@@ -11,12 +11,12 @@ _PLACES = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3]]
 
 def _compare(world: JournalWorld, truth: Truth) -> None:
     world.settle()
-    told = world.told_changes()
-    assert not [event for event in world.told() if event["kind"] == "journal-gap"]
-    said = {
-        key: (e["after"]["leader"], e["after"]["leader_epoch"], tuple(e["after"]["isr"])) for key, e in told.items()
+    recorded = world.recorded_changes()
+    assert not [event for event in world.events() if event["kind"] == "journal-gap"]
+    changes = {
+        key: (e["after"]["leader"], e["after"]["leader_epoch"], tuple(e["after"]["isr"])) for key, e in recorded.items()
     }
-    assert said == truth.changes
+    assert changes == truth.changes
 
 
 def test_nothing_is_written_where_nothing_happens() -> None:
@@ -48,7 +48,7 @@ def test_every_change_is_told_once(seed: int, controllers: int, monkeypatch: pyt
         names = [name for name in world.cluster.nodes if controllers != 1 or name != "controller1"]
         world.cluster.nodes[names[random.randrange(len(names))]].machine.kill()
         world.run_for(random.randrange(3_000))
-        world.run_until(world.settled, "all is in sync and told")
+        world.run_until(world.settled, "all replicas are in sync and every change is in the journal")
     assert truth.changes
     _compare(world, truth)
 
@@ -69,10 +69,10 @@ def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytes
         assert active is not None
         other = next(name for name in world.cluster.nodes if name != active)
         world.cluster.nodes[other].machine.kill()
-        # Between the decision and the last of its events.
+        # A moment between the decision and the last of its events.
         world.run_for(random.randrange(1_500))
         world.cluster.nodes[active].machine.kill()
-        world.run_until(world.settled, "all is in sync and told", 60_000)
+        world.run_until(world.settled, "all replicas are in sync and every change is in the journal", 60_000)
     _compare(world, truth)
 
 
@@ -82,7 +82,7 @@ def test_two_runs_tell_the_same() -> None:
         world.create_topic(_TOPIC, *_PLACES)
         world.cluster.nodes["broker1"].machine.kill()
         world.run_for(10_000)
-        return [*world.told(), world.world.trace.hexdigest()]
+        return [*world.events(), world.world.trace.hexdigest()]
 
     first = run()
     assert len(first) > 10

@@ -40,7 +40,7 @@ class Ear:
         self.events.append("hold back")
 
     def resume_writing(self) -> None:
-        self.events.append("go on")
+        self.events.append("continue")
 
 
 class Pair:
@@ -136,7 +136,7 @@ def test_a_sender_gives_up_and_a_dial_too() -> None:
     pair.world.run_for(60 * SECOND_US)
     assert isinstance(ear.error, TimeoutError)
     assert isinstance(dialling.error, TimeoutError)
-    assert other.events == []  # it knows nothing: half open
+    assert other.events == []  # half open: this side learns nothing
 
 
 def test_a_killed_process_says_goodbye_and_a_machine_without_power_does_not() -> None:
@@ -187,7 +187,7 @@ def test_a_reader_that_pauses_holds_the_writer_back() -> None:
     other.socket.resume_reading()
     pair.world.run_for(SECOND_US)
     assert len(other.heard) == 2_000_000
-    assert ear.events == ["connected", "hold back", "go on"]
+    assert ear.events == ["connected", "hold back", "continue"]
 
 
 def test_reset_breaks_both_sides() -> None:

@@ -101,7 +101,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     assert str(owner.problems[0]).startswith("an answer to no request: broker1 answers 9 to client")
 
 
-# -- writes go on
+# -- writes continue
 
 
 def nobody_says_that_it_is_full(patch: pytest.MonkeyPatch) -> None:
@@ -125,9 +125,9 @@ def a_leader_refuses_everything(patch: pytest.MonkeyPatch) -> None:
         (
             nobody_says_that_it_is_full,
             quick(Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=18_000)),
-            "writes do not go on: ",
+            "writes do not continue: ",
         ),
-        (a_leader_refuses_everything, quick(), "writes do not go on for clients: clicks-0 was refused"),
+        (a_leader_refuses_everything, quick(), "writes do not continue for clients: clicks-0 was refused"),
     ],
 )
 def test_a_partition_that_takes_no_writes_is_found(

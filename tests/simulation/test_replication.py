@@ -127,7 +127,7 @@ def test_a_silent_follower_leaves_the_isr_and_comes_back() -> None:
     pairs = cut(world, 3, 1, 2)
     assert world.produce(b"waits", timeout_ms=300)[0] == ErrorCode.REQUEST_TIMED_OUT
     world.await_isr([1, 2], within_ms=2500)
-    assert world.produce(b"goes on") == (0, 1)
+    assert world.produce(b"continues") == (0, 1)
     heal(world, pairs)
     world.await_isr([1, 2, 3])
     world.await_equal()

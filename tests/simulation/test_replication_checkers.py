@@ -261,8 +261,8 @@ def test_an_isr_that_does_not_grow_again(with_core: bool, monkeypatch: pytest.Mo
         monkeypatch.setattr(scenario, "core", lambda cluster, *arguments: frozenset(cluster.nodes))
     kill = Fault(4_000, FaultKind.KILL, "broker2", duration_ms=14_000)
     problem = run(replace(QUIET, faults_s=16, schedule=(kill,), producers=1, consumers=0)).problems[0]
-    # The promise for the time of a fault notices it first, where a part of the cluster has to go on.
-    assert problem.startswith("writes do not go on: clicks-0" if with_core else "not whole within"), problem
+    # The promise for the time of a fault notices it first, where a part of the cluster has to continue.
+    assert problem.startswith("writes do not continue: clicks-0" if with_core else "not whole within"), problem
     assert with_core or "is not in sync" in problem
 
 

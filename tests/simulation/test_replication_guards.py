@@ -174,7 +174,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     assert not reborn.fenced, "its new life is one that may join"
     assert world.partition(3).log.log_end_offset == 0
     assert leadership.proposed == (1, 2, 3), "the answer is on its way"
-    world.run_until(lambda: leadership.proposed is None, "the wish is answered")
+    world.run_until(lambda: leadership.proposed is None, "the request is answered")
     assert world.image().isr == (1, 2)
     for source, target in between_two:
         network.heal(source, target)

@@ -117,7 +117,7 @@ def test_a_failing_seed_of_a_world_without_values_is_named(
     ("options", "says"),
     [
         (["--world", "moon"], "no such world"),
-        (["--world", "cluster,quorum"], "one seed is of one world"),
+        (["--world", "cluster,quorum"], "a single seed runs in one world"),
         (["--world", "quorum", "--fault", "1:kill:broker1:2"], "the seed decides"),
         (["--world", "replication", "--fault", "1:kill:producer1:2"], "there is no producer1"),
         (["--world", "replication", "--fault", "now"], "not AT_MS"),

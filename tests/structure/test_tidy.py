@@ -95,10 +95,13 @@ def test_headers_are_wanted() -> None:
         ("x = 1  # the broker is to" + "ld of it\n", "write notified, informed"),
         ('x = "Hu' + 'ng up"\n', "write closed the connection"),
         ('x = option(help="Print JSON.")\n', "ends with a full stop"),
+        ("x = 1  # i" + "t is one\n", "a comment opens with 'it'"),
+        ("#: Of the log.\nx = 1\n", "a comment opens with 'Of'"),
+        ("x = 1  # fine\n# what is read\ny = 2\n", "a comment opens with 'what'"),
     ],
 )
 def test_plain_english_is_checked_in_the_packages_that_have_it(code: str, part: str) -> None:
-    for name in (SERVER, "tools/example.py", "bench/example.py", "tests/unit/test_example.py"):
+    for name in (SERVER, "tools/example.py", "bench/example.py", "examples/example.py", "tests/unit/test_example.py"):
         assert [part in text for text in texts(name, code)] == [True], name
     assert texts("src/barnabas/unlisted/example.py", code) == []
 
@@ -106,6 +109,11 @@ def test_plain_english_is_checked_in_the_packages_that_have_it(code: str, part: 
 def test_plain_english_passes() -> None:
     code = 'def f() -> None:\n    """Returns what was asked for, of it all."""\n\n\nx = option(help="Print JSON")\n'
     assert texts(SERVER, code) == []
+
+
+def test_only_the_beginning_of_a_comment_is_checked() -> None:
+    code = "# The first line, which goes to the end\n# of the line.\nx = 1  # without a session it waits\n"
+    assert texts(SERVER, code + "if x:\n    #: (An example.)\n    #: It continues.\n    y = '# of a text'\n") == []
 
 
 def test_leftover_notes_are_found() -> None:

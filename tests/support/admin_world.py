@@ -63,7 +63,7 @@ class SentRequest:
         return min(own_ms, FORWARDING_MS) + ALLOWANCE_MS
 
     def __str__(self) -> str:
-        waited = f"{(self.over_us - self.sent_us) // MILLISECOND_US} ms" if self.is_over else "for ever"
+        waited = f"{(self.over_us - self.sent_us) // MILLISECOND_US} ms" if self.is_over else "forever"
         sent_ms = self.sent_us // MILLISECOND_US
         return f"{type(self.request).__name__} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}"
 

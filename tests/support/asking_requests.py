@@ -1,4 +1,4 @@
-"""Requests of every API that name one of everything, and the errors of authorization in their responses."""
+"""One request of every API, with every list filled, and the authorization errors in a response."""
 
 from __future__ import annotations
 

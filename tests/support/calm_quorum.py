@@ -16,7 +16,7 @@ DIRECTORY = b"x" * 16
 STRANGER = VoterKey(9, DIRECTORY)
 
 
-class Calm:
+class CalmWorld:
     """A world without faults, some time after its first election."""
 
     def __init__(self, **settings: Any) -> None:

@@ -121,7 +121,7 @@ class Chain:
             self._revive()
             return all(link.committed() >= goal for link, goal in goals)
 
-        wait_until(reached, "the chain goes on", timeout_s)
+        wait_until(reached, "the chain continues", timeout_s)
 
     def transaction_coordinator(self, name: str) -> int:
         return known_leader_of(self.cluster, "__transaction_state", _java_hash(name) % _STATE_PARTITIONS)

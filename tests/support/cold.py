@@ -49,7 +49,7 @@ class HeldWork:
         else:
             self._ended.append(lambda: done(result, None))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Reports the end of the work that was done first."""
         self._ended.pop(0)()
 
@@ -57,9 +57,9 @@ class HeldWork:
         """Does and reports all submitted work, including work that it leads to. Returns how many ends were reported."""
         count = len(self._ended)
         while self._ended:
-            self.tell()
+            self.report()
         while self._given:
             self.perform()
-            self.tell()
+            self.report()
             count += 1
         return count

@@ -7,9 +7,9 @@
     world.check_recovered()             all answers are intact again: what must hold then
 
 Most damage keeps the correlation id, so that the response reaches its request. A response that cannot be decoded costs
-a connection. A damaged response that can still be decoded is a lie: a follower that receives a wrong log start offset
-of its leader, or an error that fences it, has to believe it, as Apache Kafka's does. So after lies only the node's own
-actions are judged.
+a connection. A damaged response that can still be decoded is a false answer: a follower that receives a wrong log start
+offset of its leader, or an error that fences it, has to believe it, as Apache Kafka's does. So after false answers only
+the node's own actions are checked.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ class DamagedAnswers:
         patch.setattr(Channel, "on_frame", on_frame)
 
     def _damaged(self, frame: bytes, channel: Channel) -> bytes:
-        """Returns the damaged frame. If lies are not wanted, a frame that can still be decoded is cut short."""
+        """Returns the damaged frame. If false answers are not wanted, a frame that can still be decoded is cut
+        short.
+        """
         changed = damaged(frame, self.random)
         return changed if self._lies or not is_readable(changed, channel) else changed[: self.random.randrange(9)]
 
@@ -150,7 +152,7 @@ class DamagedAnswers:
                 self._create_topic(f"topic{tick}")
             if self.has_quorum and tick in (ticks // 4, ticks * 3 // 4):
                 self._kill_active_controller()
-            self.world.run_for(100)  # also runs the checkers of the simulation
+            self.world.run_for(100)  # runs the checkers of the simulation too
             self.check_offsets()
         self.is_on = False
 

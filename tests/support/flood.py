@@ -55,7 +55,7 @@ async def _join(port: int) -> asyncio.StreamWriter:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     find = struct.pack(">hhih", 10, 1, 0, -1) + _text("flood") + b"\0"
     error = -1
-    while error:  # until the coordinators exist
+    while error:  # the coordinators do not exist immediately
         writer.write(struct.pack(">i", len(find)) + find)
         answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
         error = int.from_bytes(answer[8:10], "big")

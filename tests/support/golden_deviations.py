@@ -48,7 +48,8 @@ _SAME_TARGET: Final = "a reassignment to the target that it has already changes 
 _END_OF_A_MOVE: Final = "the end of a reassignment is one write of the state"
 _DELETED: Final = "a topic that is being deleted loses its leaders in one write; its ISRs stay as they are"
 
-#: Besides these, a controller that becomes active writes a new leader immediately (`_without_passing_losses`).
+#: A deviation that is not listed: a controller that becomes active writes a new leader immediately
+#: (`_without_passing_losses`).
 DEVIATIONS: Final = (
     Deviation(
         _UNSUPPORTED,
@@ -127,7 +128,7 @@ def write_differences(run: Run, folder: Path) -> Differences:
 
 def tree_differences(run: Run) -> Differences:
     """Returns the znodes that differ from the recorded ones, except leader epochs, data versions, and the paths of the
-    table from the first step with another write. What these hold follows from the writes.
+    table from the first step with another write. The contents of those paths follow from their writes.
     """
     found: Differences = {}
     deviating: set[str] = set()
@@ -159,7 +160,7 @@ def _without_passing_loss(writes: list[Write]) -> list[Write]:
 
 
 def _with_rises(steps: WritesOfSteps) -> WritesOfSteps:
-    """Returns the writes with the rises of the leader epochs instead of these."""
+    """Returns the writes with each leader epoch replaced by its increase since the previous write of the path."""
     epochs: dict[str, int] = {}
 
     def told(path: str, write: Write) -> Write:

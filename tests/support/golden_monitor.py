@@ -42,7 +42,7 @@ class GoldenMonitor:
         self.steps: dict[str, list[str]] = {}
 
     def after_step(self, step: str) -> None:
-        """Takes what was printed in a step, once the program shows that there is the topic or that there is none."""
+        """Stores the lines that were printed in a step, once the program has printed whether the topic exists."""
         if self._process is not None:
             self._await(exists=int(step[:2]) != 33)
             lines = self._lines()
@@ -66,7 +66,9 @@ class GoldenMonitor:
             time.sleep(0.05)
 
     def _lines(self) -> list[str]:
-        """Returns the lines. An error that is repeated is one line: how often depends on the time that steps take."""
+        """Returns the lines. A repeated error is returned once: the number of repetitions depends on how long the steps
+        take.
+        """
         lines = self._path.read_text().splitlines()
         return [line for line, _ in itertools.groupby(lines)]
 

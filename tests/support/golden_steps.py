@@ -221,7 +221,7 @@ class GoldenSteps:
     def _reassignments(self) -> None:
         self._produce("solo", 60)
         self._produce("duo", 60)
-        # Its refresh of metadata would make deleted topics again.
+        # The producer's metadata refresh would create deleted topics again.
         self._producer = None
         moves = {("solo", 0): [1], ("duo", 0): [0, 1], ("orders", 1): [1, 2]}
         plan = self._folder / "plan.json"

@@ -242,7 +242,7 @@ class GroupWorld:
             if shard is not None and shard.state is ShardState.ACTIVE:
                 return
             self.pass_ms(step_ms)
-        raise AssertionError("it loads for ever")
+        raise AssertionError("it loads forever")
 
     def restart(self) -> GroupWorld:
         """Returns a world in which another broker takes over with the same log, at the same time."""

@@ -101,7 +101,7 @@ class JournalWorld:
     def settle(self) -> None:
         """Runs until the cluster is settled; a topic for the journal is created after a second."""
         self.run_for(3_000)
-        self.run_until(self.settled, "all is in sync and told", 60_000)
+        self.run_until(self.settled, "all replicas are in sync and every change is in the journal", 60_000)
 
     def create_topic(self, name: str, *assignments: list[int]) -> None:
         rows = [
@@ -117,7 +117,7 @@ class JournalWorld:
 
     # -- the journal
 
-    def told(self) -> list[Event]:
+    def events(self) -> list[Event]:
         """Returns all events, in the order of the topic, including duplicates."""
         for broker in self.brokers():
             partition = broker.replicas.find(EVENTS_TOPIC, 0)
@@ -125,10 +125,10 @@ class JournalWorld:
                 return [json.loads(value) for _, value in log_values(partition) if value is not None]
         return []
 
-    def told_changes(self) -> dict[Key, Event]:
+    def recorded_changes(self) -> dict[Key, Event]:
         """Returns the events of partitions; duplicates of a change must be equal."""
         found: dict[Key, Event] = {}
-        for event in self.told():
+        for event in self.events():
             if "changes" not in event:
                 continue
             key = (event["metadata_offset"], event["topic_id"], event["partition"])

@@ -93,16 +93,16 @@ class LegalHistory:
             return
         self._settle(process, only="ok")
         del self._running[process]
-        wish = self._random.choice(["commit", "commit", "abort"])
-        self.add(process, "invoke", wish)
+        outcome = self._random.choice(["commit", "commit", "abort"])
+        self.add(process, "invoke", outcome)
         known = self._random.random() < 0.8
-        committed = wish == "commit" and (known or self._random.random() < 0.5)
+        committed = outcome == "commit" and (known or self._random.random() < 0.5)
         self._ended[transaction] = committed
         for partition in self._wrote[transaction]:
             self._logs[partition].end += 1
         if self._random.random() < 0.5:
             self._poll()
-        self.add(process, "ok" if known else "info", wish)
+        self.add(process, "ok" if known else "info", outcome)
 
     def _poll(self) -> None:
         self._read(self._random.choice(["c1", "c2", "u1"]), whole=False)

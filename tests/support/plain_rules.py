@@ -1,4 +1,4 @@
-"""Rules judged the slow way: every rule is read for every question, in the words of Kafka's documentation."""
+"""A slow authorizer for comparison: it reads every rule for every request, as Kafka's documentation describes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plain_answer(
     resource: AclResource,
     name: str,
 ) -> bool | None:
-    """Returns the answer to a question; None if no rule is on the resource, so that the default counts."""
+    """Returns whether the operation is allowed; None if no rule is on the resource, so that the default applies."""
     on_resource = [rule for rule in rules if rule.resource_type == resource and covers(rule, name)]
     if not on_resource:
         return None

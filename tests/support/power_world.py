@@ -233,7 +233,7 @@ class PowerWorld:
         faults = faults_on(found, empty)
         assert faults == [], faults
         again = started(MemoryHost(disk=found))
-        assert {log.topic_partition: _contents(log) for log in again} == ends, "another log after a stop in order"
+        assert {log.topic_partition: _contents(log) for log in again} == ends, "the log has changed by a clean shutdown"
 
     def _check_partition(self, log: Log | None, topic_partition: TopicPartition) -> None:
         candidates = [model for model in self.models if model.topic_partition == topic_partition]
@@ -255,7 +255,7 @@ def check_log(log: Log, model: Model) -> None:
     written = model.written | model.before
     for offset, key, value in records:
         was = (model.before.get(offset), model.written.get(offset))
-        assert any(w is not None and (w.key, w.value) == (key, value) for w in was), f"{offset} was never so"
+        assert any(w is not None and (w.key, w.value) == (key, value) for w in was), f"not the record of {offset}"
     offsets = [offset for offset, _, _ in records]
     assert log.log_start_offset <= max(model.start, log.segments.bases[0])
     assert log.log_end_offset <= max(written, default=model.start - 1) + 1

@@ -261,7 +261,7 @@ def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
     """Accepts AlterPartition without a comparison of epochs and leader (G10)."""
 
-    def problem(view: Any, broker_id: int, partition: PartitionImage, wish: Any, isr: Any) -> ErrorCode:
+    def problem(view: Any, broker_id: int, partition: PartitionImage, row: Any, isr: Any) -> ErrorCode:
         is_fine = isr and all(partitions._is_eligible(view, replica, epoch) for replica, epoch in isr)
         return ErrorCode.NONE if is_fine else ErrorCode.INELIGIBLE_REPLICA
 

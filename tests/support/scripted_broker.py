@@ -59,7 +59,7 @@ def metadata(request: Message, version: int) -> Answer:
     return MetadataResponse(cluster_id=f"by version {version}")
 
 
-class Doorkeeper:
+class AuthenticatingBroker:
     """A server that authenticates alice with the password "secret"."""
 
     def __init__(self, mechanism: str, hash_name: str = "sha256") -> None:

@@ -1,7 +1,5 @@
 """The tests of another project that must pass: a list in tests/data, one test per line. A test that fails, is new, is
 skipped or no longer runs is reported: the list and the run must be equal.
-
-A test that fails, that is new, that is skipped or that is no longer run is told: the list and the run are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ def check(folder: Path, results: Results, must_pass: Iterable[str]) -> None:
     passed = {name for name, result in results.items() if result.outcome == "passed"}
     (folder / "passed.txt").write_text("".join(f"{name}\n" for name in sorted(passed)))
     bad = {name: result for name, result in results.items() if result.outcome != "passed"}
-    assert not bad, f"{len(bad)} of {len(results)} did not pass:\n{_told(bad)}\nlogs: {folder}"
+    assert not bad, f"{len(bad)} of {len(results)} did not pass:\n{_listed(bad)}\nlogs: {folder}"
     missing, new = sorted(wanted - passed), sorted(passed - wanted)
     assert not missing, f"{len(missing)} tests of the list have not run: {missing}"
     assert not new, f"{len(new)} tests are not in the list ({folder / 'passed.txt'} has them): {new}"
@@ -42,5 +40,5 @@ def failed(results: Results) -> dict[str, Result]:
     return {name: result for name, result in results.items() if result.outcome == "failed"}
 
 
-def _told(results: Results) -> str:
+def _listed(results: Results) -> str:
     return "\n".join(f"  {result.outcome} {name}: {result.detail}" for name, result in sorted(results.items()))

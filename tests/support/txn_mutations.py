@@ -200,10 +200,10 @@ FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
         for commit in (True, False)
     ],
     who_waits_is_not_told_what_failed: [
-        (a_deposed_coordinator_is_asked_for_stable_offsets, "told an old offset"),
+        (a_deposed_coordinator_is_asked_for_stable_offsets, "answered an old offset"),
     ],
     the_next_epoch_is_fenced_until_the_last_is_complete: [
-        (partial(nothing_is_aborted_while_markers_are_on_their_way, commit), "told PRODUCER_FENCED while markers")
+        (partial(nothing_is_aborted_while_markers_are_on_their_way, commit), "answered PRODUCER_FENCED while markers")
         for commit in (True, False)
     ],
 }

@@ -78,7 +78,7 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    # Its markers do not reach the other leader; its records still reach the third broker.
+    # The coordinator's markers do not reach the other leader; its records still reach the third broker.
     with cut_off(world, f"broker{coordinator}", f"broker{other}"):
         assert writer.end(commit) is ErrorCode.NONE
         assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"
@@ -158,7 +158,7 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
     assert isinstance(answers[0], OffsetFetchResponse)
     (answer,) = answers[0].groups
     told = [row.committed_offset for topic in answer.topics for row in topic.partitions]
-    assert told in ([], [245]), f"told an old offset: {told}"
+    assert told in ([], [245]), f"answered an old offset: {told}"
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -214,7 +214,7 @@ def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
         assert writer.end(commit) is ErrorCode.NONE
         for _ in range(5):
             code = writer.end(False)
-            assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"told {code.name} while markers are on their way"
+            assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"answered {code.name} while markers are on their way"
             world.run_for(100)
     writer.abort()
     settle(world, TxnState.COMPLETE_ABORT)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.support.zookeeper_links import Heard
+from tests.support.zookeeper_links import RecordingListener
 
 from barnabas.server.host import ServerHost
 from barnabas.zookeeper.client.hosts import parse_connect_string
@@ -18,9 +18,9 @@ class LoopClient:
     """A client, with the events that it received as lines of text."""
 
     def __init__(self, host: ServerHost, servers: str, **settings: Any) -> None:
-        self.heard = Heard()
+        self.listener = RecordingListener()
         wanted = {"session_timeout_ms": 6_000} | settings
-        self.client = ZooKeeperClient(host, ClientSettings(parse_connect_string(servers), **wanted), self.heard)
+        self.client = ZooKeeperClient(host, ClientSettings(parse_connect_string(servers), **wanted), self.listener)
 
     async def ask(self, method: Callable[..., None], *arguments: Any, **options: Any) -> Any:
         """Makes a request and returns its reply."""
@@ -28,13 +28,13 @@ class LoopClient:
         method(*arguments, done.set_result, **options)
         return await asyncio.wait_for(done, 60)
 
-    async def hears(self, *lines: str, timeout_s: float = 30) -> None:
+    async def receives(self, *lines: str, timeout_s: float = 30) -> None:
         """Waits for events, and checks that these are exactly those since the last call."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        while len(self.heard.told) < len(lines) and loop.time() < deadline:
+        while len(self.listener.lines) < len(lines) and loop.time() < deadline:
             await asyncio.sleep(0.01)
-        assert self.heard.take() == list(lines)
+        assert self.listener.take() == list(lines)
 
     async def close(self) -> None:
         done = asyncio.Event()
@@ -49,7 +49,7 @@ async def loop_client(servers: str, **settings: Any) -> AsyncIterator[LoopClient
     client = LoopClient(host, servers, **settings)
     try:
         client.client.open()
-        await client.hears("opened")
+        await client.receives("opened")
         yield client
         await client.close()
     finally:

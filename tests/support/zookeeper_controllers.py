@@ -101,7 +101,7 @@ class FakeBroker:
         self.finds: dict[int, Listening] = {}
         #: Whether the process is stopped: it reads no answer and no request.
         self.is_paused = False
-        #: Whether it takes requests of controllers; one that does not lets them wait for ever.
+        #: Whether it answers requests of controllers; if not, they wait forever.
         self.is_answering = True
         self.controller_epoch = 0
         self.roles: dict[tuple[str, int], _Role] = {}
@@ -356,7 +356,7 @@ class Cluster:
         topic_id = self.assignment(name).topic_id
         assert content is not None
         assert topic_id is not None
-        wish = AlterPartitionRequest.PartitionData(
+        row = AlterPartitionRequest.PartitionData(
             partition_index=index,
             leader_epoch=fields.get("leader_epoch", role.leader_epoch),
             new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in isr],
@@ -365,7 +365,7 @@ class Cluster:
         request = AlterPartitionRequest(
             broker_id=leader.broker_id,
             broker_epoch=leader.epoch,
-            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[wish])],
+            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[row])],
         )
         answers: list[AlterPartitionResponse] = []
         self.controller.alter_partition(request, answers.append)

@@ -171,7 +171,7 @@ _DATA: Final = (b"", b"x", b"hello", None, bytes(20))
 
 
 class Generator:
-    """Draws steps. Paths are few, so that operations meet."""
+    """Draws steps. Paths are few, so that several operations concern the same path."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

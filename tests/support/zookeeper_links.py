@@ -72,7 +72,7 @@ class Wire:
             self.end.received(len(piece))
 
     def end_by_server(self) -> None:
-        """Tells the client that the server has closed, after what was sent before."""
+        """Delivers the end of the connection to the client, after the data that was sent before."""
         if not self.is_over and not self.is_silent:
             self.is_over = True
             if not self.is_left:
@@ -157,33 +157,33 @@ class JoinedLinks:
         return self.wires[-1]
 
 
-class Heard:
+class RecordingListener:
     """A listener that records its notifications as lines."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def session_opened(self, session_id: int) -> None:
-        self.told.append("opened")
+        self.lines.append("opened")
 
     def disconnected(self) -> None:
-        self.told.append("disconnected")
+        self.lines.append("disconnected")
 
     def reconnected(self) -> None:
-        self.told.append("reconnected")
+        self.lines.append("reconnected")
 
     def session_expired(self) -> None:
-        self.told.append("expired")
+        self.lines.append("expired")
 
     def auth_failed(self) -> None:
-        self.told.append("auth failed")
+        self.lines.append("auth failed")
 
     def changed(self, path: str, event_type: EventType) -> None:
-        self.told.append(f"{path} {event_type.name}")
+        self.lines.append(f"{path} {event_type.name}")
 
     def take(self) -> list[str]:
-        told, self.told = self.told, []
-        return told
+        lines, self.lines = self.lines, []
+        return lines
 
 
 class JoinedClient:
@@ -195,7 +195,7 @@ class JoinedClient:
         servers: str = "one:2181",
         *,
         seed: int = 0,
-        listener: Heard | None = None,
+        listener: RecordingListener | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.world = world
@@ -203,9 +203,9 @@ class JoinedClient:
         self.links = JoinedLinks(world)
         host.links = self.links  # type: ignore[assignment]
         self.faults = host.faults
-        self.heard = listener or Heard()
+        self.listener = listener or RecordingListener()
         wanted = {"session_timeout_ms": 6_000} | (settings or {})
-        self.client = ZooKeeperClient(host, ClientSettings(parse_connect_string(servers), **wanted), self.heard)
+        self.client = ZooKeeperClient(host, ClientSettings(parse_connect_string(servers), **wanted), self.listener)
 
     def run(self, duration_ms: int = 20) -> None:
         self.world.run_for(duration_ms)
@@ -217,7 +217,7 @@ class JoinedClient:
         """Opens the session."""
         self.client.open()
         self.run()
-        assert self.heard.take() == ["opened"]
+        assert self.listener.take() == ["opened"]
         return self
 
     def ask(self, method: Callable[..., None], *arguments: Any, **options: Any) -> Any:

@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class OurBroker(KafkaBroker):
-    """A broker of ours, started and stopped as Apache's."""
+    """A broker of ours, started and stopped in the same way as one of Apache's."""
 
     def launch(self) -> None:
         assert self.process is None or self.process.poll() is not None, "the broker is already running"
@@ -164,8 +164,8 @@ class ZooKeeperModeCluster:
             process.send_signal(number)
 
     def let_decide(self, kind: type[KafkaBroker]) -> int:
-        """Makes a broker of this kind the controller, and returns it. The others sleep while it claims: the former
-        controller wakes up and finds its office taken.
+        """Makes a broker of this kind the controller, and returns it. The brokers of the other kind are paused
+        meanwhile; the former controller finds a successor when it continues.
         """
         others = [number for number, broker in self.brokers.items() if type(broker) is not kind]
         if self.await_controller() in others:

@@ -206,7 +206,7 @@ def elect_unclean(cluster: ZooKeeperModeCluster, topic: str, *, by_request: bool
 def shut_down(cluster: ZooKeeperModeCluster, broker: int, topic: str) -> None:
     """Ends a broker as an operator does: others lead its partitions when its process ends. Starts it again."""
     stopped = cluster.brokers[broker]
-    assert stopped.stop() in (0, 143), "143 is what a JVM ends with"
+    assert stopped.stop() in (0, 143), "143 is the exit code of a JVM after SIGTERM"
     assert cluster.znode(f"/brokers/ids/{broker}") is None
     for number in range(len(cluster.isrs(topic))):
         state = cluster.state(topic, number)

@@ -138,7 +138,9 @@ class Schedule:
             self.cluster.pause(broker.broker_id)
 
     def wake(self, number: int) -> None:
-        """Lets a stopped process go on: it carries out what waits, and hears that its session is over."""
+        """Continues a stopped process: it handles what has arrived meanwhile, and learns that its session has
+        expired.
+        """
         broker = self._broker(number)
         if broker.is_paused:
             broker.is_paused = False
@@ -158,7 +160,7 @@ class Schedule:
             broker.answer_again()
 
     def settle(self, number: int) -> None:
-        """Lets everything happen that can."""
+        """Runs until nothing more happens."""
         self.cluster.settle(number % 200)
 
     def drop_requests(self, number: int) -> None:
@@ -169,7 +171,7 @@ class Schedule:
         return active[0] if active else None
 
     def _something(self, number: int) -> None:
-        """Gives the controller something to decide."""
+        """Causes a change that the controller has to decide on."""
         (self.create, self.grow, self.alter_isr, self.reassign, self.kill, self.start, self.elect)[number % 7](number)
 
     def sleep_through_a_succession(self, number: int) -> None:
@@ -258,7 +260,7 @@ class Schedule:
         topic = self.cluster.tree.content(paths.topic(place[0]))
         if topic is None:
             return
-        wish = AlterPartitionRequest.PartitionData(
+        row = AlterPartitionRequest.PartitionData(
             partition_index=place[1],
             leader_epoch=broker.roles[place].leader_epoch,
             new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=member) for member in isr],
@@ -269,7 +271,7 @@ class Schedule:
         request = AlterPartitionRequest(
             broker_id=broker.broker_id,
             broker_epoch=broker.epoch,
-            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[wish])],
+            topics=[AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=[row])],
         )
         for other in self.cluster.brokers.values():
             if other.controller.is_active and not other.is_paused:
@@ -344,7 +346,7 @@ class Schedule:
         self.cluster.settle()
 
     def check(self) -> None:
-        """Checks a cluster at rest: the znodes, and what brokers were told."""
+        """Checks a cluster at rest: the znodes, and the state that brokers have received."""
         cluster = self.cluster
         assert cluster.controller.is_active, "one controller"
         assert not list(cluster.controller.problems)
@@ -421,4 +423,4 @@ def _note_version(broker: FakeBroker, place: tuple[str, int], answer: AlterParti
 
 
 def _ignore(*_: object) -> None:
-    """Lets nobody wait for the answer."""
+    """Ignores the answer."""

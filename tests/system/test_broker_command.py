@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 BROKER = [sys.executable, "-m", "barnabas.cli", "broker"]
-#: What Kafka 4.1 ships as config/server.properties, without its comments.
+#: Kafka 4.1's config/server.properties, without its comments.
 EXAMPLE = """\
 process.roles=broker,controller
 node.id=1

@@ -16,7 +16,7 @@ from tests.support.survival import controller_of
 from barnabas.testing import Cluster
 
 QUIET = {"log_level": "0"}
-#: For what takes a moment: machines may be slow, and busy.
+#: The patience for short operations: machines can be slow and busy.
 WAIT_S = 120.0
 
 

@@ -22,9 +22,9 @@ NewServer = Callable[..., Server]
 
 TOTAL_BYTES = 300 * 1024 * 1024
 SLICE_BYTES = 1024 * 1024
-#: What a request may wait for while another client reads 300 MB from the disk: it depends on the machine, and bench/
-#: measures it. That other threads waited for the disk is seen in what the system counts for each. What it reads ahead
-#: of a loop that finds all in memory is counted for the loop.
+#: The time that a request can wait while another client reads 300 MB from the disk. The exact value depends on the
+#: machine; bench/ measures it. The system's counters of each thread show that other threads waited for the disk. A
+#: read-ahead for a loop that finds all in memory is counted for the loop.
 SLOWEST_S = 5.0
 FETCH, METADATA = 1, 3
 

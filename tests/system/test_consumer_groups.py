@@ -98,7 +98,7 @@ class Member:
             with self._log.lock:
                 self._log.seen += [(self.name, each.partition(), each.offset()) for each in messages]
             if messages:
-                # Its epoch may be a newer one meanwhile: what it has read may then be read again.
+                # The member's epoch can be newer meanwhile: its records are then read again.
                 with suppress(confluent_kafka.KafkaException):
                     self._consumer.commit(asynchronous=False)
         if not self._crash.is_set():

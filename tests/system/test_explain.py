@@ -190,7 +190,7 @@ def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.Cap
         cluster.kill(2)
         explained.until(lambda found: found["out_of_sync"] == [2], "orders-0")
         produced(cluster, [f"lost {number}" for number in range(5)])
-        # What it had committed it knows from its checkpoint when it is back.
+        # The checkpoint says what was committed when the broker is back.
         await_checkpoint(cluster.data_directory_of(1) / "replication-offset-checkpoint", "orders 0 15")
         cluster.kill(1)
         cluster.start_broker(2)

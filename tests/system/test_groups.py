@@ -29,7 +29,7 @@ Seen = list[tuple[str, int, int]]
 Member = Callable[[str, str, str, Seen, threading.Event], None]
 
 PARTITIONS = 6
-#: Nobody is taken for dead here.
+#: A session that no member exceeds here.
 SESSION_MS = 60_000
 WAIT_S = 120.0
 

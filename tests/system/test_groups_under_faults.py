@@ -133,7 +133,7 @@ def test_a_static_member_that_comes_back_in_time_finds_its_partitions(new_group:
         for member, count in zip(others, before, strict=True):
             later = member.events()[count:]
             assert not [event for event in later if event["event"] in ("assigned", "revoked")]
-        wait_until(lambda: any(event["event"] == "committed" for event in again.events()), "it goes on")
+        wait_until(lambda: any(event["event"] == "committed" for event in again.events()), "it continues")
         group.settle()
         group.judge()
 

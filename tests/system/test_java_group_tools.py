@@ -210,7 +210,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(cluster: Cluster, jvm: Pr
     lost = wire.batch([wire.record(0, None, b"lost")], attributes=0x10, producer=(99_999, 0, 0))
     body = wire.produce_body(topic, 0, lost, acks=-1)
     with wire.Wire(port) as connection:
-        # Its first field is the transactional id, and that was null.
+        # The first field of the body is the transactional id, which was null.
         answer = connection.request(wire.PRODUCE, 7, struct.pack(">h4s", 4, b"lost") + body[2:])
     _, error, offset = struct.unpack_from(">ihq", answer, 4 + 2 + len(topic) + 4)
     assert (error, offset) == (0, RECORDS)
@@ -299,7 +299,7 @@ def test_verifiable_clients_while_a_broker_is_killed(cluster: Cluster, tmp_path:
         victim = admin.describe_consumer_groups([name])[name].result(120).coordinator.id
         cluster.kill(victim)
         before = acknowledged()
-        wait_until(lambda: acknowledged() > before + 300, "the producer goes on", 120)
+        wait_until(lambda: acknowledged() > before + 300, "the producer continues", 120)
         cluster.start_broker(victim)
         producer.end()
         sent = {(each["partition"], each["offset"]): each["value"] for each in producer.events("producer_send_success")}

@@ -130,7 +130,7 @@ def test_console_consumer_starts_at_an_offset(run: Run, filled_topic: str) -> No
 
 
 def test_verifiable_producer_and_consumer(run: Run, server: Server, filled_topic: str) -> None:
-    # It waits for its acknowledgements in a shutdown hook, so it needs a JVM of its own.
+    # The producer waits for its acknowledgements in a shutdown hook, so it needs a JVM of its own.
     flags = ("--topic", filled_topic, "--max-messages", "500", "--acks", "-1")
     produced = kafka_jars.run_tool(f"{TOOLS}.VerifiableProducer", "--bootstrap-server", server.bootstrap, *flags)
     summary = json.loads(produced.stdout.splitlines()[-1])

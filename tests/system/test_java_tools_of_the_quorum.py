@@ -75,7 +75,7 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
     gone = nodes[next(node_id for node_id in CONTROLLERS if node_id != nodes.leader())]
     directory = voters(BY_BROKERS)[str(gone.node_id)]
     assert f"directory.id={directory}" in (gone.data / "meta.properties").read_text()
-    # From here on as a dynamic quorum: it says where to ask, and the log says who votes.
+    # A dynamic quorum from here on: the setting has the addresses, and the log has the voters.
     for node in nodes.all:
         node.settings["controller.quorum.bootstrap.servers"] = nodes.bootstrap_controllers
         del node.settings["controller.quorum.voters"]
@@ -86,13 +86,13 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
     assert "Removed" in removed
     for by in (BY_CONTROLLERS, BY_BROKERS):
         assert set(voters(by)) == {str(node_id) for node_id in CONTROLLERS if node_id != gone.node_id}
-    # Its directory is lost: another voter, which the tool reads from the node's own files.
+    # The directory is lost: the node is another voter, which the tool reads from the node's own files.
     gone.stop()
     shutil.rmtree(gone.data)
     gone.format(nodes.cluster_id, "--no-initial-controllers")
     gone.launch()
     gone.wait()
-    # Its predecessor is an observer too for a while, and a node that has not caught up yet is not added.
+    # The node's predecessor is an observer too for a while, and a node that has not caught up yet is not added.
     until("it follows", lambda: caught_up(nodes, directory_id(gone.data)))
     assert "Added controller" in run(QUORUM, BY_CONTROLLERS, "--command-config", str(gone.file), "add-controller")
     until("it votes", lambda: voters(BY_BROKERS).get(str(gone.node_id), directory) != directory)

@@ -62,7 +62,7 @@ def run(jvm: ProcessClient, addresses: dict[str, str]) -> Run:
 
     def run(main: str, *args: str, listener: str = BY_BROKERS, code: int = 0) -> ToolResult:
         where = (listener, addresses[listener])
-        # This one takes them as options of its commands.
+        # The cluster tool takes the listener as an option of its commands.
         words = (*args, *where) if main == CLUSTER else (*where, *args)
         result = jvm.tool(main, *words)
         assert result.code == code, result.text

@@ -36,7 +36,7 @@ def shell(file: Path, folder: Path) -> Tree:
     folder.mkdir()
     copy = shutil.copy(file, folder)
     done = kafka_jars.run_tool("org.apache.kafka.shell.MetadataShell", "--snapshot", str(copy), "tree", "image")
-    # It knows control records and says that it has no use for them.
+    # The shell reports control records, which it ignores.
     complaints = [line for line in done.stderr.splitlines() if "Ignoring control record with type" not in line]
     assert (done.returncode, complaints) == (0, [])
     return nested([(len(line) - len(line.lstrip()), line.strip()) for line in done.stdout.splitlines()])
@@ -67,7 +67,7 @@ def flattened(node: Tree) -> Any:
     return {name: flattened(child) for name, child in node.items()}
 
 
-# What we say that the shell should say.
+# -- the expected output of the shell
 
 
 def ids(values: tuple[int, ...]) -> str:

@@ -44,7 +44,7 @@ def write(bootstrap: str, topic: str, count: int) -> None:
 
 
 def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    capsys.readouterr()  # of checks before
+    capsys.readouterr()  # drops the output of earlier checks
     assert run(["monitor", "--once", "--json", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -56,7 +56,7 @@ def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with Cluster(tmp_path / "cluster", brokers=3, properties=patient) as cluster:
         create(cluster.bootstrap, "orders", [[2, 1, 3]], min_isr=2)
         write(cluster.bootstrap, "orders", 50)
-        cluster.pause(3)  # it is in the ISR still, and does not fetch
+        cluster.pause(3)  # broker 3 is still in the ISR, and does not fetch
         write_some = subprocess.Popen(
             [sys.executable, "-c", _WRITER, cluster.bootstrap], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

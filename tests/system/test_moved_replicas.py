@@ -45,8 +45,8 @@ def admin_of(server: Server) -> Iterator[Any]:
 
 def move(server: Server, topic: str, target: str) -> None:
     with admin_of(server) as admin:
-        wishes = {(topic, partition, 1): target for partition in range(PARTITIONS)}
-        answers = admin.alter_replica_log_dirs(wishes)
+        targets = {(topic, partition, 1): target for partition in range(PARTITIONS)}
+        answers = admin.alter_replica_log_dirs(targets)
         assert [error.errno for error in answers.values()] == [0] * PARTITIONS, answers
 
 

@@ -68,7 +68,7 @@ def until_grown(ledger: Path, lines: int, process: subprocess.Popen[str] | None 
     deadline = time.monotonic() + 120
     while not grown(ledger, lines):
         assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "the replay does not go on"
+        assert time.monotonic() < deadline, "the replay does not continue"
         time.sleep(0.005)
 
 
@@ -100,7 +100,7 @@ def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster
     thread.join()
     assert done.finished
     assert done.books.orders == 400
-    assert at_release[0] <= 102  # those, and what begins the ledger
+    assert at_release[0] <= 102  # the released orders, and the first lines of the ledger
     assert ended_s - released_s[0] > 2.0  # 2.3 s at this speed
     assert verify(tmp_path / "ledger", cluster.bootstrap).balanced
 

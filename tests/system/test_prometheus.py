@@ -102,7 +102,7 @@ def ups(prometheus: Prometheus) -> int:
     try:
         return len(prometheus.query("up == 1"))
     except OSError:
-        return 0  # it is starting
+        return 0  # Prometheus is starting
 
 
 def test_panels_have_series_and_alerts_fire_and_end(cluster: Cluster, prometheus: Prometheus) -> None:

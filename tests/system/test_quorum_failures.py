@@ -247,7 +247,7 @@ def test_a_leader_is_removed_and_added_again(dynamic: Nodes) -> None:
     until("only the leader says so", only_the_leader_says_so)
     until("it follows as an observer", lambda: dynamic.observers() == sorted([leader, BROKER]))
     assert create_topic(dynamic[BROKER].address, "without-the-first") == ErrorCode.NONE
-    # It stays one over a restart.
+    # The node stays an observer after a restart.
     dynamic[leader].kill()
     dynamic.start([leader])
     until("it has everything", lambda: caught_up(dynamic))

@@ -64,7 +64,7 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
         cluster.kill(other)
         status = shown(cluster.directory, capsys, 1)
         assert [node["running"] for node in status["nodes"]].count(True) == 1
-        # What the last of them knew still, and no decision any more.
+        # The last node still reports its knowledge, but there is no controller to decide.
         deadline = time.monotonic() + 120
         while status["controller"] != -1:
             assert time.monotonic() < deadline, status

@@ -155,7 +155,7 @@ def test_min_insync_replicas_change_under_load(cluster: Cluster, tmp_path: Path)
         load.go_on()
         cluster.kill(3)
         wait_until(lambda: in_sync(cluster, "orders") == {1, 2}, "broker 3 is out of the ISRs")
-        # What two replicas had acknowledged before has been answered by now.
+        # Records that two replicas had before the change have been answered by now.
         time.sleep(5)
         count = len(load.acked_at)
         time.sleep(1)

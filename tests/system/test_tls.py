@@ -199,7 +199,7 @@ def test_three_nodes_replicate_and_elect_over_tls(tmp_path: Path) -> None:
         cluster.nodes.start()
         admin = AdminClient({**cluster.client()})
         admin.create_topics([NewTopic("replicated", 3, 3)])["replicated"].result(30)
-        assert sorted(round_trip(cluster.client(), "replicated")) == [b"a", b"b", b"c"]  # of three partitions
+        assert sorted(round_trip(cluster.client(), "replicated")) == [b"a", b"b", b"c"]  # from three partitions
         cluster.nodes[1].kill()
 
         def moved() -> bool:

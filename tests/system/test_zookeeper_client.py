@@ -50,7 +50,7 @@ def test_requests_and_watches_beside_another_client(new_server: Callable[..., Se
             await ask(client.exists, "/new", watch=True)
             await ask(client.children, "/n2", watch=True)
             await asyncio.to_thread(_change_by_kazoo, port)
-            await ours.hears("/n1 NODE_DATA_CHANGED", "/new NODE_CREATED", "/n2 NODE_CHILDREN_CHANGED")
+            await ours.receives("/n1 NODE_DATA_CHANGED", "/new NODE_CREATED", "/n2 NODE_CHILDREN_CHANGED")
             refused = await ask(client.multi, [_set("/n1", b"", 7), _set("/n2", b"")])
             assert refused.errors == (ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY)
             assert (await ask(client.read, "/n1")).znode == (b"by kazoo", 1)
@@ -79,14 +79,14 @@ def test_a_session_continues_when_its_server_was_killed(new_server: Callable[...
             await ours.ask(client.create, "/e", b"", CreateFlags.EPHEMERAL, r.OPEN_ACL)
             await ours.ask(client.exists, "/new", watch=True)
             server.kill()
-            await ours.hears("disconnected")
+            await ours.receives("disconnected")
             waits = asyncio.ensure_future(ours.ask(client.exists, "/e"))
             await asyncio.to_thread(server.start)
-            await ours.hears("reconnected")
+            await ours.receives("reconnected")
             assert client.session_id == session_id
             assert (await waits).stat.ephemeral_owner == session_id
             await ours.ask(client.create, "/new", b"", 0, r.OPEN_ACL)
-            await ours.hears("/new NODE_CREATED")
+            await ours.receives("/new NODE_CREATED")
 
     with new_server(tmp_path) as server:
         asyncio.run(work(server))
@@ -100,11 +100,11 @@ def test_a_server_that_hangs_is_left_for_another_connection(new_server: Callable
             os.kill(server.process.pid, signal.SIGSTOP)
             try:
                 ours.client.exists("/", replies.append)
-                await ours.hears("disconnected", timeout_s=10)
+                await ours.receives("disconnected", timeout_s=10)
                 assert replies[0].is_lost
             finally:
                 os.kill(server.process.pid, signal.SIGCONT)
-            await ours.hears("reconnected")
+            await ours.receives("reconnected")
 
     with new_server(tmp_path) as server:
         asyncio.run(work(server))
@@ -118,9 +118,9 @@ def test_a_session_that_ends_is_told_and_the_next_one_works(new_server: Callable
             session = ours.client._session
             await ours.ask(ours.client.create, "/e", b"", CreateFlags.EPHEMERAL, r.OPEN_ACL)
             await asyncio.to_thread(_close_by_kazoo, server.port, (session.session_id, session._password))
-            await ours.hears("disconnected", "expired")
+            await ours.receives("disconnected", "expired")
             ours.client.open()
-            await ours.hears("opened")
+            await ours.receives("opened")
             assert (await ours.ask(ours.client.exists, "/e")).error == ErrorCode.NO_NODE
 
     with new_server(tmp_path) as server:

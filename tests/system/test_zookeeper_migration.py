@@ -1,6 +1,6 @@
 """`barnabas migrate-zookeeper` on clusters that were in use: brokers of ours or of Apache Kafka 3.9.1 in ZooKeeper mode
-stop, and brokers of ours or of Apache Kafka 4.1.0 continue in KRaft mode on the same directories. Clients go on where
-they were.
+stop, and brokers of ours or of Apache Kafka 4.1.0 continue in KRaft mode on the same directories. Clients continue
+where they were.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""Mutation testing: mutants of the product, what runs against each of them, and the table of who noticed which."""
+"""Mutation testing: mutants of the product, what runs against each of them, and the table of which test or world
+noticed which mutant.
+"""

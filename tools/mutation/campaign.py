@@ -22,7 +22,7 @@ from mutation.results import SITUATIONS, WORLDS, Result, Stage
 from mutation.shadow import Ended, Shadow
 
 SITUATION_TESTS: Final = "tests/simulation/"
-#: What the start of a process may take in addition to the budget, and how much slower a mutant may be.
+#: The time that the start of a process can take in addition to the budget, and how much slower a mutant can be.
 _START_S: Final = 20
 _SLOWER: Final = 3
 #: How much longer than its CPU time a process may take on a busy machine.
@@ -42,7 +42,7 @@ class Budgets:
 
 
 class Known(Protocol):
-    """Knowledge about worlds and tests: `Measured`, or a few that were noted otherwise."""
+    """The knowledge about worlds and tests: `Measured`, or a short list from another source."""
 
     @property
     def is_current(self) -> bool: ...

@@ -48,7 +48,7 @@ class _Plugin:
 
 def main(arguments: list[str]) -> int:
     ignore_long_turns()
-    # What pytest and the tests print themselves is not wanted.
+    # The output of pytest and of the tests is dropped.
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     options = ["-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not full", f"--timeout={_WAIT_S_MAX}"]

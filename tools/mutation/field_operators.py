@@ -1,9 +1,9 @@
 """Operators of this field: mistakes that people make in replicated, asynchronous code that writes to a disk.
 
-drop-recheck    a continuation does not look again whether what it was started for still holds
+drop-recheck    a continuation does not check again that the state it was started for still holds
 drop-guard      a function does not refuse what it should
 skip-sync       written data are not synced
-drop-reset      an attribute is not set back
+drop-reset      an attribute is not reset
 one-of-two      of several collections that are updated together, one is forgotten
 key-part        a part of a composite key is not compared
 answer-early    a request is answered before the step that comes before the answer
@@ -77,7 +77,7 @@ def skip_syncs(source: Source, scope: Scope) -> Iterator[Change]:
 
 
 def _is_reply(call: ast.Call) -> bool:
-    """Returns whether a call has a reply for somebody: SyncGroup and the like, which sync no file."""
+    """Returns whether a call is given a reply callback, as that of SyncGroup: such a call syncs no file."""
     return any(name_of(argument) == "reply" for argument in call.args)
 
 

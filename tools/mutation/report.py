@@ -1,4 +1,6 @@
-"""The page docs/mutants.md: how many mutants who killed, which survived and why, and all of them in a table."""
+"""The page docs/mutants.md: how many mutants each test or world killed, which mutants survived and why, and a table of
+all.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from typing import Final
 from mutation.candidates import PRODUCT, Mutant
 from mutation.sources import apply
 
-#: What the worlds and the fast tests read.
+#: The folders that the worlds and the fast tests read.
 _COPIED: Final = ("src", "tests", "tools", "docs", "deploy", "examples", "bench")
 _MEMORY_BYTES_MAX: Final = 6 << 30
 _POLL_S: Final = 0.02

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-#: Calls that only inform: their words are no behaviour that a test should fix.
+#: Calls that only log: no test should depend on their text.
 _INFORMING = frozenset({"report", "inform", "debug", "info", "warning"})
 
 

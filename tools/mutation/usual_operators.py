@@ -48,7 +48,9 @@ def comparisons(source: Source, scope: Scope) -> Iterator[Change]:
 
 
 def _is_no_number(node: ast.expr) -> bool:
-    """Returns whether the value is surely none: a text, a collection, a member of an enumeration, or a boolean."""
+    """Returns whether the value is certainly not a number: a text, a collection, a member of an enumeration, or a
+    boolean.
+    """
     is_member = isinstance(node, ast.Attribute) and (node.attr.isupper() or name_of(node.value)[:1].isupper())
     is_other = isinstance(node, ast.Constant) and (isinstance(node.value, bool) or not isinstance(node.value, int))
     return is_member or is_other or isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.JoinedStr)

@@ -34,13 +34,13 @@ from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.simulation.worlds.quorum_plan import Plan
 from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 
-#: What a world found, or None.
+#: The finding of a world, or None.
 Found = str | None
 
 #: A world may take this many times its ordinary CPU time, and some seconds more.
 _SLOWER = 6
 _MORE_S = 8
-#: Every how many changes of the disk the power fails, by seed; each of them with all three fates.
+#: The power fails at every Nth change of the disk, with N by seed; each failure is tried with all three outcomes.
 _STORAGE_STRIDES = (9, 7, 4)
 #: Many short runs of clusters find more than a few long ones: each ends with the audit.
 _FAULTS_S = 25

@@ -6,7 +6,7 @@ start     registers with the cluster; opens for clients when the metadata shows 
           the broker in the metadata
 stop      hands over leaderships, writes checkpoints, records a clean shutdown
 
-Whether the metadata is in a quorum or in ZooKeeper concerns only the node's side (`sides.py`).
+Only `sides.py` and its implementations know whether the metadata is in a quorum or in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class Broker:
     def open(self) -> None:
         """Opens the replicas and begins to follow the metadata. Raises ConfigError, StorageFault."""
         if self.authorizer is not None:
-            # The first subscriber: what follows an image is judged by its rules.
+            # The authorizer subscribes first: requests that see a new image are then checked by the rules of that
+            # image.
             self.metadata.subscribe(self.authorizer.on_image)
         self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:

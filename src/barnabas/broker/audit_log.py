@@ -1,11 +1,11 @@
-"""The audit log: what the authorizer allowed and denied, under the name, levels and lines of Kafka's.
+"""The audit log of what the authorizer allowed and denied, with the logger name, levels and lines of Kafka's audit log.
 
     Principal = User:x is Denied operation = READ from host = 10.0.0.1 on resource = Topic:LITERAL:t for request = Fetch
     with resourceRefCount = 1 based on rule DefaultDeny
 
-Denials are INFO, permissions DEBUG, and answers that only filter TRACE. A client that repeats a forbidden request does
-not fill the disk: a principal, operation and resource have one line per second, and the next one says how many were
-left out.
+Denied requests are logged at INFO, allowed ones at DEBUG, and decisions that only filter a response at TRACE. One line
+per second is written for the same principal, operation and resource, so that a client that repeats a forbidden request
+does not fill the disk; the next line says how many were left out.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ class AuditLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: (principal, operation, type, name, allowed) -> when its last line was written, and how many followed unseen.
+        #: (principal, operation, type, name, allowed) -> the time of its last line, and the number of decisions since
+        #: then that were not logged.
         self._lines: dict[tuple[str, int, int, str, bool], list[int]] = {}
 
     @property
     def tells_allowed(self) -> bool:
-        """Returns whether lines about permissions are wanted."""
+        """Returns whether allowed requests are logged."""
         return _LOG.isEnabledFor(logging.DEBUG)
 
     @property
     def tells_all(self) -> bool:
-        """Returns whether lines about answers that only filter are wanted."""
+        """Returns whether decisions that only filter a response are logged."""
         return _LOG.isEnabledFor(_TRACE)
 
     def allowed(

@@ -1,9 +1,9 @@
-"""The authorizer of a node: who may do what, by super users, rules and the default, as Kafka's StandardAuthorizer.
+"""The authorizer of a node. It decides by super users, rules and the default, as Kafka's StandardAuthorizer does.
 
-It follows the image's rules. Answers are cached by principal, address, operation and resource; the cache is dropped as
-a whole when a rule changes, so a revoked right ends with the image that revokes it. `version` is different after each
-change of the rules: whoever keeps the effect of an answer (a fetch session, the produce shortcut) keeps it with that
-number. Requests from within the process are not judged: nobody asks this module about them.
+The rules are those of the metadata image. Decisions are cached by principal, address, operation and resource; the whole
+cache is dropped when a rule changes, so a revoked right ends with the image that revokes it. `version` changes with
+each change of the rules: a fetch session or the produce shortcut, which keep a decision, compare that number before
+they use it again. Requests from within the process are not authorized.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from barnabas.common.host import Clock
 from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclOperation, AclResource, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
-#: The number of answers that are kept.
+#: The maximum number of cached decisions.
 _ANSWERS_MAX: Final = 20_000
 
-#: The operations of each type of resource whose bits clients request (KIP-430).
+#: The operations on each type of resource that clients can request as bits (KIP-430).
 _OPERATIONS: Final = {
     AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
     AclResource.GROUP: (3, 6, 8, 10, 11),
@@ -31,7 +31,7 @@ _OPERATIONS: Final = {
 
 
 class Asker(Protocol):
-    """The request on whose behalf a question is asked (a `RequestContext`)."""
+    """The origin of a request, for which the authorizer decides (a `RequestContext`)."""
 
     @property
     def api_key(self) -> int: ...
@@ -43,7 +43,7 @@ class Asker(Protocol):
 
 
 class Authorizer:
-    """Answers questions about rights."""
+    """Decides whether clients may do what they request."""
 
     __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index")
 
@@ -53,7 +53,7 @@ class Authorizer:
         self.index = AclIndex()
         self._answers: dict[tuple[str, str, AclOperation, AclResource, str], Decision] = {}
         self.audit = AuditLog(clock)
-        #: The numbers of allowed and denied questions (KIP-877's metrics).
+        #: The numbers of allowed and denied decisions (metrics of KIP-877).
         self.counts = [0, 0]
 
     @property
@@ -79,8 +79,9 @@ class Authorizer:
         references: int = 1,
         log_denied: bool = True,
     ) -> bool:
-        """Returns whether the client of a request may do this. `log_denied` is False for a question whose denial only
-        filters, or leads to another question."""
+        """Returns whether the client of a request may perform the operation. `log_denied` is False if a denial only
+        filters the response, or leads to another check.
+        """
         key = (asker.principal, asker.client_host, operation, resource, name)
         decision = self._answers.get(key)
         if decision is None:
@@ -107,8 +108,9 @@ class Authorizer:
         *,
         log_denied: bool = True,
     ) -> set[str]:
-        """Returns the names among these for which the client may do this. A name that occurs several times is one
-        question."""
+        """Returns the names of resources on which the client may perform the operation. A name that occurs several
+        times is checked once.
+        """
         counts: dict[str, int] = {}
         for name in names:
             counts[name] = counts.get(name, 0) + 1
@@ -119,14 +121,16 @@ class Authorizer:
         }
 
     def allows_any(self, asker: Asker, operation: AclOperation, resource: AclResource) -> bool:
-        """Returns whether the client may do this with any resource of the type (Kafka's authorizeByResourceType)."""
+        """Returns whether the client may perform the operation on at least one resource of the type (Kafka's
+        authorizeByResourceType).
+        """
         host = java_address(asker.client_host)
         return self.decide(asker.principal, host, operation, resource, "hardcode").allowed or self.index.allows_any(
             asker.principal, host, operation, resource
         )
 
     def operations(self, asker: Asker, resource: AclResource, name: str = CLUSTER_NAME) -> int:
-        """Returns the bits of the operations that the client may do with a resource (KIP-430)."""
+        """Returns the operations that the client may perform on a resource, as bits (KIP-430)."""
         host = java_address(asker.client_host)
         return sum(
             1 << operation
@@ -135,7 +139,7 @@ class Authorizer:
         )
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:
-        """Decides without cache and log. `host` is a numeric address."""
+        """Decides without the cache and the audit log. `host` is a numeric address."""
         if principal in self._super_users:
             return _SUPER_USER
         decision = self.index.decide(principal, host, operation, resource, name)

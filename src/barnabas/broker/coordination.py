@@ -22,7 +22,7 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.replica_manager import LeadershipListener, ReplicaManager
 
-#: Data of group members can take one part in this many of the memory budget.
+#: The divisor of the memory budget that gives the limit for data of group members.
 _MEMBERS_SHARE: Final = 4
 
 

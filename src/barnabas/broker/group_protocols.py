@@ -9,7 +9,7 @@ from barnabas.metadata.acls import AclResource
 from barnabas.metadata.image import GROUP_VERSION
 
 #: Bits of READ (3), DELETE (6), DESCRIBE (8), DESCRIBE_CONFIGS (10) and ALTER_CONFIGS (11), as in Kafka's AclOperation:
-#: without an authorizer, all operations are allowed.
+#: without an authorizer, all these operations are allowed.
 ALL_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 

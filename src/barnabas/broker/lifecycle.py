@@ -69,8 +69,9 @@ class BrokerLifecycle:
         on_epoch: Callable[[], None],
         unwritable: Callable[[], Sequence[bytes]],
     ) -> None:
-        """`on_epoch` is called when the controller has assigned an epoch to this incarnation. `unwritable` returns the
-        ids of directories that take no writes for now."""
+        """Creates the lifecycle of one incarnation. `on_epoch` is called when the controller has assigned an epoch to
+        it. `unwritable` returns the ids of directories that take no writes for now.
+        """
         self._on_epoch = on_epoch
         self._host = host
         self._config = config
@@ -338,7 +339,7 @@ class BrokerLifecycle:
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
         if self._reported_unwritable and was_report_ignored and self._is_report_ignored:
-            is_settled = True  # the broker requested the fencing
+            is_settled = True  # The broker requested the fencing itself.
         elif (
             lost < len(self._lost_directories)
             or self._is_report_ignored

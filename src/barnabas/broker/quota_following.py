@@ -1,4 +1,6 @@
-"""The broker's quotas follow the metadata: `Services.throttles` is None while the cluster has none."""
+"""Applies changes of quotas in the metadata to the broker. `Services.throttles` is None while the cluster has no
+quotas.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from barnabas.metadata.image import MetadataDelta, MetadataImage
 
 
 def follow_quotas(services: Services) -> None:
-    """Applies every change of quotas from now on, before the next request is served."""
+    """Subscribes to the metadata: each change of quotas applies before the next request is served."""
     throttles = ClientThrottles(services.config, services.host.clock)
 
     def on_image(delta: MetadataDelta, _: MetadataImage) -> None:

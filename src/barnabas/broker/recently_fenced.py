@@ -1,4 +1,4 @@
-"""Brokers that were fenced recently: Metadata responses list them for `_LISTED_MS` more.
+"""Brokers that were fenced recently: Metadata responses list them for a further `_LISTED_MS`.
 
 When librdkafka finds that a broker is no longer listed, it removes the broker immediately. Partitions that it is just
 moving from that broker to a new leader lose the new leader too, and it retries only after a second. A listed broker

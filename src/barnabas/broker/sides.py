@@ -3,7 +3,7 @@
     quorum_side.py                the raft node, the KRaft controller, registration and heartbeats
     zookeeper/zookeeper_side.py   the session with ZooKeeper, the registration znode, the requests of the controller
 
-Everything else follows the image of `metadata.store` and knows neither of them.
+All other code follows the image of `metadata.store`, and is the same in both modes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SideParts(NamedTuple):
     area: ReceiveArea
     metadata: MetadataStore
     logs: LogManager
-    #: Returns the services of handlers, once all parts are connected.
+    #: A function that returns the services of handlers, once all parts are connected.
     services: Callable[[], Services]
 
 
@@ -71,7 +71,7 @@ class MetadataSide(ClusterSide, Protocol):
 
     @property
     def decisions(self) -> Quorum:
-        """Returns where the journal reads the decisions of controllers."""
+        """Returns the source from which the journal reads the decisions of controllers."""
 
     @property
     def journal_controller(self) -> ControllerState:
@@ -104,8 +104,8 @@ class MetadataSide(ClusterSide, Protocol):
         """Leaves the cluster. It is called after the logs are closed."""
 
     def early_offers(self, listener: str) -> Mapping[int, Offer] | None:
-        """Returns the APIs that a listener serves before the broker opens to clients; the side adds to them later.
-        Returns None for a listener that only opens then.
+        """Returns the APIs that a listener serves before the broker opens to clients; later it serves more. Returns
+        None for a listener that opens only with the broker.
         """
 
     def directory_failed(self, directory: str, error: BaseException) -> None:

@@ -1,7 +1,7 @@
-"""`barnabas acls`: the rules of the authorizer, as `kafka-acls` shows and changes them, and the one that decides.
+"""`barnabas acls`: lists, adds and removes rules of the authorizer, as `kafka-acls` does, and explains its decisions.
 
-A resource is given as TYPE:NAME: topic:orders, group:readers, transactional-id:payments, or cluster; topic:* is every
-topic.
+A resource is given as TYPE:NAME: topic:orders, group:readers, transactional-id:payments, or cluster; topic:* means
+every topic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NOT_VISIBLE: Final = (
 
 
 class Operation(StrEnum):
-    """The operations, as options show them."""
+    """The operations, by the names that the commands accept and print."""
 
     ALL = "all"
     READ = "read"
@@ -66,7 +66,7 @@ class Operation(StrEnum):
 
 
 class Resource(NamedTuple):
-    """A resource, or all of a type."""
+    """One resource, or all resources of a type."""
 
     type: ResourceType
     name: str
@@ -85,12 +85,12 @@ class Resource(NamedTuple):
         return cls(found, name)
 
 
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* is everybody")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="User:NAME; User:* means everybody")]
 OperationArgument = Annotated[Operation, typer.Argument(metavar="OPERATION", help=", ".join(Operation))]
 ResourceArgument = Annotated[str, typer.Argument(metavar="RESOURCE", help="TYPE:NAME, TYPE:* or cluster")]
-Deny = Annotated[bool, typer.Option("--deny", help="A rule that denies; it wins over rules that allow")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow; rules that deny take precedence")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="All resources whose names begin with NAME")]
-Host = Annotated[str, typer.Option("--host", help="The client's numeric address; * is any")]
+Host = Annotated[str, typer.Option("--host", help="The client's numeric address; * means any")]
 
 app = typer.Typer(help="List, add, remove and explain the rules of the authorizer", no_args_is_help=True)
 
@@ -123,7 +123,7 @@ def add(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Add a rule; it acts on all brokers as soon as they know it"""
+    """Add a rule; each broker applies it as soon as it receives it"""
     rule = _binding(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host)
     admin = admin_client(bootstrap, properties)
     (done,) = admin.create_acls([rule], request_timeout=TIMEOUT_S).values()
@@ -185,7 +185,7 @@ def explain(
     if decision.rule is not None:
         print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {rules[decision.rule]}")
     else:
-        why = "no rule of the resource is about it" if decision.has_rules else "the resource has no rule"
+        why = "no rule of the resource applies to this request" if decision.has_rules else "the resource has no rule"
         print(f"{question}: denied, because {why}")
     if not decision.allowed:
         output.say(_NOT_VISIBLE)
@@ -251,10 +251,12 @@ def _fields(rule: _Binding) -> dict[str, str]:
 
 
 def _shown(rule: _Binding) -> str:
-    """Returns a rule on one line: "allow User:alice read topic:orders", with the host if it is not any."""
+    """Returns a rule on one line: "allow User:alice read topic:orders", with the host unless the rule applies to all
+    hosts.
+    """
     fields = _fields(rule)
     is_cluster = rule.restype is ResourceType.BROKER
-    suffix = " and all that begin so" if fields["pattern"] == "prefixed" else ""
+    suffix = " and all names that begin with it" if fields["pattern"] == "prefixed" else ""
     where = "cluster" if is_cluster else f"{fields['resource']}:{rule.name}{suffix}"
     host = "" if rule.host == "*" else f" from {rule.host}"
     return f"{fields['permission']} {rule.principal} {fields['operation']} {where}{host}"

@@ -3,7 +3,7 @@
     SCRAM-SHA-256=[name=alice,password=secret]
     SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",saltedpassword="..."]
 
-The records are in what the directory is formatted with, so nodes can log in to each other at the first start. No error
+The records are written when the directory is formatted, so nodes can log in to each other at the first start. No error
 text contains a password.
 """
 

@@ -62,7 +62,7 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever reads our output has gone (`| head`): print nothing more, and flush nothing at exit.
+        # The reader of our output has ended (`| head`): print nothing more, and flush nothing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as ended:
@@ -131,7 +131,7 @@ def _load(entry: CommandEntry) -> Command:
 
 
 def _with_value(option: str, args: list[str]) -> list[str]:
-    """Returns the arguments with an empty value for the option where none follows it, which Typer cannot express."""
+    """Returns the arguments, with an empty value added to the option if it has none; Typer has no optional values."""
     followed = zip(args, [*args[1:], "-"], strict=True)
     return [f"{each}=" if each == option and after.startswith("-") else each for each, after in followed]
 
@@ -167,7 +167,7 @@ def broker(
     ] = None,
     cluster_id: Annotated[
         str | None,
-        typer.Option("--cluster-id", metavar="ID", help="The cluster that an empty log directory is formatted for"),
+        typer.Option("--cluster-id", metavar="ID", help="The id of the cluster, for formatting empty log directories"),
     ] = None,
 ) -> None:
     """Run one broker in the foreground
@@ -191,10 +191,14 @@ def zookeeper(
     ] = None,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on")] = None,
     data_dir: Annotated[
-        str | None, typer.Option("--data-dir", metavar="DIR", help="The directory of snapshots, and of the log")
+        str | None,
+        typer.Option("--data-dir", metavar="DIR", help="The directory of snapshots and of the transaction log"),
     ] = None,
     data_log_dir: Annotated[
-        str | None, typer.Option("--data-log-dir", metavar="DIR", help="The directory of the log, if it is another one")
+        str | None,
+        typer.Option(
+            "--data-log-dir", metavar="DIR", help="The directory of the transaction log, if it is not DIR of --data-dir"
+        ),
     ] = None,
     tick_time: Annotated[
         int | None, typer.Option("--tick-time", metavar="MS", help="The unit of timeouts in milliseconds")

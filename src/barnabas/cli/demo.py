@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
     from barnabas.pipelines.latency import Latencies
 
-#: Real streams contain such events, so this one does too.
+#: The shares of duplicate, late, malformed and oversized events: real streams contain such events too.
 _DUPLICATES: Final = 0.01
 _LATE: Final = 0.02
 _MALFORMED: Final = 0.002
@@ -65,7 +65,7 @@ def demo(
         with Stage(places) as stage:
             fault = _run(stage, orders, factor, kill, sink, interruption)
             proof = _prove(stage)
-            # If no broker is killed, there can be nothing that a journal would have to explain.
+            # A cluster creates its journal with the first unplanned change; without a kill there can be none.
             if clients.has_journal(clients.admin_client(stage.bootstrap)):
                 stage.run_to_end("health", ["--bootstrap", stage.bootstrap, "--tables", str(places.tables)])
         files = _pictures(places, fault)

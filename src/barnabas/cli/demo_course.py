@@ -138,7 +138,7 @@ class Course:
         wrong = [state.key for state in self._partitions() if state.leader != state.replicas[0]]
         if wrong:
             requested = [TopicPartition(key.topic, key.partition) for key in wrong]
-            # Partitions that moved in the meantime report "election not needed"; the next look shows them.
+            # Partitions that moved in the meantime report "election not needed"; the next attempt finds them.
             elect.hold(admin, elect.ElectionKind.PREFERRED, requested)
             self._until(lambda: not self._wrong(wrong), "the state after the election", within_s=5.0, is_needed=False)
         return not wrong

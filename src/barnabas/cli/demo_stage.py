@@ -113,7 +113,7 @@ class Watcher:
 class Replay:
     """Runs the producer in a thread. `error` is the exception that ended it, if any.
 
-    It sends the first WARM_UP records at once and holds the others until `release`.
+    It sends the first WARM_UP records immediately and holds the others until `release`.
     """
 
     def __init__(self, options: ReplayOptions) -> None:

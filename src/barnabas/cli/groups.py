@@ -68,8 +68,8 @@ def list_groups(
 
 
 def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> set[str]:
-    """Returns the known value, in lower case. Raises Failure for another: a typing error would look like an empty
-    result.
+    """Returns the given values in lower case. Raises Failure for an unknown one: with a typing error, the result would
+    be empty.
     """
     wrong = [one for one in given or () if one.lower() not in {each.lower() for each in known}]
     if wrong:

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-#: A version that brokers in ZooKeeper mode have too.
+#: The version of Metadata requests, which brokers in ZooKeeper mode support too.
 _METADATA_VERSION: Final = 9
 #: The most partitions that are listed as text.
 SHOWN: Final = 10

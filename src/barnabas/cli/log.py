@@ -138,7 +138,7 @@ def _print(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    # Keep the order with stdout: on a terminal both are read as one.
+    # Lines of stdout and stderr keep their order on a terminal only if stdout is flushed first.
     sys.stdout.flush()
     sys.stderr.write(text)
 

@@ -85,8 +85,8 @@ def _targets(paths: Sequence[str]) -> list[_Target]:
 
 
 def _parts(path: str) -> list[str]:
-    """Returns the data directories of an embedded cluster, whose `broker-1` looks like a partition's; else the path
-    itself.
+    """Returns the data directories of the brokers if the path is the directory of an embedded cluster, else the path
+    itself. The name of a directory `broker-1` looks like that of a partition.
     """
     if not os.path.isfile(os.path.join(path, STATE_FILE)):
         return [path]

@@ -36,7 +36,7 @@ def migrate_zookeeper(
     data_log_dir: Annotated[
         Path | None, typer.Option("--data-log-dir", help="The dataLogDir of the ZooKeeper server, if it has one")
     ] = None,
-    chroot: Annotated[str, typer.Option("--chroot", help="With --data-dir: the path of zookeeper.connect")] = "",
+    chroot: Annotated[str, typer.Option("--chroot", help="With --data-dir: the chroot in zookeeper.connect")] = "",
     node_id: Annotated[
         int | None,
         typer.Option("--node-id", help="The node id for empty directories, which become those of a new controller"),

@@ -59,7 +59,7 @@ SourceOptions = Annotated[
 ]
 DEFAULT_TABLES = Path("tables")
 _POLL_S = 0.2
-#: On an overloaded machine, Spark gives up the process of its source too early.
+#: Spark gives up its source's process too early on an overloaded machine.
 _STARTS = 12
 _SAMPLE_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 60.0

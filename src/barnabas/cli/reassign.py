@@ -100,15 +100,15 @@ class _Cluster:
             return refused | (self.alter(rest) if rest else {})
         by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
         for (topic, index), ids in sorted(targets.items()):
-            wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+            row = AlterPartitionReassignmentsRequest.ReassignablePartition(
                 partition_index=index, replicas=None if ids is None else list(ids)
             )
-            by_topic.setdefault(topic, []).append(wish)
+            by_topic.setdefault(topic, []).append(row)
         request = AlterPartitionReassignmentsRequest(
             allow_replication_factor_change=factor_may_change,
             topics=[
-                AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=wishes)
-                for name, wishes in by_topic.items()
+                AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=rows)
+                for name, rows in by_topic.items()
             ],
         )
         version = 0 if factor_may_change else _CHECKS_FACTORS
@@ -247,7 +247,7 @@ def execute(
     print("Save this to use as the --reassignment-json-file option during rollback")
     _throttle(cluster, plan, affected, throttle, directory_throttle)
     targets = {partition: target.replicas for partition, target in plan.items()}
-    # A broker remembers the directory of a replica that it is about to get, if it is set before.
+    # The broker remembers the directory and uses it when it creates the replica, so it is set before the move.
     _place(cluster, plan, time.monotonic())
     _check(cluster.alter(targets, factor_may_change=not fixed_factor), "cannot start the reassignment of")
     print(f"Successfully started partition reassignment(s) for {_names(plan)}")

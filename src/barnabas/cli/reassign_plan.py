@@ -73,8 +73,8 @@ def to_json(replicas: Mapping[Partition, Sequence[int]]) -> str:
 def propose(
     racks: Mapping[int, str | None], partition_count: int, factor: int, chance: random.Random
 ) -> list[list[int]]:
-    """Proposes replicas for each partition of one topic on these brokers (id -> rack). Racks count if every broker has
-    one.
+    """Proposes replicas for each partition of one topic on these brokers (id -> rack). Racks are respected if every
+    broker has one.
     """
     if not 0 < factor <= len(racks):
         raise Failure(f"a replication factor of {factor} needs more than {len(racks)} brokers")

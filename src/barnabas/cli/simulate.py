@@ -16,7 +16,7 @@ from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
 _BROKERS_OF_AN_APPLICATION = 3
-#: The options that can be combined with small worlds alone.
+#: The only options that can be combined with a selection of small worlds.
 _OF_WORLDS = frozenset({"world", "seed", "explore", "faults", "fault", "hours", "shorten", "jobs", "as_json"})
 #: The options that can be combined with --app.
 _OF_APPLICATIONS = frozenset({"app", "seed", "explore", "faults", "brokers", "kafka_defaults", "jobs", "as_json"})
@@ -43,7 +43,7 @@ OneFault = Annotated[
     typer.Option(
         "--fault",
         metavar="AT_MS:KIND:NODE[-PEER]:MS[:AMOUNT][@EVENT]",
-        help="This fault instead of those of the seed; can be repeated. With @EVENT it strikes at this event",
+        help="A fault to inject instead of those of the seed; repeatable. With @EVENT it begins at this event",
     ),
 ]
 Changes = Annotated[
@@ -68,7 +68,7 @@ Work = Annotated[
 ]
 Zookeeper = Annotated[bool, typer.Option("--zookeeper", help="Keep the metadata in a ZooKeeper server")]
 KafkaDefaults = Annotated[
-    bool, typer.Option("--kafka-defaults", help="Leave times and sizes at Kafka's defaults, not drawn from the seed")
+    bool, typer.Option("--kafka-defaults", help="Use Kafka's defaults for times and sizes; the seed draws none")
 ]
 Untied = Annotated[bool, typer.Option("--untied", help="Draw no faults that are tied to events of the brokers")]
 App = Annotated[

@@ -28,8 +28,8 @@ _SHORTENED_MAX = 3
 
 
 def kinds_of(text: str | None, *, explores: bool) -> tuple[bool, list[WorldKind]]:
-    """Returns whether whole clusters are among the listed worlds, and the small ones. Many seeds are of all worlds
-    unless some are listed, and one seed is of one world.
+    """Returns whether whole clusters are among the listed worlds, and which small worlds are. An exploration covers all
+    worlds unless some are listed; a single seed runs in one world.
     """
     known = [CLUSTER, *(kind.value for kind in WorldKind)]
     default = known if explores else [CLUSTER]
@@ -38,7 +38,7 @@ def kinds_of(text: str | None, *, explores: bool) -> tuple[bool, list[WorldKind]
         if name not in known:
             raise Failure(f"--world {name}: no such world", f"expected one of: {', '.join(known)}")
     if len(names) > 1 and not explores:
-        raise Failure(f"--world {text}: one seed is of one world", "--explore COUNT")
+        raise Failure(f"--world {text}: a single seed runs in one world", "--explore COUNT")
     return CLUSTER in names, [WorldKind(name) for name in names if name != CLUSTER]
 
 

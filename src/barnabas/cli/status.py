@@ -31,7 +31,7 @@ def _directory(ctx: typer.Context, value: Path) -> Path:
         return value
     if choice.requested() is None:
         if os.environ.get("BARNABAS_BOOTSTRAP"):
-            # The addresses take the place of every context.
+            # Given addresses exclude every context.
             return value
         chosen = choice.use()
         is_the_last_resort = chosen is None or chosen.reason is Reason.CURRENT

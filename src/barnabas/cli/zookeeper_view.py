@@ -17,7 +17,7 @@ from barnabas.znodes.tree_records import topic_records, tree_records
 from barnabas.znodes.znode_json import ZnodeError
 from barnabas.znodes.znode_tree import Znode, ZnodeTree
 
-#: The topics whose znodes are in memory at a time.
+#: The number of topics whose znodes are read at a time, so that memory stays small.
 _TOPICS_AT_ONCE: Final = 200
 
 
@@ -74,7 +74,7 @@ def _topic_problems(session: ZookeeperSession, names: Sequence[str]) -> Iterator
     tree = _tree(session, [*map(paths.topic, names), *states, *configs])
     for name in names:
         if tree.get(paths.topic(name)) is None:
-            continue  # deleted a moment ago
+            continue  # The topic was deleted in the meantime.
         try:
             for _ in topic_records(tree, name, lambda: bytes(16)):
                 pass

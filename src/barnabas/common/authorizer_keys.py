@@ -14,7 +14,7 @@ AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 
 
 def super_users(properties: Mapping[str, str]) -> frozenset[str]:
-    """Returns the principals that may do everything; semicolons separate them. Raises ConfigError."""
+    """Returns the super users, who can do everything; semicolons separate them in the value. Raises ConfigError."""
     found = [item.strip() for item in properties.get(SUPER_USERS, "").split(";") if item.strip()]
     for item in found:
         kind, colon, name = item.partition(":")
@@ -27,5 +27,5 @@ def super_users(properties: Mapping[str, str]) -> frozenset[str]:
 
 
 def allows_without_rules(properties: Mapping[str, str]) -> bool:
-    """Returns whether everybody may do everything with a resource that has no rule. As in Java, only "true" is true."""
+    """Returns whether a resource without rules is open to everybody. Only "true" is true, as in Java."""
     return properties.get(ALLOW_IF_NO_ACL, "").strip().lower() == "true"

@@ -43,8 +43,8 @@ HEEDED: Final[dict[str, str]] = {
     "and closes the connection, in milliseconds.",
     "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds.",
     "connections.max.reauth.ms": "How long a client can use a connection to a SASL listener before it has to "
-    "authenticate again on it, in milliseconds; the broker closes the connection of one that does not. 0 sets no "
-    "limit. With the prefix listener.name.LISTENER.MECHANISM. it applies to one mechanism of one listener.",
+    "authenticate again, in milliseconds; the broker closes the connection of a client that does not. 0 sets no "
+    "limit. With the prefix listener.name.LISTENER.MECHANISM. the key applies to one mechanism of one listener.",
     "controlled.shutdown.enable": "Whether a broker asks the controller to move its leaderships to other brokers "
     "before it stops.",
     "controller.listener.names": "The names of the listeners that controllers use, separated by commas. Voters reach "
@@ -247,7 +247,7 @@ HEEDED: Final[dict[str, str]] = {
     "seconds.",
     "request.timeout.ms": "How long this broker waits for the response of another broker, in milliseconds.",
     "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are "
-    "supported. With the prefix listener.name.LISTENER. it applies to one listener.",
+    "supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
     "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and password "
     "by which this node logs in to others. Brokers read it only with the prefix listener.name.LISTENER.MECHANISM.",
     "sasl.mechanism.controller.protocol": "The SASL mechanism by which this node logs in to controllers.",

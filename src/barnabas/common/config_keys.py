@@ -179,8 +179,8 @@ def _compile_limits(limits: str) -> _Check:
         return _check_auto_offset_reset
     if limits.startswith("["):
         return _one_of(_names(limits))
-    # "non-null string" and "non-empty list": text is never null, and the lists so marked are checked where they are
-    # understood as voters and bootstrap servers.
+    # "non-null string" and "non-empty list" need no check here: text is never null, and these lists are checked when
+    # they are parsed as voters and bootstrap servers.
     return _check_nothing
 
 

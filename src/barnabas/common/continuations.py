@@ -6,7 +6,7 @@ of the current work; the callback then runs for this owner again, and the callba
 owner. The ports of the host do this for timers and slow work.
 
     run(owner, work, ...)     runs work for that owner; an exception is passed to `owner.on_error` and goes no further
-    run_within(owner, ...)    the same as the last step of the current work, which can have the same owner
+    run_within(owner, ...)    the same, as the last step of the current work, which can have the same owner
     later(callback)           the callback in the form in which it is registered for a later call
     detached(call, ...)       a call whose callbacks have no owner: one timer for the deadlines of many requests
 

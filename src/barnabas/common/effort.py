@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 
 class Work(IntEnum):
-    #: Requests of the produce shortcut, and all others.
+    #: Requests that take the produce shortcut, and all other requests.
     SHORTCUT = 0
     REQUEST = 1
     #: Bytes of fields that are decoded or encoded in one piece, handlers included.

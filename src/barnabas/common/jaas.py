@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-#: The last part of a module's name -> the package that Kafka has it in.
+#: The class name of a login module -> its Java package in Kafka.
 MODULES: Final[Mapping[str, str]] = {
     "PlainLoginModule": "org.apache.kafka.common.security.plain.",
     "ScramLoginModule": "org.apache.kafka.common.security.scram.",
     "OAuthBearerLoginModule": "org.apache.kafka.common.security.oauthbearer.",
     "Krb5LoginModule": "com.sun.security.auth.module.",
 }
-#: Mechanism -> its module.
+#: SASL mechanism -> the class name of its login module.
 MODULE_OF: Final[Mapping[str, str]] = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
@@ -29,7 +29,7 @@ MODULE_OF: Final[Mapping[str, str]] = {
     "GSSAPI": "Krb5LoginModule",
 }
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
-#: Where Databricks' clients have Kafka's classes.
+#: The prefix of the Java packages of Kafka's classes in Databricks' clients.
 _SHADED: Final = "kafkashaded."
 _USER: Final = "user_"
 _TOKEN: Final = re.compile(
@@ -39,7 +39,7 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 
 
 class JaasError(ValueError):
-    """The error for an entry that is wrong."""
+    """An invalid JAAS entry; the text says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def parse_all(text: str) -> list[JaasEntry]:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Returns the words, and whether each is a sign (`;` or `=`)."""
+    """Returns the words of an entry, each with whether it is one of the signs `;` and `=`."""
     found, position = [], 0
     text = text.rstrip()
     while position < len(text):

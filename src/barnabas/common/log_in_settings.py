@@ -1,4 +1,4 @@
-"""The settings of log-in: of listeners with SASL, and of connections to other nodes.
+"""The settings of log-in, for listeners with SASL and for connections to other nodes.
 
     listener.name.<listener>.<mechanism>.sasl.jaas.config     users and passwords; Kafka's only form for brokers
     [listener.name.<listener>.]sasl.enabled.mechanisms        what a listener offers
@@ -66,7 +66,7 @@ def jaas_key(listener: str, mechanism: str) -> str:
 
 
 def jaas_entry(config: ListenerSettings, listener: str, mechanism: str) -> JaasEntry | None:
-    """Returns the entry of a listener's mechanism; None if it has none. Raises ConfigError."""
+    """Returns the JAAS entry of a mechanism on a listener; None if there is none. Raises ConfigError."""
     key = jaas_key(listener, mechanism)
     text = config.text_or_none(key)
     if text is None:
@@ -90,7 +90,7 @@ def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> t
         raise ConfigError(f"{key} must be set: this node logs in to others on {listener} with {mechanism}")
     name, password = entry.options.get("username"), entry.options.get("password")
     if not name or not password:
-        raise ConfigError(f"{key} needs username and password: this node logs in to others on {listener} by it")
+        raise ConfigError(f"{key} needs username and password: with them this node logs in to others on {listener}")
     return name, password
 
 
@@ -108,7 +108,7 @@ def session_ms_max(config: ListenerSettings, listener: str, mechanism: str) -> i
 
 
 def receive_bytes_max(config: ListenerSettings, listener: str) -> int:
-    """Returns the size of the largest frame before the log-in: the largest of the offered mechanisms."""
+    """Returns the maximum size of a frame before the log-in: the largest limit of the offered mechanisms."""
     return max(_number(config, listener, mechanism, _RECEIVE) for mechanism in mechanisms_of(config, listener))
 
 

@@ -59,11 +59,11 @@ class SampledRate:
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 
     def is_empty(self, now_ms: int) -> bool:
-        """Returns whether no value counts any more."""
+        """Returns whether all values are too old to count."""
         return all(now_ms - sample[1] >= self._span_ms for sample in self._samples)
 
     def excess_ms(self, limit: float, now_ms: int) -> int:
-        """Returns the time without values after which the rate is down to `limit`; 0 if it is not above it."""
+        """Returns the time without new values after which the rate has fallen to `limit`; 0 if it is not above that."""
         rate = self.per_second(now_ms)
         if rate <= limit:
             return 0
@@ -77,7 +77,7 @@ class SampledRate:
 
 class TokenBucket:
     """A bucket that fills with `rate` tokens per second, up to `burst_s` seconds of them (Kafka's `TokenBucket`). The
-    tokens can become negative: a value is taken even if it is more than there is."""
+    tokens can become negative: a value is subtracted even if it exceeds the tokens in the bucket."""
 
     __slots__ = ("_tokens", "_updated_ms", "burst_s", "rate")
 
@@ -97,6 +97,6 @@ class TokenBucket:
         self._tokens = min(self.rate * self.burst_s, self.tokens(now_ms) - count)
 
     def missing_ms(self, now_ms: int) -> int:
-        """Returns the time until no token is owed; 0 if none is."""
+        """Returns the time until the number of tokens is no longer negative; 0 if it is not."""
         tokens = self.tokens(now_ms)
         return floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0

@@ -223,13 +223,14 @@ class Settings:
             for subscriber in list(self._subscribers):
                 subscriber(changed)
         if self._reread_files is not None:
-            # A file can have changed under the same name: to set the name again means to read it again.
+            # A file can have changed under the same name, so setting the same name again reads the file again.
             self._reread_files()
         return problems
 
     def use_files(self, check: Callable[[Any], None], reread: Callable[[], None]) -> None:
-        """Sets the functions of the owner of files that settings name. `check` raises ConfigError if the node must not
-        change to a configuration; `reread` is called after each change of a dynamic layer, also to the same values.
+        """Sets the functions of the component that reads the files named by settings. `check` raises ConfigError if the
+        node must not change to a configuration; `reread` is called after each change of a dynamic layer, also to the
+        same values.
         """
         self._check_files, self._reread_files = check, reread
 

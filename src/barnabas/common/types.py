@@ -16,7 +16,7 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 #: The journal: every change of the cluster with its cause.
 EVENTS_TOPIC = "__cluster_events"
-#: A client with this name can write to internal topics, as in Kafka: another broker's journal does.
+#: The client id whose requests can write to internal topics, as in Kafka; the journal of another broker uses it.
 ADMIN_CLIENT_ID = "__admin_client"
 #: Topics that only the cluster itself can write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state", EVENTS_TOPIC})

@@ -93,7 +93,7 @@ class Elector:
         where = f"{choice.topic}-{choice.partition}"
         try:
             chosen = strategy.choose(choice)
-        except Exception as error:  # the code is the operator's: whatever it raises, the election goes on
+        except Exception as error:  # operators' code can raise anything; the election continues
             text = f"{KEY}={strategy.name} failed for {where}; Kafka's rule applies"
             strategy.reports.report("strategy failed", text, error)
             return choice.candidates[0]

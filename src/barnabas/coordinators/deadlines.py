@@ -113,7 +113,7 @@ class Deadlines:
             while fired < _FIRED_PER_TURN and self._heap and self._heap[0][0] <= now_ms:
                 heaped_ms, _, deadline = heapq.heappop(self._heap)
                 if heaped_ms != deadline._heaped_ms:
-                    continue  # stale: the deadline has since been moved to an earlier time
+                    continue  # This entry is stale: the deadline has since been moved to an earlier time.
                 deadline._heaped_ms = _NONE
                 if deadline.due_ms == _NONE:
                     continue

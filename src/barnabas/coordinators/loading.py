@@ -10,7 +10,7 @@ A coordinator that takes over many partitions loads one after the other, one sli
 requests are delayed by a bounded time, and the first partitions serve long before the last one. While a partition
 waits for a slice from the disk, the others continue.
 
-Skipped are: a record that cannot be read, a batch with a wrong checksum or with records that cannot be found, and
+A load skips a record that cannot be read, a batch with a wrong checksum or with records that cannot be found, and
 everything from bytes that are not a batch up to the next segment. Each is reported with its offset and counted in
 `Loads.skipped`; the partition is loaded without it.
 """

@@ -21,12 +21,12 @@ from barnabas.embedded.failures import Failure
 
 _CA_DAYS: Final = 3650
 _DAYS: Final = 825
-#: Clocks of other machines can be late.
+#: Certificates are valid from this time before their creation, because clocks of other machines can be behind.
 _EARLY: Final = timedelta(hours=1)
 
 
 class Authority(NamedTuple):
-    """An authority; what it issues lies in its directory."""
+    """A certificate authority; the certificates that it issues are in its directory."""
 
     directory: Path
 

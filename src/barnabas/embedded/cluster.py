@@ -88,10 +88,10 @@ class EmbeddedCluster:
         `brokers`: how many; those of the last start, or one. `port`: of the first broker, the others follow; 0 takes
         those used last where they are free, or any free ones; None takes those used last, and raises Failure where they
         are not free; without a last start, it is DEFAULT_PORT. `racks`: of each broker; those of the last start, or
-        none. `properties` are broker properties by Kafka's names; they win over the generated ones. `zookeeper`: a
-        connect string, or empty for a ZooKeeper server that the cluster starts on `zookeeper_port`; None keeps the
-        choice of the last start, which for a new cluster is a metadata quorum. `secure` gives all listeners TLS, a
-        log-in and rules (`embedded.security`); a cluster that was started so stays so.
+        none. `properties` are broker properties by Kafka's names; they take precedence over the generated ones.
+        `zookeeper`: a connect string, or empty for a ZooKeeper server that the cluster starts on `zookeeper_port`; None
+        keeps the choice of the last start, which for a new cluster is a metadata quorum. `secure` gives all listeners
+        TLS, a log-in and rules (`embedded.security`); a cluster that was started with it keeps it.
         """
         recorded = self.recorded
         before = {node.node_id: node for node in recorded.nodes}
@@ -141,11 +141,13 @@ class EmbeddedCluster:
 
     @property
     def security(self) -> Security | None:
-        """Returns the security of the cluster; None if it was started without. Raises Failure for damaged files."""
+        """Returns the security of the cluster; None if it has none. Raises Failure for damaged files."""
         return security_of(self.directory)
 
     def _security(self, recorded: Recorded, *, is_wanted: bool, in_zookeeper: bool) -> Security | None:
-        """Returns the security of the nodes; None for none. Raises Failure if it cannot be had."""
+        """Returns the security of the nodes; None for a cluster without security. Raises Failure if the cluster cannot
+        be secure.
+        """
         found = self.security
         if found is not None:
             found.write_client_files()

@@ -30,7 +30,7 @@ NODE: Final = "node"
 ADMIN: Final = "admin"
 _PLAIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _PASSWORD_BYTES: Final = 24
-#: Written last: with it, the directory is complete.
+#: The file that is written last: if it exists, the directory is complete.
 _USERS: Final = "users.json"
 
 

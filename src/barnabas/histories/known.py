@@ -15,12 +15,12 @@ from barnabas.histories.operations import Process, Value
 class Outcome(IntEnum):
     """The outcome of a send."""
 
-    #: Read, but not sent yet according to the history.
+    #: The record was read, but not sent yet according to the history.
     UNSENT = 0
     SENT = 1
     ACKED = 2
     FAILED = 3
-    #: It is unknown whether it was written.
+    #: The client does not know whether the record was written.
     UNKNOWN = 4
 
 
@@ -39,7 +39,7 @@ class Read(NamedTuple):
     log: PartitionLog
     offset: int
     line: int
-    #: Before the commit was requested.
+    #: Whether the record was read before the commit was requested.
     early: bool
 
 
@@ -230,5 +230,5 @@ class Gap(NamedTuple):
     log: PartitionLog
     before: Position
     after: Position
-    #: Within one poll.
+    #: Whether both positions belong to one poll.
     inner: bool

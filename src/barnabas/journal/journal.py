@@ -332,7 +332,7 @@ class Journal:
             codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
             self._topic.append(encode_batch(records, codec=codec), self._on_written)
         elif is_active:
-            self.window.written()  # these changes made no events
+            self.window.written()  # no event describes these changes
 
     def _records_of(self, change: MetadataChange) -> Iterator[Record]:
         view = ControllerView(change.image, self._config, self._host.random)

@@ -1,12 +1,13 @@
-"""ACLs: which rule decides whether a principal may do something, as Kafka's StandardAuthorizer decides it.
+"""ACLs: finds the rule that allows or denies an operation, as Kafka's StandardAuthorizer does.
 
-A question names a principal, a host, an operation and a resource. The rules of a resource are those with its literal
-name, those with a prefix of it, and those for `*`. Any rule that denies wins, then any that allows; if none of them is
-about the question, the answer is no; only a resource without any rule gets the default of the cluster. An ALLOW of
-READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies DESCRIBE_CONFIGS; a DENY implies nothing.
+A check has a principal, a host, an operation and a resource. The rules of a resource are those with its literal name,
+those with a prefix of its name, and those for `*`. A rule that denies takes precedence over rules that allow; if none
+of the rules applies to the check, the operation is denied. The default of the cluster applies only to a resource
+without any rule. An ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, one of ALTER_CONFIGS implies
+DESCRIBE_CONFIGS; a DENY implies nothing.
 
-The rules are indexed by type, name and principal, so a question costs a few look-ups: one for each length of a prefix.
-Among several rules that agree, the one is named that Kafka's audit log names.
+The rules are indexed by type, name and principal, so a check costs a few look-ups: one for each length of a prefix. If
+several rules agree, the decision contains the one that Kafka's audit log would name.
 """
 
 from __future__ import annotations
@@ -96,13 +97,14 @@ _ALLOWING: Final = {
     ),
 }
 _DENYING: Final = {operation: frozenset({operation, AclOperation.ALL}) for operation in _OPERATIONS}
-#: A name that Kafka asks about before it looks at all resources of a type.
+#: The name that Kafka checks before it considers all resources of a type.
 _ANY_NAME: Final = "hardcode"
 
 
 class AclRule(NamedTuple):
-    """A rule: who may, or may not, do what on which resources. The fields are in the order in which Kafka sorts the
-    rules of one resource."""
+    """A rule that allows or denies a principal an operation on resources. The fields are in the order in which Kafka
+    sorts the rules of one resource.
+    """
 
     resource_type: int
     resource_name: str
@@ -153,7 +155,9 @@ def shown(kind: type[IntEnum], code: int) -> str:
 
 
 class Decision(NamedTuple):
-    """An answer, with the rule that decided. Without one, `has_rules` tells whether the resource has rules at all."""
+    """A decision, with the rule that it is based on. If no rule applied, `has_rules` says whether the resource has
+    rules at all.
+    """
 
     allowed: bool
     rule: AclRule | None = None
@@ -163,7 +167,7 @@ class Decision(NamedTuple):
 _NO_RULE: Final = Decision(False)
 _NO_MATCH: Final = Decision(False, None, True)
 
-#: Principal -> its rules on one resource pattern, in order. Equal rules can be there twice, with different ids.
+#: Principal -> its rules on one resource pattern, in order. Equal rules can exist twice, with different ids.
 _Rules = dict[str, list[AclRule]]
 _NO_RULES: Final[list[AclRule]] = []
 
@@ -235,7 +239,7 @@ class AclIndex:
     def __init__(self) -> None:
         self._rules: dict[bytes, AclRule] = {}
         self._types: dict[int, _OfType] = {}
-        #: A number that is different after each change.
+        #: A number that changes with each change of the rules.
         self.version = 0
 
     def __len__(self) -> int:
@@ -260,7 +264,7 @@ class AclIndex:
             self.version += 1
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:
-        """Decides a question by the rules alone. `host` is a numeric address."""
+        """Decides by the rules alone. `host` is a numeric address."""
         of_type = self._types.get(resource)
         if of_type is None:
             return _NO_RULE
@@ -308,7 +312,7 @@ class AclIndex:
 
 
 def _about(rules: _Rules, principal: str) -> list[AclRule]:
-    """Returns the rules of a pattern that are about this principal or everybody, in order."""
+    """Returns the rules of a pattern that apply to this principal or to everybody, in order."""
     own, all_of_them = rules.get(principal, _NO_RULES), rules.get(EVERYBODY, _NO_RULES)
     if not own or own is all_of_them:
         return all_of_them

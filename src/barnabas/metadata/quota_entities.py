@@ -1,8 +1,9 @@
-"""The entities of client quotas: users, client ids and addresses, and which quota applies to whom (KIP-55, KIP-612).
+"""The entities of client quotas (users, client ids and addresses), and the quota that applies to a client (KIP-55,
+KIP-612).
 
 A quota belongs to one entity: a user, a client id, a client id of a user, or an address; each part is a name or the
-default of those that have none of their own. All connections of one entity share its quota; a default gives each of
-those it applies to a quota of its own.
+default of those that have none of their own. All connections of one entity share its quota; a default quota gives a
+separate quota to each entity that it applies to.
 """
 
 from __future__ import annotations

@@ -79,8 +79,9 @@ class SecurityImage:
         return replace(self, quotas=self.quotas.delete(entity)) if entity in self.quotas else self
 
     def changed_quotas(self, new: SecurityImage) -> dict[QuotaEntity, dict[str, float | None]]:
-        """Returns what changed from these quotas to those of `new`: entity -> key -> value, None where it was
-        removed."""
+        """Returns the changes from these quotas to those of `new`: entity -> key -> value, None where it was
+        removed.
+        """
         if new.quotas is self.quotas:
             return {}
         changed: dict[QuotaEntity, dict[str, float | None]] = {}

@@ -32,9 +32,9 @@ class Listeners(Enum):
 
     BROKER = "brokers"
     CONTROLLER = "controllers"
-    #: Each serves it itself.
+    #: Every node serves the API itself.
     BOTH = "both"
-    #: Controllers serve it, and brokers forward it to the active one.
+    #: Controllers serve the API, and brokers forward it to the active one.
     FORWARDED = "controllers, and brokers for them"
 
 

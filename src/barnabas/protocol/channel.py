@@ -173,7 +173,7 @@ class Channel:
                 self._dial()
 
     def close(self) -> None:
-        """Closes the link for good. Waiting requests get None."""
+        """Closes the link permanently. Waiting requests get None."""
         self._closed = True
         self._fail(None)
         for timer in (self._timer, self._dial_timer):

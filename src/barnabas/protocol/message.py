@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-#: As a default: a new empty list, or a new struct with its own defaults.
+#: The default value that stands for a new empty list, or for a new struct with its own defaults.
 FRESH: tuple[()] = ()
 
 UnknownTags = tuple[tuple[int, bytes], ...]

@@ -63,7 +63,7 @@ class FrameKind(Enum):
 
 
 class Rule(Enum):
-    """The treatment of a frame by the gate. The value is the text in the documentation."""
+    """The rules for frames. The value of each is its text in the documentation."""
 
     ANSWER_VERSIONS = "answered; versions known, or still new if its version is unknown"
     CHOOSE = "exchange; failed (33) if the mechanism is not offered"

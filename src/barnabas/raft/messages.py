@@ -23,7 +23,7 @@ from barnabas.raft.voters import VoterEndpoint, VoterKey
 
 #: Kafka's values.
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-#: What a follower fetches at a time: it decodes all of it in one turn of the event loop.
+#: The maximum size of a follower's fetch, which it decodes in one turn of the event loop.
 _FOLLOWER_FETCH_BYTES: Final = 128 * 1024
 FETCH_WAIT_MS_MAX: Final = 500
 

@@ -2,7 +2,7 @@
 anything is missing.
 
     checkpoint, quorum-state  what this node remembers outside its log      (`raft.log_checkpoint`, `raft.quorum_state`)
-    is there a log if not, but topics, a checkpoint or a quorum-state, startup is refused
+    no log                    startup is refused if there are topics, a checkpoint or a quorum-state
     newest valid snapshot     a damaged one is renamed if an older one and the log have the same content
     log, from end to end      a torn tail is cut off, other damage is refused                    (`raft.evidence`)
     end of the log            not before the offset that the checkpoint records as on disk

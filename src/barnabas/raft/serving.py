@@ -1,4 +1,6 @@
-"""The server for requests about the quorum, from other nodes and from tools. `listener` is the name of the one used."""
+"""The server for requests about the quorum, from other nodes and from tools. `listener` is the name of the listener on
+which a request arrived.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class DelayedSessionFetch(DelayedFetch):
         before, session.waiting = session.waiting, self
         self._session: Waitable | None = session
         if before is not None:
-            before.complete()  # It is answered with the error that its session epoch is outdated.
+            before.complete()  # The earlier fetch gets the error that its session epoch is outdated.
 
     def on_cancel(self) -> None:
         super().on_cancel()

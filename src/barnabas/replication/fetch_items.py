@@ -64,7 +64,7 @@ class FetchItem:
         self.partition: Partition | None = None
         #: The last read returned nothing, because data would have exceeded the replication quota (KIP-73).
         self.is_throttled = False
-        #: Whether the reader may not read the topic; None if nobody has judged that.
+        #: Whether the reader may not read the topic; None if that is not checked yet.
         self.is_denied: bool | None = None
         self.session: ItemSession | None = None
         #: The partition that this item watches.

@@ -146,7 +146,7 @@ class Fetcher:
         known = self._followed.get(key)
         followed = self._followed[key] = FollowedPartition(partition)
         if known is not None and known.session_position is not None:
-            followed.session_position = (-1, -1, -1)  # It is named again, with the new epoch.
+            followed.session_position = (-1, -1, -1)  # The next request names the partition again, with the new epoch.
         self._dirty[key] = None
         self._fetch_soon()
 
@@ -359,7 +359,7 @@ class Fetcher:
         if not followed.is_current:
             return
         if followed.session_position[0] != followed.partition.log.log_end_offset:
-            return  # It was fetched from an older position.
+            return  # The answer belongs to an older position.
         try:
             self._take_one(key, followed, answer)
         except StorageFault as fault:

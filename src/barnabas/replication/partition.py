@@ -77,9 +77,9 @@ class Role(Enum):
 class Isolation(Enum):
     """The isolation level of a reader, which limits the records that it can see."""
 
-    LOG_END = "log end"  # up to the LEO, for followers
-    READ_UNCOMMITTED = "read_uncommitted"  # up to the HW
-    READ_COMMITTED = "read_committed"  # up to the LSO
+    LOG_END = "log end"  # records below the LEO, for followers
+    READ_UNCOMMITTED = "read_uncommitted"  # records below the HW
+    READ_COMMITTED = "read_committed"  # records below the LSO
 
 
 class Partition:

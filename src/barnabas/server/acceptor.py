@@ -1,8 +1,9 @@
 """The accept loop of one listener: takes connections from its sockets, and hands them to asyncio.
 
-Under TLS a connection waits for the client's first byte before anything is spent on it. Handshakes then begin a few per
-turn of the loop, each with the certificates of that moment, because one costs up to a millisecond of CPU: after a
-restart, a thousand returning clients must not delay those that are already connected.
+A connection with TLS costs nothing until the client's first byte arrives. Then it waits for its handshake; only a few
+handshakes begin in one turn of the loop, because each takes up to a millisecond of CPU: after a restart, a thousand
+returning clients must not delay those that are already connected. A handshake uses the certificates that are current
+when it begins.
 
     accepted -> waits for the first byte -> waits for its turn -> handshake -> served
                  `_HANDSHAKE_S` for all of it, `_HALF_OPEN_MAX` such connections
@@ -23,16 +24,17 @@ from typing import Final, NamedTuple
 
 log = logging.getLogger("barnabas.connections")
 
-#: Connections taken in one turn of the loop.
+#: The maximum number of connections accepted in one turn of the loop.
 _ACCEPTS_PER_TURN: Final = 64
-#: Handshakes begun in one turn.
+#: The maximum number of handshakes begun in one turn.
 _HANDSHAKES_PER_TURN: Final = 4
-#: Connections before the end of their handshake; the one that has waited longest gives way to a new one.
+#: The maximum number of connections before the end of their handshake; a further one replaces the one that has waited
+#: longest.
 _HALF_OPEN_MAX: Final = 4096
-#: The time from the accept to the end of the handshake, and the time for an orderly end of TLS.
+#: The time limits from the accept to the end of the handshake, and for a clean end of TLS.
 _HANDSHAKE_S: Final = 10.0
 _SHUTDOWN_S: Final = 5.0
-#: The pause after the system has refused a connection for want of memory or descriptors.
+#: The pause after the system could not accept a connection because memory or descriptors ran out.
 _PAUSE_S: Final = 0.1
 _REPORT_S: Final = 10.0
 #: The first byte of a TLS handshake.
@@ -46,7 +48,7 @@ MakeProtocol = Callable[[], asyncio.BaseProtocol]
 class TlsSide(NamedTuple):
     """The TLS of a listener."""
 
-    #: Returns the context of this moment.
+    #: Returns the current context.
     context: Callable[[], ssl.SSLContext]
     #: Called with the peer and the cause when a handshake fails.
     failed: Callable[[str, str], None]
@@ -61,7 +63,7 @@ class Acceptor:
         self._make = make
         self._tls: TlsSide | None = None
         self._is_open = False
-        #: A descriptor to give up when all are in use, so that a connection can be accepted and closed.
+        #: A reserved descriptor: when all are in use, it is closed, so that a connection can be accepted and closed.
         self._spare: int | None = None
         self._may_report_at = 0.0
         #: Connections that wait for their first byte, oldest first, with their deadlines.
@@ -73,7 +75,7 @@ class Acceptor:
         self._establishing: set[asyncio.Task[None]] = set()
 
     def use_tls(self, tls: TlsSide) -> None:
-        """Lets every connection begin with a handshake."""
+        """Requires a TLS handshake on every connection."""
         self._tls = tls
 
     @property
@@ -89,7 +91,7 @@ class Acceptor:
         self._watch()
 
     def close(self) -> None:
-        """Accepts no more connections, and drops those whose handshake is under way."""
+        """Stops listening, and drops the connections whose handshake is not complete."""
         if self._is_open:
             self._is_open = False
             for listening in self.sockets:
@@ -135,9 +137,7 @@ class Acceptor:
                 self._await_first_byte(accepted)
 
     def _on_refused(self, listening: socket.socket, error: OSError) -> None:
-        """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
-        moment.
-        """
+        """Closes a connection for which there is no descriptor, so that its client notices, and pauses accepting."""
         now = self._loop.time()
         if now >= self._may_report_at:
             self._may_report_at = now + _REPORT_S
@@ -170,7 +170,7 @@ class Acceptor:
         self._loop.remove_reader(waiting.fileno())
 
     def _expire(self) -> None:
-        """Drops the connections whose time is over, and waits for the next one."""
+        """Drops the connections whose time is over, and sets the timer for the next one."""
         self._expiry = None
         now = self._loop.time()
         for waiting, deadline in tuple(self._silent.items()):
@@ -191,7 +191,8 @@ class Acceptor:
             self._begin_soon()
         elif first:
             with contextlib.suppress(OSError):
-                waiting.recv(_DRAINED_BYTES)  # Unread data would make a reset of the orderly end.
+                # Read first: closing a socket with unread data would reset the connection instead of ending it cleanly.
+                waiting.recv(_DRAINED_BYTES)
             self._fail(waiting, "the client does not speak TLS, which this listener requires (its security.protocol?)")
         else:
             waiting.close()

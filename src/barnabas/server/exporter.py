@@ -50,7 +50,7 @@ class Exporter:
         self.failures = 0
 
     async def start(self, text: str) -> None:
-        """Listens at "HOST:PORT". If the address cannot be bound, this is logged, and no metrics are served. Raises
+        """Listens at "HOST:PORT". If the address cannot be bound, logs that and serves no metrics. Raises
         ConfigError for an invalid address.
         """
         host, port = _address(text)
@@ -64,7 +64,7 @@ class Exporter:
 
     @property
     def port(self) -> int | None:
-        """The bound port; None if it does not listen."""
+        """The bound port; None if the exporter does not listen."""
         if self._server is None or not self._server.sockets:
             return None
         port: int = self._server.sockets[0].getsockname()[1]

@@ -1,8 +1,8 @@
 """Outgoing connections of this node: asyncio's side of `common.host.Links`.
 
 The system probes a silent peer, and gives up unacknowledged data soon: otherwise, after a network partition has healed,
-it would wait as long again before its next retransmission. The peer's system answers the probes, not its process: a
-paused or busy process keeps its connections.
+the next retransmission would come only after as long a time again. The peer's system answers the probes, not its
+process: a paused or busy process keeps its connections.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ log = logging.getLogger("barnabas.connections")
 #: How long the peer's system can leave data or a probe without an acknowledgement.
 _SILENCE_MS: Final = 3_000
 _PROBE_S: Final = 1
-#: The limit of a handshake, below those of the connections' owners, which then know the cause.
+#: The time limit of a handshake. It is shorter than the timeouts of the connections' owners, so that they learn the
+#: cause.
 _HANDSHAKE_S: Final = 8.0
 _SHUTDOWN_S: Final = 1.0
-#: The same failure of the same peer is logged once in this time.
+#: The interval in which the same failure of the same peer is logged once.
 _REPORT_S: Final = 10.0
 _REPORTED_MAX: Final = 1_000
 
@@ -90,7 +91,7 @@ class DialledLink(asyncio.BufferedProtocol):
         self._turns = turns
         self._peer = f"{host}:{port}"
         self._transport: asyncio.Transport | None = None
-        #: Closed by this side or ended: the end gets no further calls.
+        #: Whether this side closed the link, or it ended; its owner is not called any more.
         self._is_over = False
         self._dialling: asyncio.Task[None] | None = loop.create_task(self._dial(loop, host, port))
 
@@ -106,7 +107,7 @@ class DialledLink(asyncio.BufferedProtocol):
                 if self._context is None:
                     await loop.create_connection(lambda: self, address, port)
                 else:
-                    # The name that was configured is checked, not the address that it stands for.
+                    # TLS checks the configured host name, not the address that it resolves to.
                     await loop.create_connection(
                         lambda: self,
                         address,
@@ -119,7 +120,8 @@ class DialledLink(asyncio.BufferedProtocol):
                 return
             except OSError as error:
                 if failure is None or isinstance(failure, ConnectionRefusedError):
-                    failure = error.with_traceback(None)  # Its frames hold this link.
+                    # The frames of the traceback refer to this link, and would keep it in memory.
+                    failure = error.with_traceback(None)
         self._ended(failure or OSError(f"{host} has no address"))
 
     def _ended(self, error: OSError | None) -> None:
@@ -200,7 +202,8 @@ class DialledLink(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _stop_dialling(self) -> None:
-        dialling, self._dialling = self._dialling, None  # The error of a cancelled task holds its frames.
+        # The error of a cancelled task refers to its frames, and would keep them in memory.
+        dialling, self._dialling = self._dialling, None
         if dialling is not None:
             dialling.cancel()
 

@@ -71,7 +71,7 @@ class SocketOptions(NamedTuple):
 
 
 class PeerNames(Protocol):
-    """The contexts of the node's listeners, as connections use them (`tls.node_contexts`)."""
+    """The methods of `tls.node_contexts.NodeContexts` that connections use."""
 
     def server(self, listener: str) -> ssl.SSLContext:
         """Returns the context for a connection that is accepted now."""
@@ -145,7 +145,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._name_peer(connection, self._peer_names)
 
     def _name_peer(self, connection: Connection, names: PeerNames) -> None:
-        """Names the peer by its certificate; one without a name is not served."""
+        """Sets the principal of the peer from its certificate; closes the connection if the certificate gives none."""
         transport = self._transport
         assert transport is not None
         link: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -286,7 +286,7 @@ class ListenerLog:
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
-        # Numbers and the port differ from frame to frame of the same peer.
+        # Numbers and the port differ between frames of the same peer, so they are not part of the cause's name.
         kind = (peer.partition(":")[0], _NUMBER.sub("#", cause))
         self._reports.report(kind, f"closing the connection of {peer}: {cause}", error)
 
@@ -348,7 +348,8 @@ class ListeningSocket:
         busy_polling = BusyPolling(loop)
         sockets = await acceptor.bind(loop, host, port)
         if options.receive_buffer_bytes >= 0:
-            # Accepted sockets inherit the size; set later, it could no longer widen the window of TCP.
+            # The receive buffer is set before listening: accepted sockets inherit it, and a later change cannot enlarge
+            # their TCP window.
             for bound in sockets:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
 
@@ -388,7 +389,7 @@ class ListeningSocket:
         return len(self._open)
 
     def close(self) -> None:
-        """Accepts no more connections, and ends the open ones."""
+        """Stops listening, and ends the open connections."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._acceptor.close()

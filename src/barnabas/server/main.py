@@ -173,7 +173,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
 async def _compose(
     host: ServerHost, config: BrokerConfig, log: ListenerLog, cluster_id: str | None, stop: asyncio.Event
 ) -> Broker | None:
-    """Returns the broker, in the mode that the configuration chooses; None if it is stopped before. Raises
+    """Returns the broker, in the mode that the configuration chooses; None if a signal stops it first. Raises
     ConfigError."""
     if not config.is_zookeeper_mode:
         return Broker.create(host, config, log, cluster_id)

@@ -21,7 +21,7 @@ log = logging.getLogger("barnabas.memory")
 
 #: Collections are rare and short: long-lived objects are frozen after startup, and requests and connections leave no
 #: cycles behind. A collection of the middle generation visits 25,000 objects, which takes up to 10 ms. A full
-#: collection takes half a second with 50,000 partitions: none comes by itself (`FullCollections`).
+#: collection takes half a second with 50,000 partitions: none is started automatically (see `FullCollections`).
 _GC_THRESHOLDS: Final = (5_000, 3, (1 << 31) - 1)
 #: The growth, in blocks of Python's allocator, after which objects may be garbage that no young collection found.
 _GROWN_BLOCKS_MIN: Final = 4_000_000

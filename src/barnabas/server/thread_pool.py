@@ -50,7 +50,7 @@ class ThreadPool:
             except BaseException as raised:
                 error = raised
             self._loop.call_soon_threadsafe(self._done, done, result, error)
-            del job, work, done, result, error  # The waiting thread holds no references.
+            del job, work, done, result, error  # A waiting thread must not keep references to finished work.
 
     def _done(self, done: Done, result: Any, error: BaseException | None) -> None:
         self._unfinished -= 1

@@ -42,7 +42,7 @@ except ImportError:  # uvloop is not available on every platform; asyncio's own 
 log = logging.getLogger("barnabas.zookeeper")
 
 _BACKLOG = 1024
-#: Unsent answers of a connection above which it is not served.
+#: The amount of unsent answers above which a connection is not served.
 _WRITE_BUFFER_BYTES_MAX = 4 * 1024 * 1024
 _LOCK_FILE = "barnabas.lock"
 #: The longest time that a sync's thread waits for the interpreter while requests are served; a sync is shorter.
@@ -308,7 +308,7 @@ class ProcessFacts:
             try:
                 size += self._disk.size(f"{folder}/{name}")
             except FileNotFoundError:
-                continue  # purged since
+                continue  # The file was purged in the meantime.
         return size
 
     def open_files(self) -> OpenFiles:

@@ -26,7 +26,7 @@ _GAP_S: Final = 1.0
 
 
 class Fate(Enum):
-    """The end of a transaction, as its producer knows it."""
+    """The end of a transaction, as far as its producer knows it."""
 
     OPEN = "was not committed"
     COMMITTED = "was committed"

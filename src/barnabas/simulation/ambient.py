@@ -109,7 +109,7 @@ def _stable_hashes() -> Iterator[None]:
     requests in that order.
     """
     structs = sys.modules.get("aiokafka.structs")
-    if structs is None:  # a world without these clients
+    if structs is None:  # The world has no aiokafka clients.
         yield
         return
     with (

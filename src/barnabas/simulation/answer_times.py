@@ -103,8 +103,8 @@ class AnsweredInTime(Listener):
                 where = "waits at" if exchange.is_of_node else "sent by a client waits for"
                 raise Violation(
                     f"not answered in time: a request of API {request.api_key} of {exchange.client}, from "
-                    f"{format_time(request.at_us)}, {where} {exchange.node} for {waited_ms} ms in which nothing "
-                    f"ails it; {self._allowed_ms(request)} ms are allowed"
+                    f"{format_time(request.at_us)}, {where} {exchange.node} for {waited_ms} ms without a fault; "
+                    f"{self._allowed_ms(request)} ms are allowed"
                 )
 
     def _allowed_ms(self, request: Request) -> int:

@@ -1,6 +1,6 @@
 """The requests of one transactional producer of the bare protocol (KIP-890), each repeated until it is answered.
 
-A ghost sends some of them a second time, soon or much later.
+Some of them are sent a second time, soon or much later.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Exchanges(Observer):
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.listeners: dict[int, list[Listener]] = {}
-        #: What is wrong. A checker raises it later: here it would be raised within the code of a node.
+        #: Violations that were found. A checker raises them later: here they would be raised within the code of a node.
         self.problems: list[Violation] = []
         self._topics: dict[bytes, str] = {}
         #: The last Produce answer, and its rows.

@@ -38,8 +38,8 @@ class FaultKind(Enum):
     ISOLATE = "isolate"  # nothing passes between the node and all other nodes; clients reach it
     HOLD_ANSWER = "hold-answer"  # the next answer to a request of the node waits for newer metadata; amount: API key
     AWAY_AND_BACK = "away-and-back"  # leaderships of the node move to others, and come back after the duration
-    KILL_CLIENT = "kill-client"  # of a client: kill -9, started again after the duration
-    PAUSE_CLIENT = "pause-client"  # of a client: SIGSTOP, SIGCONT after the duration
+    KILL_CLIENT = "kill-client"  # kill -9 of a client, which starts again after the duration
+    PAUSE_CLIENT = "pause-client"  # SIGSTOP of a client, SIGCONT after the duration
 
 
 class FaultEvent(Enum):

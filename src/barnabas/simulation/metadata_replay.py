@@ -28,7 +28,7 @@ class MetadataLogs:
     def __init__(self) -> None:
         self.replayed = MetadataDict()
         self._brokers: dict[str, object] = {}
-        #: The last image that was looked at, and when to look again.
+        #: The last image that was checked, and the time of the next check.
         self._looks: dict[str, tuple[MetadataImage, int]] = {}
         self._images_us: dict[str, int] = {}
         self._files_us: dict[str, int] = {}

@@ -433,7 +433,7 @@ class Network:
             if target == address:
                 self._unstall(direction)
 
-    # -- ways
+    # -- directions
 
     def direction(self, source: str, target: str) -> Direction:
         """Returns the direction from machine to machine, by name."""

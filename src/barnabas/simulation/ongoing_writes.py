@@ -239,7 +239,7 @@ class WritesContinue(Listener):
         self.longest_ms[what] = max(stalled_ms, self.longest_ms.get(what, 0))
         if stalled_ms > self.bound_ms:
             allowed = f"{self.bound_ms} allowed during these troubles: {what}"
-            raise Violation(f"writes do not go on: {tp} for {stalled_ms} ms ({allowed}): {problem}")
+            raise Violation(f"writes do not continue: {tp} for {stalled_ms} ms ({allowed}): {problem}")
 
     def _look_at_clients(self, tp: TopicPartition, watched: _Watched, now_us: int) -> None:
         first_us, last_us = self._refused_us.get(tp, (now_us, 0))
@@ -249,7 +249,7 @@ class WritesContinue(Listener):
         allowed_ms = self.bound_ms + _CLIENTS_MS
         if refused_ms > allowed_ms:
             raise Violation(
-                f"writes do not go on for clients: {tp} was refused for {refused_ms} ms ({allowed_ms} allowed), "
+                f"writes do not continue for clients: {tp} was refused for {refused_ms} ms ({allowed_ms} allowed), "
                 "although it has a leader and enough in sync"
             )
 

@@ -43,7 +43,7 @@ class AdminOperation(Enum):
     """The kinds of administrative changes that an operator makes."""
 
     REASSIGN = "reassign"  # other brokers, or another order, or one replica less
-    CANCEL = "cancel"  # what was reassigned goes back
+    CANCEL = "cancel"  # a reassignment is cancelled
     ELECT = "elect"  # preferred leaders
     CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it
     ENLARGE = "enlarge"  # a partition more

@@ -27,7 +27,7 @@ class Need(Enum):
     ZOOKEEPER = "a ZooKeeper server"
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
-    #: The clients, operator and configuration of `barnabas simulate` do not go there.
+    #: Only small worlds reach the event; the clients, operator and configuration of `barnabas simulate` never do.
     SMALL_WORLDS = "the small worlds"
 
 

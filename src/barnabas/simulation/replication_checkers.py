@@ -163,7 +163,7 @@ class Committed:
         self.ends: dict[Key, int] = {}
         #: The offset up to which a replica's log is known to be right.
         self._checked: dict[Partition, tuple[Log, int]] = {}
-        #: See `_cleanable_end`.
+        #: The offsets that `_cleanable_end` returned last.
         self._cleanable: dict[Key, int] = {}
         #: The newest epoch in which a leader was seen.
         self._epochs: dict[Key, int] = {}

@@ -109,7 +109,7 @@ class ResponsesAreTrue(Listener):
         place = self._exchanges.place(sent.place)
         found = None if node.broker is None else node.broker.replicas.find(*place)
         if found is None or found.role is not Role.LEADER or found.log.config.is_compacted:
-            return ""  # It has resigned meanwhile, or it can have removed records.
+            return ""  # The leader has resigned meanwhile, or compaction can have removed records.
         log = found.log
         if not log.log_start_offset <= offset:
             return ""

@@ -52,7 +52,7 @@ class _Shortening:
         before = self.best
         for smaller in _RESPECTS:
             while any(self._still_fails(settings) for settings in smaller(self._settings)):
-                """Goes on from the smaller run."""
+                """Continues from the smaller run."""
         if self.best is not before:
             self._reduce_faults()
         return self.best

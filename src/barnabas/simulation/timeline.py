@@ -74,7 +74,7 @@ class _Folder:
         self._open: dict[str, dict[tuple[str, str], int]] = {}
         #: Machine -> indices of its last two steps: a start and the end of the process.
         self._steps: dict[str, list[int]] = {}
-        #: What was decided last for a partition -> index of its line.
+        #: (time, decision) of the latest decisions -> index of their line.
         self._decided: dict[tuple[int, str], int] = {}
 
     def take(self, note: Note) -> None:

@@ -27,7 +27,8 @@ TIMEOUT_MS = 10_000
 _CLOSE_S = 5.0
 #: Topics get more partitions, which clients must notice.
 METADATA_AGE_MS = 4_000
-#: Drawn by each session: some send every record immediately and some in batches, some get a response for every record.
+#: The values from which each session draws: some send every record immediately and some in batches, some get a response
+#: for every record.
 LINGERS_MS = (0, 5, 50)
 FETCH_MIN_BYTES = (1, 1, 400)
 #: Exceptions that a client can raise under faults; any other is a mistake in our code or in the client. No program is

@@ -1,9 +1,10 @@
 """Lost ranges: records that the query did not read before they were gone, or that it has read and the log no longer
 has.
 
-aged the log now begins later: retention or DeleteRecords removed them truncated a replica that never had them became
-leader; whether read or not, the log has others there, or none recreated the topic was deleted and created again: what
-followed the last offset read is gone deleted the topic, or the partition, does not exist any more
+    aged        the log begins later now: retention or DeleteRecords removed the records
+    truncated   a replica without the records became leader; the log has other records at these offsets, or none
+    recreated   the topic was deleted and created again: everything after the last offset read is gone
+    deleted     the topic or the partition does not exist any more
 
 `advance` detects them; `stream_reader` fails the query, or reports them and continues (`failOnDataLoss`).
 """

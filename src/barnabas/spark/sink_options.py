@@ -45,8 +45,8 @@ _COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a sink. `columns` are the names of the rows' columns, in order; If `topic` is None, each row
-    names its topic.
+    """The options of a sink. `columns` are the names of the rows' columns, in order. If `topic` is None, each row names
+    its topic.
     """
 
     producer: tuple[tuple[str, str], ...] = field(repr=False)

@@ -63,7 +63,7 @@ class Pace(NamedTuple):
 
 #: The first records of a leader epoch often arrive soon after it begins.
 EPOCHS = Pace(delay_ms=500, quiet_ms=0, pause_ms=10)
-#: Not while partitions are created one after the other: producers do not wait for these files.
+#: Files are not written while partitions are created one after the other: producers do not wait for them.
 TOPIC_IDS = Pace(delay_ms=2_000, quiet_ms=1_500, pause_ms=50)
 
 
@@ -153,7 +153,7 @@ class BackgroundWriter:
                 if failure is None and error is None:
                     writing.file.take_draft(writing.version, writing.path)
             except FileNotFoundError:
-                continue  # its log was deleted or moved; the log writes the file itself if needed
+                continue  # The log was deleted or moved; it writes the file itself if needed.
             except OSError as unnamed:
                 failure = unnamed
             if failure is not None and not is_exhausted(failure):
@@ -168,7 +168,7 @@ def _write(disk: Disk, batch: list[_Writing]) -> dict[str, OSError]:
         try:
             disk.write(writing.path, writing.data, sync=True)
         except FileNotFoundError:
-            continue  # its log was deleted or moved
+            continue  # The log was deleted or moved.
         except OSError as error:
             remove_quietly(disk, writing.path)
             failed[writing.path] = error

@@ -36,7 +36,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-#: The metadata log's checkpoint, written by `raft.mark`; Apache Kafka has no such file.
+#: The metadata log's checkpoint, written by `raft.log_checkpoint`; Apache Kafka has no such file.
 LOG_CHECKPOINT_FILE = "metadata-log-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"

@@ -28,8 +28,8 @@ PROBE_FILE: Final = ".barnabas-probe"
 SLOW_MS: Final = 200
 SLOW_S: Final = SLOW_MS / 1000
 _SLOW_CALLS: Final = 3
-#: A sync that takes longer means a hanging disk. Below broker.session.timeout.ms, so that leaders move as soon as they
-#: would for a broker that died.
+#: A sync that takes longer means a hanging disk. The limit is below broker.session.timeout.ms, so that leaders move as
+#: soon as they would for a broker that died.
 _HUNG_MS: Final = 5_000
 _PROBE_EVERY_MS: Final = 1_000
 _PROBE_BYTES_MAX: Final = 1 << 20

@@ -1,7 +1,8 @@
 """Removal of directories that a start set aside as `-stray`, after a day.
 
 The day begins when this broker first finds the directory under that name; a file `stray-since` in it has the time, so
-that restarts do not extend it. Checked in the background once an hour, and only if there is such a directory.
+that restarts do not extend it. The removal checks in the background once an hour, and only if there is such a
+directory.
 """
 
 from __future__ import annotations

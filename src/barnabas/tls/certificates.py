@@ -1,4 +1,4 @@
-"""Certificates as far as the node has to know them: the subject, the alternative names, and the time of validity."""
+"""The parts of certificates that the node uses: the subject, the alternative names, and the time of validity."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SUBJECT_ALT_NAME: Final = "2.5.29.17"
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _UTC_TIME: Final = 0x17
 _DNS_NAME, _IP_ADDRESS = 2, 7
-#: Names of these kinds are text: an address of mail, a host, a URI.
+#: The kinds of alternative names that are text: an e-mail address, a host, a URI.
 _TEXT_NAMES: Final = frozenset({1, _DNS_NAME, 6})
 
 
 class Certificate(NamedTuple):
-    #: The encoded name, and its text as Java writes it.
+    #: The subject's encoded name, and its text as Java writes it.
     subject_der: bytes
     subject: str
     #: The alternative names, each as (kind, text).

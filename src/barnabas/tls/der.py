@@ -1,4 +1,4 @@
-"""Elements of DER, the encoding of certificates and keys; enough of it to read them without a library."""
+"""Reads elements of DER, the encoding of certificates and keys, as far as the node needs it without a library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Element(NamedTuple):
 
 
 def elements(data: bytes) -> Iterator[Element]:
-    """Yields the elements of `data` one after the other. Raises ValueError where it is not DER."""
+    """Yields the elements of `data` one after the other. Raises ValueError for data that is not DER."""
     position = 0
     while position < len(data):
         begin = position

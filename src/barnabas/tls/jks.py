@@ -1,4 +1,5 @@
-"""Java's own format of key stores, JKS. Its keys are XORed with a chain of SHA-1 digests that the password begins.
+"""Java's own format of key stores, JKS. Its keys are XORed with a chain of SHA-1 digests, the first of which is
+computed from the password.
 
 magic, version, count, entries, SHA-1(password as UTF-16 + "Mighty Aphrodite" + all before)
 a key:          1, alias, time, encrypted key, count of its chain, certificates

@@ -1,7 +1,7 @@
 """The TLS contexts of one listener: one for connections that it accepts, one for those that this node dials to it.
 
-Trusted is every certificate of the trust store, also one that signs nothing, as in Java. Keys reach OpenSSL through
-memory that no file system names.
+Every certificate of the trust store is trusted, even one that is not an authority, as in Java. Keys are passed to
+OpenSSL in an anonymous file in memory, never on a disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class ListenerContexts:
-    """The contexts that one state of a listener's settings and files gives."""
+    """The contexts made from a listener's settings and files at one moment."""
 
     def __init__(self, settings: ListenerSettings) -> None:
         """Reads the stores and creates the contexts. Raises ConfigError."""
@@ -38,11 +38,11 @@ class ListenerContexts:
 
     @property
     def certificates(self) -> list[tuple[str, Certificate]]:
-        """Returns the own certificates by alias."""
+        """Returns the listener's own certificates by alias."""
         return [(entry.alias, parse_certificate(entry.chain[0])) for entry in self.keys]
 
     def expired(self, now: datetime) -> Certificate | None:
-        """Returns an own certificate that is not valid at this time."""
+        """Returns one of the listener's own certificates that is not valid at this time; None if all are."""
         return next((each for _, each in self.certificates if not each.not_before <= now <= each.not_after), None)
 
     def _server(self) -> ssl.SSLContext:
@@ -94,7 +94,7 @@ class ListenerContexts:
 
 
 def files_of(settings: ListenerSettings) -> tuple[int | None, int | None]:
-    """Returns when the files of both stores were changed last."""
+    """Returns the times at which the files of both stores were last changed."""
     return modified_ns(settings.key_store), modified_ns(settings.trust_store)
 
 
@@ -103,7 +103,7 @@ def _load(context: ssl.SSLContext, entry: KeyEntry) -> None:
     descriptor = os.memfd_create("barnabas", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, text.encode())
-        # An empty password, because OpenSSL would ask for a missing one on the terminal.
+        # OpenSSL would ask for a missing password on the terminal, so an empty one is given.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=entry.password or "")
     finally:
         os.close(descriptor)

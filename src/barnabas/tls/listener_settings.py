@@ -1,6 +1,5 @@
-"""The `ssl.*` settings of one listener, with its prefix `listener.name.X.` or without; the prefix wins.
-
-Refusals have Kafka's words where Kafka refuses too. No error text contains a password or a key.
+"""The `ssl.*` settings of one listener, with the prefix `listener.name.X.` or without; the key with the prefix takes
+precedence. Refusals have Kafka's texts if Kafka refuses too. No error text contains a password or a key.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class StoreSettings:
 
 @dataclass(frozen=True)
 class ListenerSettings:
-    """The TLS settings of a listener, checked as far as that is possible without its files."""
+    """The TLS settings of a listener, checked as far as possible without reading files."""
 
     listener: str
     key_store: StoreSettings | None
@@ -89,7 +88,7 @@ def unused_client_auth(config: BrokerConfig, listener: str) -> bool:
 
 
 class _Reader:
-    """Reads the values of one listener, and words refusals."""
+    """Reads the values of one listener, and builds the errors for invalid ones."""
 
     def __init__(self, config: Settings, listener: str) -> None:
         self._config = config

@@ -2,7 +2,7 @@
 
     RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),.*$/$1/L,DEFAULT
 
-The first rule whose pattern matches the whole name decides; DEFAULT takes the name as it is. Results are those of
+The first rule whose pattern matches the whole name decides; DEFAULT leaves the name unchanged. Results are those of
 Kafka's `SslPrincipalMapper`, which replaces every match of the pattern in the name.
 """
 
@@ -18,7 +18,7 @@ _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _PARSER: Final = re.compile(_RULE)
 _REFERENCE: Final = re.compile(r"\$([0-9]+)")
-#: Python takes a brace that is no repetition as text, Java refuses it.
+#: Python takes a brace that is not part of a repetition as text; Java refuses it.
 _BRACE: Final = re.compile(r"\{(?![0-9]+(,[0-9]*)?\})")
 _CLASS_OR_ESCAPE: Final = re.compile(r"\\[pPxN]\{[^}]*\}|\\.|\[[^]]*\]")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
@@ -29,7 +29,7 @@ class NoMatchingRuleError(ValueError):
 
 
 class _Rule(NamedTuple):
-    """A rule; DEFAULT has no pattern."""
+    """A mapping rule. The rule DEFAULT has no pattern."""
 
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
@@ -83,8 +83,8 @@ def _parse(text: str) -> _Rule | None:
 
 
 def _without_missing_groups(replacement: str, groups: int) -> str:
-    """Escapes references to groups that the pattern does not have, so that they stay as text. Kafka computes positions
-    in the text before the first escape, and so does this.
+    """Escapes references to groups that the pattern does not have, so that they stay as text. The positions are those
+    in the text before the first escape, as in Kafka.
     """
     if not groups:
         return replacement
@@ -122,7 +122,7 @@ def _expanded(replacement: str, match: re.Match[str]) -> str:
 
 
 def _reference(replacement: str, position: int, match: re.Match[str]) -> tuple[str, int]:
-    """Returns the text of the group named at this position, and the position behind it."""
+    """Returns the text of the group that is referred to at this position, and the position after the reference."""
     named = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}").match(replacement, position)
     if named is not None and named.group(1) in match.re.groupindex:
         return match.group(named.group(1)) or "", named.end()

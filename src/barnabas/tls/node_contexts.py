@@ -1,9 +1,10 @@
-"""The TLS contexts of a node: of the listeners that it serves, and of those of other nodes that it dials.
+"""The TLS contexts of a node, for the listeners that it serves and for the listeners of other nodes that it connects
+to.
 
 A context is looked up for each connection, so a change of certificates acts on the next connection and leaves the open
-ones alone. Changes come by IncrementalAlterConfigs (KIP-226): the broker that receives one calls `check` with the
-configuration as it would become; when the metadata bring it, and also when they bring the same value again, `refresh`
-reads the files whose time has changed.
+ones alone. Changes come by IncrementalAlterConfigs (KIP-226): the broker that receives a change calls `check` with the
+resulting configuration. When the change arrives in the metadata, even with the same value as before, `refresh` reads
+the files that have changed.
 """
 
 from __future__ import annotations
@@ -79,13 +80,13 @@ class NodeContexts:
         return listener in self._served
 
     def server(self, listener: str) -> ssl.SSLContext:
-        """Returns the context of this moment for a connection that the listener accepts."""
+        """Returns the current context for a connection that the listener accepts."""
         context = self._by_name[listener].server
         assert context is not None, "checked at start and at each change"
         return context
 
     def client(self, listener: str) -> ssl.SSLContext:
-        """Returns the context of this moment for a connection to this listener of another node."""
+        """Returns the current context for a connection to this listener of another node."""
         return self._by_name[listener].client
 
     def principal(self, listener: str, certificate: bytes | None) -> str:
@@ -111,7 +112,7 @@ class NodeContexts:
                 self._compatible(name, settings)
 
     def refresh(self) -> None:
-        """Replaces the contexts of each listener whose settings or files have changed. One that cannot be used is
+        """Replaces the contexts of each listener whose settings or files have changed. Settings that cannot be used are
         reported, and the former contexts stay.
         """
         for name, now in self._by_name.items():

@@ -1,7 +1,7 @@
 """Key stores and trust stores: PEM, PKCS12 and JKS, recognized by their content.
 
-`ssl.keystore.type=JKS` also opens PKCS12 files and the reverse, as in Java; PEM must be named, as in Kafka. PKCS12
-needs the package `cryptography`, which is loaded for such a file only. No key is written to a disk.
+`ssl.keystore.type=JKS` also opens PKCS12 files, and PKCS12 opens JKS files, as in Java; the type PEM must be set, as in
+Kafka. PKCS12 needs the package `cryptography`, which is loaded for such a file only. No key is written to a disk.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from barnabas.tls.listener_settings import StoreSettings
 
 _DER_BEGIN: Final = b"\x30"
 _JCEKS: Final = b"\xce\xce\xce\xce"
-#: Stores are small files; a larger one is named by mistake.
+#: The maximum size of a store; a larger file is not one.
 _FILE_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """A key with the chain of its certificate, the own one first."""
+    """A private key with its certificate chain; the certificate of the key comes first."""
 
     alias: str
     chain: tuple[bytes, ...]
-    #: PEM; `password` opens it.
+    #: The key as PEM, encrypted with `password` if that is set.
     key_pem: str = field(repr=False)
     password: str | None = field(default=None, repr=False)
 
@@ -75,7 +75,7 @@ def read_trusted(listener: str, store: StoreSettings) -> tuple[bytes, ...]:
 
 
 class _Words:
-    """The words of a refusal: the listener, the key, and its value if that is no secret."""
+    """The parts of an error text: the listener, the configuration key, and its value unless that is secret."""
 
     def __init__(self, listener: str, key: str, value: str | None = None) -> None:
         self._listener = listener
@@ -86,7 +86,7 @@ class _Words:
 
 
 def _content(words: _Words, store: StoreSettings) -> bytes:
-    """Returns the content of a store's file, which has the form that its type says."""
+    """Returns the content of a store's file. Raises ConfigError if it does not have the format that the type names."""
     assert store.location is not None, "a store is a file or text"
     try:
         with open(store.location, "rb") as stream:
@@ -183,7 +183,9 @@ def _der(certificate: Any) -> bytes:
 
 
 def modified_ns(store: StoreSettings | None) -> int | None:
-    """Returns when the store's file was changed last; None if it has no file, or the file cannot be found."""
+    """Returns the time at which the store's file was last changed; None if the store has no file, or the file is
+    missing.
+    """
     if store is None or store.location is None:
         return None
     try:

@@ -1,6 +1,6 @@
 """Cipher suites by their IANA names, as Kafka's configuration has them.
 
-OpenSSL has names of its own, and its numbers are those of IANA, so suites are found by number.
+OpenSSL has its own names but IANA's numbers, so suites are looked up by number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.common.config_keys import invalid
 _KEY: Final = "ssl.cipher.suites"
 #: Suites of TLS 1.3. Python cannot choose among them.
 TLS13: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-#: A mark in Java's lists that renegotiation is secure; OpenSSL sends it always.
+#: The entry by which Java's lists announce secure renegotiation; OpenSSL always sends it.
 _MARK: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 #: Suites of TLS 1.2 that authenticate the server.
 _TLS12: Final = {
@@ -81,7 +81,7 @@ _TLS12: Final = {
 
 
 class Suites(NamedTuple):
-    """A choice of suites: OpenSSL's list for TLS 1.2, and the versions that remain possible."""
+    """A selection of suites: OpenSSL's list for TLS 1.2, and the TLS versions that it allows."""
 
     openssl_list: str
     allows_tls12: bool
@@ -89,8 +89,8 @@ class Suites(NamedTuple):
 
 
 def choose(names: Sequence[str]) -> Suites | None:
-    """Returns the choice that these names make; None for no names, which leaves it to OpenSSL. Raises ConfigError for
-    an unknown suite, and for a part of the suites of TLS 1.3.
+    """Returns the selection of suites with these names; None if there are no names and OpenSSL decides. Raises
+    ConfigError for an unknown suite, and for only some of the suites of TLS 1.3.
     """
     wanted = [name for name in names if name and name != _MARK]
     if not wanted:

@@ -11,7 +11,7 @@ from barnabas.common.types import TopicPartition
 CONSUMERS: Final = "/consumers"
 BROKERS: Final = "/brokers"
 BROKER_IDS: Final = "/brokers/ids"
-#: Without content; its data version generates broker ids (`broker.id.generation.enable`).
+#: An empty znode, whose data version generates broker ids (`broker.id.generation.enable`).
 BROKER_SEQUENCE_ID: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CLUSTER: Final = "/cluster"

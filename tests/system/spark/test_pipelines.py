@@ -24,7 +24,7 @@ from barnabas.testing import Cluster
 
 NOON = "2017-01-01T12:00:00Z"
 GOOD = order(1, NOON, [(1, 2, 1.5), (2, 0, 0.0)])
-#: What Python reads and Spark does not, to the cent; they go into quarantine as `unreadable`.
+#: Orders that Python can read exactly and Spark cannot; they go into quarantine as `unreadable`.
 UNREADABLE = [
     order(2, NOON).replace(b'"amount": 1.5', b'"amount": 1.501'),
     order(4, NOON, [(1, 1, 1e13)]),

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.full
 JAAS = 'org.apache.kafka.common.security.{} required username="alice" password="{}";'
 PLAIN, SCRAM = "plain.PlainLoginModule", "scram.ScramLoginModule"
 ROWS = types.StructType([types.StructField("key", types.StringType()), types.StructField("value", types.StringType())])
-#: As Kafka, and unlike SASLprep, takes it: byte for byte.
+#: A password that Kafka takes byte for byte, and SASLprep would change.
 PASSWORD = "s3;cr=et,Ⅷ"
 
 

@@ -129,7 +129,7 @@ def test_where_it_differs_as_documented(spark: Any) -> None:
     assert [row["s"] for row in rows[:2]] == ["1.10", '{"x": 1}']
     assert [row["t"] for row in rows[2:5]] == [1483271580000000, 1483203206000000, None]
     assert (rows[5]["m"], rows[5]["i"]) == (None, 1)
-    # Without a map the fast way is tried, and says the same.
+    # A schema without a map takes the fast path, with the same result.
     assert [_by_us(without_map, [each.encode()])[0]["t"] for each in times] == [row["t"] for row in rows[2:5]]
 
 

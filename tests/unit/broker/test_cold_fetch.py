@@ -134,7 +134,7 @@ def test_few_reads_run_at_a_time(wired: WiredBroker, held: HeldWork) -> None:
     assert len(wired.broker.replicas.cold_reads) == 20
     while len(held):
         held.perform()
-        held.tell()
+        held.report()
         assert len(held) <= 3
     for client in clients:
         ((_, response),) = client.received()
@@ -268,7 +268,7 @@ def test_a_log_that_never_holds_still_is_answered(wired: WiredBroker, held: Held
         assert client.received() == []
         held.perform()
         partition(wired).log.segments[0].version += 1
-        held.tell()
+        held.report()
     assert row_of(client.received()).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert rest(wired) == (0, 0, 0)
 

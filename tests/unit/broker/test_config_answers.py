@@ -45,7 +45,7 @@ OWN_WORDS = {
     "listeners",
     "max.connections.per.ip.overrides",
 }
-#: Where the answer itself is another one.
+#: Settings with another answer than Kafka's.
 OTHERWISE = {
     ("log.cleaner.threads", "0"): "Kafka divides by zero",
     ("metric.reporters", "nonsense"): "Java classes are not looked for",

@@ -162,7 +162,7 @@ def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
     assert not whole(has_not_controller_error(CreateTopicsResponse(topics=topics[:1])))
     assert whole(has_not_controller_error(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)))
     assert whole(has_not_controller_error(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
-    # Whose business it is to say so.
+    # A Vote response reports this error for its own reasons.
     assert not whole(has_not_controller_error(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
 
 

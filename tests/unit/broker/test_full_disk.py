@@ -116,7 +116,7 @@ def test_a_full_metadata_log_refuses_and_forgets() -> None:
     world.disk.begin(Plan(Fault.FULL, "/meta"))
     for _ in range(3):
         assert world.create("late") is ErrorCode.KAFKA_STORAGE_ERROR
-    assert world.produce("a", 0, b"goes on") is ErrorCode.NONE
+    assert world.produce("a", 0, b"continues") is ErrorCode.NONE
     world.disk.repair()
     assert world.create("late") is ErrorCode.NONE
     assert world.produce("late", 0, b"x") is ErrorCode.NONE

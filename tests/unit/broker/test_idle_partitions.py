@@ -47,7 +47,7 @@ class Reader:
         if replica_id >= 0:
             for partition in self.wired.broker.replicas.partitions():
                 self.lead(partition, (1, 2))
-            self.wired.host.time.run_for(1_500)  # until followers may wait again
+            self.wired.host.time.run_for(1_500)  # followers can wait again after that
         self.client: WiredClient = self.wired.connect()
         self.session_id = self.epoch = 0
         self.fetch(*((index, 0) for index in range(COUNT)))

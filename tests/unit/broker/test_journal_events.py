@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import isr_wish
+from tests.support.isr_requests import isr_request
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import brokers, configs, elections, partitions, reassignments, topics
@@ -139,7 +139,7 @@ def test_a_lagging_follower_as_its_leader_saw_it(world: TellingWorld) -> None:
     leadership = leadership_of(world)
     leadership.on_fetch(3, 40, 0, -1, 40, 5_000)
     leadership.propose((1, 2))
-    request = isr_wish(world.image, [1, 2])
+    request = isr_request(world.image, [1, 2])
     request.topics[0].partitions[0].unknown_tags = encode_reason(leadership, 100, 36_000)
     event = one(world.tell(partitions.alter_partition(world.view(), request, 3)), "isr-shrink")
     assert (event["cause"], event["actor"]) == ("follower-lagged", "broker 1")
@@ -157,7 +157,7 @@ def test_a_follower_that_caught_up(world: TellingWorld) -> None:
     leadership = leadership_of(world)
     leadership.on_fetch(3, 100, 0, -1, 100, 5_000)
     leadership.propose((1, 2, 3))
-    request = isr_wish(world.image, [1, 2, 3])
+    request = isr_request(world.image, [1, 2, 3])
     request.topics[0].partitions[0].unknown_tags = encode_reason(leadership, 100, 5_000)
     event = one(world.tell(partitions.alter_partition(world.view(), request, 3)), "isr-expand")
     assert event["cause"] == "follower-caught-up"
@@ -170,7 +170,7 @@ def test_a_follower_that_caught_up(world: TellingWorld) -> None:
 def test_a_leader_that_says_nothing_readable(world: TellingWorld, tags: tuple[tuple[int, bytes], ...]) -> None:
     """Kafka's brokers send no such field, and anybody may send any."""
     world.create("t", [1, 2, 3])
-    request = isr_wish(world.image, [1, 2])
+    request = isr_request(world.image, [1, 2])
     request.topics[0].partitions[0].unknown_tags = tags
     event = one(world.tell(partitions.alter_partition(world.view(), request, 3)), "isr-shrink")
     assert "seen" not in event
@@ -181,7 +181,7 @@ def test_preferred_elections(world: TellingWorld) -> None:
     world.create("t", [1, 2, 3])
     world.fence(1)
     world.beat(1)
-    world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, [2, 3, 1]), 3))
+    world.apply(partitions.alter_partition(world.view(), isr_request(world.image, [2, 3, 1]), 3))
     requested = ElectLeadersRequest(election_type=elections.PREFERRED, topic_partitions=None)
     event = one(world.tell(elections.elect_leaders(world.view(), requested, "User:ann")), "preferred-election")
     assert event["text"] == "User:ann requested a preferred election"
@@ -190,7 +190,7 @@ def test_preferred_elections(world: TellingWorld) -> None:
 
 def test_an_unclean_election_says_whose_records_are_lost(world: TellingWorld) -> None:
     world.create("t", [1, 2], **{"unclean.leader.election.enable": "true"})
-    world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, [1]), 3))
+    world.apply(partitions.alter_partition(world.view(), isr_request(world.image, [1]), 3))
     event = one(world.fence(1), "unclean-election")
     assert (event["after"]["leader"], event["after"]["isr"], event["after"]["recovering"]) == (2, (2,), True)
     assert "replica 2 was neither in sync nor eligible: records only on [1] are lost" in event["text"]
@@ -212,7 +212,7 @@ def test_a_reassignment_from_begin_to_end(world: TellingWorld) -> None:
     assert cancelled["after"]["replicas"] == (1, 2, 3)
     assert cancelled["changes"] == ["reassignment-cancelled", "leader-epoch"]
     move([1, 2, 4])
-    result = partitions.alter_partition(world.view(), isr_wish(world.image, [1, 2, 3, 4]), 3)
+    result = partitions.alter_partition(world.view(), isr_request(world.image, [1, 2, 3, 4]), 3)
     assert result.response.error_code == ErrorCode.NONE
     ended = one(world.tell(result), "reassignment-ended")
     assert (ended["cause"], ended["after"]["replicas"]) == ("reassignment-done", (1, 2, 4))

@@ -28,7 +28,7 @@ def test_records_and_bytes_are_counted_by_topic() -> None:
     wired.create_topic("orders")
     client = wired.connect()
     first, second = batch_of(b"a", b"b"), batch_of(b"c")
-    for data in (first, second, first):  # from the second on by the shortcut of its connection
+    for data in (first, second, first):  # the second and later requests take the fast path of the connection
         produce(wired, client, data)
     answer = client.call(fetch_request(wired, 0, 12), 12, FetchResponse)
     sent = sum(len(row.records or b"") for topic in answer.responses for row in topic.partitions)
@@ -71,7 +71,7 @@ def test_requests_are_counted_with_their_times() -> None:
     client = wired.connect()
     for _ in range(3):
         produce(wired, client, batch_of(b"a"))
-    # It waits for records that do not come.
+    # The fetch waits for records that do not come.
     client.call(fetch_request(wired, 3, 12, max_wait_ms=500, min_bytes=1), 12, FetchResponse)
     metrics = Metrics.of(wired.broker)
     assert metrics("kafka_network_requestmetrics_requests_total", request="Produce", version="11") == 3

@@ -317,7 +317,7 @@ def test_authorized_operations_are_those_of_the_client(secured: SecuredBroker) -
     secured.allow(DESCRIBE, GROUP, "g")
     groups = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
     group = secured.connect_as(ALICE).call(groups, 5, DescribeGroupsResponse).groups[0]
-    assert group.authorized_operations in (1 << DESCRIBE, -(1 << 31))  # before or after the coordinator has loaded
+    assert group.authorized_operations in (1 << DESCRIBE, -(1 << 31))  # the coordinator has loaded, or not yet
 
 
 def test_rows_that_are_allowed_are_served_beside_those_that_are_not(secured: SecuredBroker) -> None:

@@ -316,7 +316,7 @@ def test_a_controller_waits_for_a_leader_before_it_describes_the_quorum(
     assert (answer.controller_id, [node.broker_id for node in answer.brokers]) == (told, [1])
 
 
-# What goes to the controller
+# -- requests that go to the controller
 
 
 def test_requests_to_the_controller_are_answered_when_committed(world: World) -> None:

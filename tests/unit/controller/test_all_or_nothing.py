@@ -19,7 +19,7 @@ from barnabas.protocol.messages.records_metadata import (
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.snapshots import Snapshot, SnapshotId
 
-#: Of 2 KB each: eleven batches of 1,000 records, or three of 8 MiB.
+#: The number of records of 2 KB: eleven batches of 1,000 records, or three of 8 MiB.
 MANY = 10_001
 
 

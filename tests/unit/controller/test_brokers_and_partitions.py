@@ -359,7 +359,7 @@ def alter(
     epochs = {broker_id: broker.epoch for broker_id, broker in world.image.brokers.items()} | (broker_epochs or {})
     if partition_epoch is None:
         partition_epoch = world.partition("t").partition_epoch
-    wish = AlterPartitionRequest.PartitionData(
+    row = AlterPartitionRequest.PartitionData(
         partition_index=index,
         leader_epoch=leader_epoch,
         new_isr_with_epochs=[
@@ -371,7 +371,7 @@ def alter(
     request = AlterPartitionRequest(
         broker_id=leader,
         broker_epoch=epochs[leader],
-        topics=[AlterPartitionRequest.TopicData(topic_id=world.image.topics_by_name["t"].topic_id, partitions=[wish])],
+        topics=[AlterPartitionRequest.TopicData(topic_id=world.image.topics_by_name["t"].topic_id, partitions=[row])],
     )
     return world.apply(partitions.alter_partition(world.view(), request, 3)).topics[0].partitions[0]
 

@@ -140,7 +140,7 @@ def test_a_controller_that_did_not_run_gives_nobody_more_time_than_a_session(wor
     world.register(2)
     world.beat(2)
     world.host.time._now_ms += 60_000
-    # What came meanwhile may be read before the timers run.
+    # Requests that arrived meanwhile can be read before the timers run.
     world.beat(2)
     world.host.time.run_for(8_999)
     assert not world.image.brokers[2].fenced

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import isr_wish, set_isr
+from tests.support.isr_requests import isr_request, set_isr
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
@@ -220,7 +220,7 @@ def batches(world: ControllerWorld, decide: Callable[..., object]) -> list[int]:
         world.replay(records)
 
 
-# In time, and by way of the log.
+# -- elections by timers and over the log
 
 
 def node_world(properties: dict[str, str] | None = None) -> NodeWorld:
@@ -260,7 +260,7 @@ def lose_leader(world: NodeWorld) -> None:
 
 def rejoin(world: NodeWorld) -> None:
     answers: list[object] = []
-    world.controller.alter_partition(isr_wish(world.image, [1, 2]), answers.append)
+    world.controller.alter_partition(isr_request(world.image, [1, 2]), answers.append)
     assert len(answers) == 1
 
 

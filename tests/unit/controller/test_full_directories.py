@@ -27,10 +27,10 @@ def full(made: ControllerWorld, broker_id: int) -> None:
     made.beat(broker_id, unwritable=[directory_of(broker_id)])
 
 
-def isr_wish(made: ControllerWorld, leader: int, isr: list[int]) -> int:
+def isr_request(made: ControllerWorld, leader: int, isr: list[int]) -> int:
     """Returns the error code of the leader's AlterPartition for partition 0."""
     partition = made.partition("orders")
-    wish = AlterPartitionRequest.PartitionData(
+    row = AlterPartitionRequest.PartitionData(
         partition_index=0,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
@@ -40,7 +40,7 @@ def isr_wish(made: ControllerWorld, leader: int, isr: list[int]) -> int:
         broker_id=leader,
         broker_epoch=made.image.brokers[leader].epoch,
         topics=[
-            AlterPartitionRequest.TopicData(topic_id=made.image.topics_by_name["orders"].topic_id, partitions=[wish])
+            AlterPartitionRequest.TopicData(topic_id=made.image.topics_by_name["orders"].topic_id, partitions=[row])
         ],
     )
     response = made.apply(partitions.alter_partition(made.view(), request, 3))
@@ -77,10 +77,10 @@ def test_the_field_is_one_that_kafka_skips() -> None:
 def test_a_full_replica_does_not_join_and_comes_back_when_it_takes_writes() -> None:
     made = world()
     full(made, 3)
-    assert isr_wish(made, 1, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
+    assert isr_request(made, 1, [1, 2, 3]) == ErrorCode.INELIGIBLE_REPLICA
     made.beat(3)
     assert made.image.brokers[3].unwritable == ()
-    assert isr_wish(made, 1, [1, 2, 3]) == ErrorCode.NONE
+    assert isr_request(made, 1, [1, 2, 3]) == ErrorCode.NONE
     assert made.partition("orders").isr == (1, 2, 3)
 
 
@@ -115,7 +115,7 @@ def test_who_has_room_again_takes_over_from_full_replicas() -> None:
     full(made, 2)
     assert (made.partition("orders").leader, made.partition("orders").isr) == (2, (2,))
     made.beat(1)
-    assert isr_wish(made, 2, [2, 1]) == ErrorCode.NEW_LEADER_ELECTED
+    assert isr_request(made, 2, [2, 1]) == ErrorCode.NEW_LEADER_ELECTED
     assert (made.partition("orders").leader, made.partition("orders").isr) == (1, (1,))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.support.controller_world import ControllerWorld
-from tests.support.isr_wishes import set_isr
+from tests.support.isr_requests import set_isr
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import reassignments
@@ -36,12 +36,12 @@ def make_world(*, elr: bool = False) -> ControllerWorld:
 def move(
     world: ControllerWorld, target: Sequence[int] | None, *, topic: str = "t", index: int = 0, factor: bool = True
 ) -> Answer:
-    wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+    wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(
         partition_index=index, replicas=None if target is None else list(target)
     )
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor,
-        topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[wish])],
+        topics=[AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[wanted])],
     )
     response = world.apply(reassignments.alter_reassignments(world.view(), request, "User:test"))
     assert (response.error_code, response.allow_replication_factor_change) == (0, factor)

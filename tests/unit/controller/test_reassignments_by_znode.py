@@ -89,7 +89,7 @@ def test_many_moves_by_znode_are_decided_in_portions_and_rewrite_the_znode_rarel
 def test_the_end_of_many_moves_looks_at_the_partitions_that_changed(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The moves that go on are neither looked at again at every change, nor read again after an own rewrite."""
+    """Moves in progress are neither checked at every change, nor read again after the controller's own write."""
     count = 1_200
     cluster.create_topic("large", *[(0, 1)] * count)
     cluster.settle()

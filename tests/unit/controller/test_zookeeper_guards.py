@@ -233,7 +233,7 @@ def test_changes_while_everything_is_read_are_seen(steps: int) -> None:
 
 
 def test_a_slow_broker_delays_nobody() -> None:
-    """G44: a broker that does not answer has its own queue; decisions and the others go on."""
+    """G44: a broker that does not answer has its own queue; decisions and the others continue."""
     cluster = with_topic(0, 1, 2)
     cluster.brokers[1].is_answering = False
     count = len(cluster.brokers[1].requests)

@@ -199,7 +199,7 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
 
     assert led_by(cluster, 0) == everything
     leader = cluster.brokers[0]
-    wishes = [
+    topics = [
         AlterPartitionRequest.TopicData(
             topic_id=topic.topic_id,
             partitions=[
@@ -214,7 +214,7 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
         )
         for topic in cluster.controller.image.topics()
     ]
-    change = AlterPartitionRequest(broker_id=0, broker_epoch=leader.epoch, topics=wishes)
+    change = AlterPartitionRequest(broker_id=0, broker_epoch=leader.epoch, topics=topics)
     answer = cluster.ask(cluster.controller.alter_partition, change)
     assert [len(topic.partitions) for topic in answer.topics] == [PARTITIONS_EACH] * TOPICS
     assert not any(row.error_code for topic in answer.topics for row in topic.partitions)
@@ -269,7 +269,7 @@ def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.Monk
     found["begin"] = turns.taken()
 
     (image,) = cluster.controller.image.topics()
-    wishes = [
+    proposals = [
         AlterPartitionRequest.PartitionData(
             partition_index=index,
             leader_epoch=partition.leader_epoch,
@@ -281,7 +281,7 @@ def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.Monk
     change = AlterPartitionRequest(
         broker_id=0,
         broker_epoch=cluster.brokers[0].epoch,
-        topics=[AlterPartitionRequest.TopicData(topic_id=image.topic_id, partitions=wishes)],
+        topics=[AlterPartitionRequest.TopicData(topic_id=image.topic_id, partitions=proposals)],
     )
     answer = cluster.ask(cluster.controller.alter_partition, change)
     assert not any(row.error_code for row in answer.topics[0].partitions)

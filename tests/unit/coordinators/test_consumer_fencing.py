@@ -23,7 +23,7 @@ def group_of(*members: Member) -> ConsumerGroup:
 
 @pytest.fixture
 def group() -> ConsumerGroup:
-    """Returns a group whose member "a" has gone on from epoch 1 to 2."""
+    """Returns a group whose member "a" has advanced from epoch 1 to 2."""
     return group_of(Member("a", epoch=2, previous_epoch=1), Member("b", epoch=2))
 
 

@@ -233,7 +233,7 @@ def test_errors_of_fetch_stand_where_the_version_has_room_for_them(version: int)
     if version >= 8:
         assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
     else:
-        # Also from version 2 on: some clients ignore the error of the whole response.
+        # Version 2 and later have the error in each row too: some clients ignore that of the whole response.
         (row,) = response.topics[0].partitions
         assert (row.committed_offset, row.error_code) == (-1, ErrorCode.NOT_COORDINATOR)
         assert response.error_code == (ErrorCode.NOT_COORDINATOR if version >= 2 else ErrorCode.NONE)

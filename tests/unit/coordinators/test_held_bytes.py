@@ -26,7 +26,7 @@ def test_members_are_counted_as_they_come_and_go() -> None:
     held = world.coordinator.held
     members = world.stable("g", 3, protocols=LARGE)
     assert held.bytes == counted(world) == 3 * WEIGHT
-    world.join("g", members[1])  # with less than before
+    world.join("g", members[1])  # fewer bytes than before
     assert held.bytes == counted(world) < 3 * WEIGHT
     world.leave("g", (members[0], None))
     assert held.bytes == counted(world)

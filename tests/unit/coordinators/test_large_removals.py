@@ -20,7 +20,7 @@ from barnabas.simulation.host import MemoryHost
 
 MINUTE_MS = 60_000
 ROWS = 25_000
-#: As many as one commit may have.
+#: The maximum number of rows in a commit.
 COMMIT_ROWS = 10_000
 #: A limit of bytes that is too small for the tombstones of this many offsets.
 SOME_ROWS = 5_000

@@ -56,7 +56,7 @@ def test_transactions_are_listed_by_pattern_state_producer_and_age() -> None:
     wired.create_topic("orders")
     client = wired.connect()
     find = FindCoordinatorRequest(key_type=1, coordinator_keys=["pay-1"])
-    client.call(find, 4, FindCoordinatorResponse)  # it makes the topic
+    client.call(find, 4, FindCoordinatorResponse)  # creates the topic
     wired.host.time.run_for(1_000)
     producers: dict[str, int] = {}
     for name in ("pay-1", "pay-2", "ship-1"):

@@ -39,25 +39,25 @@ def goal(
         (member(assigned=of(0, 1)), goal(of(0, 1), epoch=4), None, 4, STABLE, of(0, 1), {}),
         # A free partition is assigned immediately.
         (member(assigned=of(0)), goal(of(0, 1)), None, 5, STABLE, of(0, 1), {}),
-        # Somebody else has it still.
+        # Another member still has the partition.
         (member(assigned=of(0)), goal(of(0, 1, 2), others=(2,)), None, 5, UNRELEASED, of(0, 1), {}),
         # Something is to be given back: it stays at its epoch, and gets nothing new before.
         (member(assigned=of(0, 1)), goal(of(1, 2)), None, 4, UNREVOKED, of(1), of(0)),
         (member(assigned=of(0, 1)), goal(of(1, 2)), of(0, 1), 4, UNREVOKED, of(1), of(0)),
         # The member reports that it has revoked it.
         (member(assigned=of(0, 1)), goal(of(1, 2)), of(1), 5, STABLE, of(1, 2), {}),
-        # It is giving back: a sign of life, what it owns with some of it, and without.
+        # A member that revokes: a heartbeat without partitions, one with a revoked partition, and one without it.
         (member(UNREVOKED, of(1), revoking=of(0)), goal(of(1, 2)), None, 4, UNREVOKED, of(1), of(0)),
         (member(UNREVOKED, of(1), revoking=of(0)), goal(of(1, 2)), of(0, 1), 4, UNREVOKED, of(1), of(0)),
         (member(UNREVOKED, of(1), revoking=of(0)), goal(of(1, 2)), of(1), 5, STABLE, of(1, 2), {}),
         (member(UNREVOKED, of(1), revoking=of(0)), goal(of(2)), of(1), 4, UNREVOKED, {}, of(1)),
-        # What it waits for comes free, or not.
+        # The partition that the member waits for is released, or not.
         (member(UNRELEASED, of(0)), goal(of(0, 1), epoch=4), None, 4, STABLE, of(0, 1), {}),
         (member(UNRELEASED, of(0)), goal(of(0, 1), epoch=4, others=(1,)), None, 4, UNRELEASED, of(0), {}),
         # A target that is older than the subscription, or than the end of the topic.
         (member(assigned=of(0)), goal({**of(0), **of(0, topic=B)}, subscribed=(A,)), None, 5, STABLE, of(0), {}),
         (member(assigned=of(0)), goal(of(0), subscribed=(B,)), None, 4, UNREVOKED, {}, of(0)),
-        # Its state was written by a coordinator that knows more states.
+        # The state was written by a coordinator that knows more states.
         (member(UNKNOWN, of(0)), goal(of(0)), {}, 5, STABLE, of(0), {}),
     ],
 )

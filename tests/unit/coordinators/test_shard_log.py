@@ -148,7 +148,7 @@ def test_a_retention_beyond_all_times_is_for_ever() -> None:
 
 
 def test_what_cannot_be_encoded_is_not_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that cannot be written is no reason to keep the group for ever."""
+    """A commit that cannot be written is no reason to keep the group forever."""
     world = GroupWorld()
     shard = world.coordinator.shard(0)
     assert shard is not None

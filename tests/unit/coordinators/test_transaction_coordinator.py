@@ -284,7 +284,7 @@ def test_a_decision_on_its_way_is_lost_whole_or_goes_on(world: TransactionWorld,
     assert world.image().state is S.COMPLETE_COMMIT
     assert [(marker.partition, marker.commit) for marker in world.leaders.markers] == [(A, True), (B, True)]
     assert {marker.coordinator_epoch for marker in world.leaders.markers} == {2}
-    # In both cases the client's (next) retry is answered well.
+    # Both leave a state in which the client's next retry succeeds.
     again = world.end(producer)
     assert (again.code, again.producer) == (ErrorCode.NONE, (1000, 1))
 

@@ -106,13 +106,13 @@ TABLE: Final[dict[str, list[tuple[tuple[Situation, ...], str]]]] = {
         ((*OPEN, *(one for one in WRITING if one.state is S.ONGOING)), "fenced fenced ok fenced mapping"),
         (DECIDED, "fenced fenced wait fenced mapping"),
     ],
-    # Of a producer that says who it is (KIP-360); what is open is aborted first.
+    # A producer that names its id and epoch (KIP-360); an open transaction is aborted first.
     "init": [
         (AT_REST, "fenced ok ok fenced fenced"),
         (OPEN, "wait wait wait wait fenced"),
         ((*DECIDED, *WRITING), "wait wait wait wait wait"),
     ],
-    # Of one that does not say.
+    # A producer that does not name them.
     "init anew": [
         (AT_REST, "ok ok ok ok ok"),
         ((*OPEN, *DECIDED, *WRITING), "wait wait wait wait wait"),

@@ -181,7 +181,7 @@ def begun(of: TxnImage, expected: tuple[int, int] | None, new_id: int | None = N
 def test_a_new_producer_begins_with_epoch_0() -> None:
     fresh = transitions.fresh(PID, 1000, NOW_MS)
     assert begun(fresh, None) == (PID, 0)
-    assert begun(fresh, (3, 4)) == (PID, 0)  # its id was forgotten (KIP-360)
+    assert begun(fresh, (3, 4)) == (PID, 0)  # the producer's id was forgotten (KIP-360)
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -193,7 +193,7 @@ def test_another_producer_gets_the_next_epoch(state: TxnState) -> None:
 def test_who_asks_for_a_bump_again_gets_the_same() -> None:
     first = transitions.initialized(image(S.EMPTY), ProducerIdentity(PID, EPOCH), 1000, NOW_MS, None)
     assert begun(first, (PID, EPOCH)) == (PID, EPOCH + 1)
-    # Somebody else came in between: that one is fenced.
+    # Another producer was initialized in between: the first one is fenced.
     other = transitions.initialized(first, None, 1000, NOW_MS, None)
     with pytest.raises(RequestFailed) as failed:
         begun(other, (PID, EPOCH))

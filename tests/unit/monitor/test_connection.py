@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 
 import pytest
-from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, Doorkeeper, metadata, reply
+from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, AuthenticatingBroker, metadata, reply
 
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer, Security
 from barnabas.protocol.message import Message
@@ -178,11 +178,11 @@ def sasl(mechanism: str, password: str) -> dict[str, str]:
 )
 def test_authentication(mechanism: str, hash_name: str) -> None:
     async def main() -> None:
-        async with broker(Doorkeeper(mechanism, hash_name)) as address:
+        async with broker(AuthenticatingBroker(mechanism, hash_name)) as address:
             requested = connection(address, sasl(mechanism, "secret"))
             assert (await requested.call(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
             requested.close()
-        async with broker(Doorkeeper(mechanism, hash_name)) as address:
+        async with broker(AuthenticatingBroker(mechanism, hash_name)) as address:
             with pytest.raises(NoAnswer, match=r"it refuses the login of alice with .*: wrong password"):
                 await connection(address, sasl(mechanism, "guess")).call(MetadataRequest(), MetadataResponse)
 
@@ -191,7 +191,7 @@ def test_authentication(mechanism: str, hash_name: str) -> None:
 
 def test_a_mechanism_that_the_broker_does_not_take() -> None:
     async def main() -> None:
-        async with broker(Doorkeeper("SCRAM-SHA-256")) as address:
+        async with broker(AuthenticatingBroker("SCRAM-SHA-256")) as address:
             with pytest.raises(NoAnswer, match="it does not offer SASL PLAIN, but SCRAM-SHA-256"):
                 await connection(address, sasl("PLAIN", "secret")).call(MetadataRequest(), MetadataResponse)
 

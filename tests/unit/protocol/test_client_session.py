@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, Doorkeeper, metadata, reply
+from tests.support.scripted_broker import ALL_VERSIONS, Answer, Answers, AuthenticatingBroker, metadata, reply
 
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
@@ -99,17 +99,17 @@ def test_what_hanging_up_may_mean() -> None:
     [("PLAIN", "sha256", 1), ("SCRAM-SHA-256", "sha256", 2), ("SCRAM-SHA-512", "sha512", 2)],
 )
 def test_a_log_in(mechanism: str, hash_name: str, frames: int) -> None:
-    session, seen = opened(Doorkeeper(mechanism, hash_name), Login(mechanism, "alice", "secret"))
+    session, seen = opened(AuthenticatingBroker(mechanism, hash_name), Login(mechanism, "alice", "secret"))
     assert seen == ["18v3", "17v1"] + ["36v2"] * frames
     assert call(session, MetadataRequest())
     with pytest.raises(LoginRefused, match=f"refuses the login of alice with {mechanism}: wrong password") as refused:
-        opened(Doorkeeper(mechanism, hash_name), Login(mechanism, "alice", "guess"))
+        opened(AuthenticatingBroker(mechanism, hash_name), Login(mechanism, "alice", "guess"))
     assert "guess" not in str(refused.value)
 
 
 def test_a_mechanism_that_the_broker_does_not_take() -> None:
     with pytest.raises(LoginRefused, match="does not offer SASL PLAIN, but SCRAM-SHA-256"):
-        opened(Doorkeeper("SCRAM-SHA-256"), Login("PLAIN", "alice", "secret"))
+        opened(AuthenticatingBroker("SCRAM-SHA-256"), Login("PLAIN", "alice", "secret"))
 
 
 def test_a_listener_without_sasl() -> None:

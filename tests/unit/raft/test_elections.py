@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.calm_quorum import STRANGER, Calm, partition_of
+from tests.support.calm_quorum import STRANGER, CalmWorld, partition_of
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.vote import VoteRequest
@@ -13,17 +13,17 @@ from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
 @pytest.fixture
-def calm() -> Calm:
-    return Calm()
+def calm() -> CalmWorld:
+    return CalmWorld()
 
 
 def vote(
-    calm: Calm, voter: Place, *, epoch: int, pre_vote: bool = False, last: tuple[int, int] = (0, 0)
+    calm: CalmWorld, voter: Place, *, epoch: int, pre_vote: bool = False, last: tuple[int, int] = (0, 0)
 ) -> VoteRequest:
     return vote_request(CLUSTER_ID, STRANGER, voter.key, epoch=epoch, last=last, pre_vote=pre_vote)
 
 
-def test_votes_that_are_refused(calm: Calm) -> None:
+def test_votes_that_are_refused(calm: CalmWorld) -> None:
     voter = calm.followers()[0]
     old = partition_of(calm.requested(voter, vote(calm, voter, epoch=0, pre_vote=True)))
     assert (old.error_code, old.leader_id, old.leader_epoch) == (74, calm.leader.node_id, calm.epoch)
@@ -40,7 +40,7 @@ def test_votes_that_are_refused(calm: Calm) -> None:
     assert (answer.error_code, answer.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
 
 
-def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
+def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: CalmWorld) -> None:
     """Guard G19."""
     epoch = calm.epoch
     for place in calm.world._up():
@@ -52,7 +52,7 @@ def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
     assert calm.epoch == epoch
 
 
-def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> None:
+def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: CalmWorld) -> None:
     voter = calm.followers()[0]
     epoch = calm.epoch
     answer = partition_of(calm.requested(voter, vote(calm, voter, epoch=epoch + 1)))
@@ -61,7 +61,7 @@ def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> N
     assert len(calm.world._leaders()) == 1
 
 
-def test_begin_and_end_of_an_epoch(calm: Calm) -> None:
+def test_begin_and_end_of_an_epoch(calm: CalmWorld) -> None:
     follower, other = calm.followers()
     assert follower.node is not None
     answer = calm.requested(follower, begin_request(CLUSTER_ID, 9, calm.epoch - 1, follower.key, ()))
@@ -79,7 +79,7 @@ def test_begin_and_end_of_an_epoch(calm: Calm) -> None:
     assert other.node.is_leader, "the first successor stands at once"
 
 
-def test_a_leader_that_stops_hands_over(calm: Calm) -> None:
+def test_a_leader_that_stops_hands_over(calm: CalmWorld) -> None:
     assert calm.leader.node is not None
     epoch = calm.epoch
     calm.leader.node.stop()
@@ -91,7 +91,7 @@ def test_a_leader_that_stops_hands_over(calm: Calm) -> None:
     assert leader.node.epoch == epoch + 1
 
 
-def kill_leader(calm: Calm) -> list[Elections]:
+def kill_leader(calm: CalmWorld) -> list[Elections]:
     """Kills the leader's process. Returns the elections of the others, which have not been notified yet."""
     host = calm.leader.host
     assert host is not None
@@ -110,7 +110,7 @@ def test_a_leader_whose_process_dies_is_replaced_long_before_the_fetch_timeout(v
     moment.
     """
     for seed in range(30):
-        calm = Calm(seed=seed, voters=voters)
+        calm = CalmWorld(seed=seed, voters=voters)
         for elections in kill_leader(calm):
             elections.leader_is_gone()
         calm.pass_time(100)
@@ -119,7 +119,7 @@ def test_a_leader_whose_process_dies_is_replaced_long_before_the_fetch_timeout(v
 
 def test_a_voter_that_notices_later_than_the_one_that_stands_is_asked_again() -> None:
     for seed in range(10):
-        calm = Calm(seed=seed)
+        calm = CalmWorld(seed=seed)
         first, second = kill_leader(calm)
         first.leader_is_gone()
         calm.pass_time(60)
@@ -134,7 +134,7 @@ def test_an_election_that_cannot_be_won_does_not_wait_for_its_time_to_be_up(monk
     monkeypatch.setattr(Elections, "_turn_ms", lambda self, gone_id: 0)
     split = 0
     for seed in range(30):
-        calm = Calm(seed=seed)
+        calm = CalmWorld(seed=seed)
         before = calm.epoch
         for elections in kill_leader(calm):
             elections.leader_is_gone()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.support.calm_quorum import DIRECTORY, STRANGER, Calm, partition_of
+from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, partition_of
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC
@@ -31,14 +31,14 @@ from barnabas.simulation.worlds.quorum_places import CLUSTER_ID, Place
 
 
 @pytest.fixture
-def calm() -> Calm:
-    return Calm()
+def calm() -> CalmWorld:
+    return CalmWorld()
 
 
 # Fetch.
 
 
-def test_fetches_that_are_refused(calm: Calm) -> None:
+def test_fetches_that_are_refused(calm: CalmWorld) -> None:
     follower = calm.followers()[0]
     answer = calm.requested(follower, calm.fetch(offset=0))
     partition = partition_of(answer)
@@ -64,7 +64,7 @@ def test_fetches_that_are_refused(calm: Calm) -> None:
     assert calm.requested(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_fetch_at_the_end_waits_for_records(calm: Calm) -> None:
+def test_a_fetch_at_the_end_waits_for_records(calm: CalmWorld) -> None:
     answers = calm.call(calm.leader, calm.fetch(offset=calm.end_offset))
     calm.pass_time(50)
     assert answers == []
@@ -75,7 +75,7 @@ def test_a_fetch_at_the_end_waits_for_records(calm: Calm) -> None:
     assert int.from_bytes(partition_of(answer).records[:8], "big") == end_offset
 
 
-def test_a_fetch_waits_no_longer_than_it_asked_for(calm: Calm) -> None:
+def test_a_fetch_waits_no_longer_than_it_asked_for(calm: CalmWorld) -> None:
     request = calm.fetch(offset=calm.end_offset)
     request.max_wait_ms = 80
     answers = calm.call(calm.leader, request)
@@ -88,14 +88,14 @@ def test_a_fetch_waits_no_longer_than_it_asked_for(calm: Calm) -> None:
     assert len(calm.call(calm.leader, request)) == 1
 
 
-def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm: Calm) -> None:
+def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm: CalmWorld) -> None:
     end_offset = calm.end_offset
     partition = partition_of(calm.requested(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset - 1)))
     assert partition.high_watermark == end_offset
     assert calm.call(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset)) == []
 
 
-def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: Calm) -> None:
+def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: CalmWorld) -> None:
     answers = calm.call(calm.leader, calm.fetch(offset=calm.end_offset))
     node, epoch = calm.leader.node, calm.epoch
     assert node is not None
@@ -104,7 +104,7 @@ def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: Calm) -> None
     assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_log_that_diverges_is_told_where(calm: Calm) -> None:
+def test_a_log_that_diverges_is_told_where(calm: CalmWorld) -> None:
     follower = calm.followers()[0]
     first_epoch, first_end = calm.epoch, calm.end_offset
     assert follower.node is not None
@@ -123,7 +123,7 @@ def test_a_log_that_diverges_is_told_where(calm: Calm) -> None:
 
 def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
     """Guard G17."""
-    calm = Calm(snapshots=True)
+    calm = CalmWorld(snapshots=True)
     for _ in range(40):
         calm.propose()
         calm.pass_time(20)
@@ -149,7 +149,7 @@ def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
     assert whole == calm.leader.disk.read(calm.leader.node._core.files.path(snapshot_id))
 
 
-def test_snapshots_that_are_not_given(calm: Calm) -> None:
+def test_snapshots_that_are_not_given(calm: CalmWorld) -> None:
     def requested(
         snapshot_id: SnapshotId, position: int = 0, *, place: Place | None = None, epoch: int | None = None
     ) -> int:
@@ -175,7 +175,7 @@ def test_snapshots_that_are_not_given(calm: Calm) -> None:
 
 
 def test_a_snapshot_is_not_given_beyond_its_end() -> None:
-    calm = Calm(snapshots=True)
+    calm = CalmWorld(snapshots=True)
     for _ in range(30):
         calm.propose()
         calm.pass_time(20)
@@ -198,7 +198,7 @@ def describe(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:
 
 
 def test_the_leader_describes_the_quorum() -> None:
-    calm = Calm(observers=1)
+    calm = CalmWorld(observers=1)
     calm.pass_time(600)
     response = calm.requested(calm.leader, describe())
     partition = partition_of(response)
@@ -221,7 +221,7 @@ def test_the_leader_describes_the_quorum() -> None:
 
 def test_static_voters_are_described_without_directories() -> None:
     """`LeaderState.describeReplicaState` of Kafka 4.1.0: the keys of the voters of kraft.version 0 have none."""
-    calm = Calm(observers=1, dynamic=False)
+    calm = CalmWorld(observers=1, dynamic=False)
     calm.pass_time(600)
     partition = partition_of(calm.requested(calm.leader, describe()))
     assert [(state.replica_id, state.replica_directory_id) for state in partition.current_voters] == [
@@ -233,7 +233,7 @@ def test_static_voters_are_described_without_directories() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_older_versions_describe_it_without_directories_and_addresses(version: int) -> None:
-    calm = Calm(observers=1)
+    calm = CalmWorld(observers=1)
     calm.pass_time(600)
     assert calm.leader.node is not None
     answers: list[Any] = []
@@ -244,13 +244,13 @@ def test_older_versions_describe_it_without_directories_and_addresses(version: i
     assert [state.replica_id for state in partition_of(response).observers] == [101]
 
 
-def test_nobody_else_describes_it(calm: Calm) -> None:
+def test_nobody_else_describes_it(calm: CalmWorld) -> None:
     assert partition_of(calm.requested(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition_of(calm.requested(calm.leader, describe("orders"))).error_code == 3
     assert calm.requested(calm.leader, DescribeQuorumRequest()).topics == []
 
 
-def test_a_voter_that_is_gone_is_seen_to_lag(calm: Calm) -> None:
+def test_a_voter_that_is_gone_is_seen_to_lag(calm: CalmWorld) -> None:
     gone = calm.followers()[0]
     gone.host.is_over, gone.node = True, None  # type: ignore[union-attr]
     calm.propose()
@@ -285,8 +285,8 @@ def removing(key: VoterKey, **more: Any) -> RemoveRaftVoterRequest:
     return RemoveRaftVoterRequest(**settings)
 
 
-def with_spare() -> tuple[Calm, Place]:
-    calm = Calm(changes=True)
+def with_spare() -> tuple[CalmWorld, Place]:
+    calm = CalmWorld(changes=True)
     calm.world._begin_changes = lambda: None  # type: ignore[method-assign]
     return calm, calm.world.places[4]
 
@@ -309,7 +309,7 @@ def test_a_node_that_has_caught_up_becomes_a_voter() -> None:
 
 
 def test_a_voter_is_removed_and_votes_no_more() -> None:
-    calm = Calm()
+    calm = CalmWorld()
     gone = calm.followers()[0]
     answer = calm.requested(calm.leader, removing(gone.key), wait_ms=100)
     assert (answer.error_code, answer.error_message) == (0, "NONE")
@@ -321,7 +321,7 @@ def test_a_voter_is_removed_and_votes_no_more() -> None:
 
 
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
-    calm = Calm()
+    calm = CalmWorld()
     gone = calm.leader
     answer = calm.requested(gone, removing(gone.key), wait_ms=100)
     assert answer.error_code == 0
@@ -335,7 +335,7 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_leader_that_was_removed_finds_the_next_one_before_an_election_timeout(seed: int) -> None:
-    calm = Calm(seed=seed)
+    calm = CalmWorld(seed=seed)
     gone = calm.leader
     calm.requested(gone, removing(gone.key), wait_ms=190)
     assert gone.node is not None
@@ -380,12 +380,12 @@ def test_who_has_not_caught_up_is_not_added() -> None:
 
 
 def test_the_last_voter_stays() -> None:
-    calm = Calm(voters=1)
+    calm = CalmWorld(voters=1)
     assert calm.requested(calm.leader, removing(calm.leader.key)).error_code == ErrorCode.VOTER_NOT_FOUND
 
 
 def test_a_static_quorum_does_not_change() -> None:
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     answer = calm.requested(calm.leader, removing(VoterKey(2, bytes([2] * 16))))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.error_message == "Cluster doesn't support removing voter because the kraft.version feature is 0"
@@ -393,7 +393,7 @@ def test_a_static_quorum_does_not_change() -> None:
 
 def test_a_static_quorum_becomes_a_dynamic_one() -> None:
     """KIP-853: the voters get their directories, and can be changed from then on; all know it after a restart."""
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     leader = calm.leader.node
     assert leader is not None
     assert leader.changes.upgrade_refusal() is None
@@ -423,7 +423,7 @@ def test_a_static_quorum_becomes_a_dynamic_one() -> None:
 
 
 def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     silent, *_ = calm.followers()
     for place in calm.world._up():
         calm.world.crash(place, Fate.KEPT)
@@ -441,7 +441,7 @@ def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
     assert leader.node.changes.upgrade_refusal() is None
 
 
-def told(place: Any, calm: Calm, *, high: int = 1, host: str = "elsewhere") -> UpdateRaftVoterRequest:
+def told(place: Any, calm: CalmWorld, *, high: int = 1, host: str = "elsewhere") -> UpdateRaftVoterRequest:
     """Returns the registration of a static voter, with endpoints of two listeners."""
     request = update_voter_request(CLUSTER_ID, place.key, calm.epoch, ())
     names = ("CONTROLLER", "OTHER")
@@ -452,7 +452,7 @@ def told(place: Any, calm: Calm, *, high: int = 1, host: str = "elsewhere") -> U
 
 def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None:
     """The leader of a static quorum has no record to write it into, and answers as if it had."""
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     leader, (one, other) = calm.leader.node, calm.followers()
     assert leader is not None
     end = calm.end_offset
@@ -468,7 +468,7 @@ def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None
 
 
 def test_a_leader_warns_of_two_voters_with_one_node_id() -> None:
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     place = calm.followers()[0]
     for directory in [DIRECTORY, bytes([9] * 16)] * 4:
         request = fetch_request(
@@ -486,7 +486,7 @@ def test_a_leader_warns_of_two_voters_with_one_node_id() -> None:
 
 
 def test_what_no_static_voter_can_say() -> None:
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     place = calm.followers()[0]
     wrong = told(place, calm)
     wrong.listeners = wrong.listeners[1:]
@@ -501,13 +501,13 @@ def test_what_no_static_voter_can_say() -> None:
 
 
 def test_who_does_not_lead_upgrades_nothing() -> None:
-    calm = Calm(dynamic=False)
+    calm = CalmWorld(dynamic=False)
     follower = calm.followers()[0].node
     assert follower is not None
     assert "not ready" in str(follower.changes.upgrade_refusal())
 
 
-def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:
+def test_a_voter_that_has_moved_tells_so(calm: CalmWorld) -> None:
     mover = calm.followers()[0]
     request: UpdateRaftVoterRequest = update_voter_request(CLUSTER_ID, mover.key, calm.epoch, ())
     request.listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="elsewhere", port=1)]
@@ -531,7 +531,7 @@ def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_replicas_of_any_age_are_answered(calm: Calm, version: int) -> None:
+def test_replicas_of_any_age_are_answered(calm: CalmWorld, version: int) -> None:
     """Also where an answer has no place for the leader, the diverging epoch or the snapshot."""
     assert calm.leader.node is not None
     for offset, last_epoch in ((0, 0), (calm.end_offset + 5, calm.epoch)):
@@ -542,7 +542,7 @@ def test_replicas_of_any_age_are_answered(calm: Calm, version: int) -> None:
         assert len(encode(answer, version)) > 20
 
 
-def test_a_leader_that_lost_committed_records_is_not_followed(calm: Calm) -> None:
+def test_a_leader_that_lost_committed_records_is_not_followed(calm: CalmWorld) -> None:
     """Records that the controller has applied cannot be undone: the node stops, and logs the reason."""
     follower = calm.followers()[0]
     assert follower.node is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.calm_quorum import DIRECTORY, STRANGER, Calm, partition_of
+from tests.support.calm_quorum import DIRECTORY, STRANGER, CalmWorld, partition_of
 from tests.support.node_world import METADATA_DIR, NodeWorld
 
 from barnabas.common.errors import ErrorCode, StorageExhausted
@@ -45,7 +45,7 @@ def node_of(place: Place) -> RaftNode:
     return place.node
 
 
-def vote_for_stranger(calm: Calm, voter: Place) -> VoteRequest:
+def vote_for_stranger(calm: CalmWorld, voter: Place) -> VoteRequest:
     epoch = calm.epoch + 1
     return vote_request(CLUSTER_ID, STRANGER, voter.key, epoch=epoch, last=(calm.epoch, 1 << 40), pre_vote=False)
 
@@ -59,7 +59,7 @@ def voted(epoch: int) -> ElectionState:
 
 def test_a_vote_and_its_answer_are_one_value_with_the_promise_first() -> None:
     """Guard G16."""
-    calm = Calm()
+    calm = CalmWorld()
     voter = calm.followers()[0]
     readies = readies_of(voter)
     calm.call(voter, vote_for_stranger(calm, voter))
@@ -73,7 +73,7 @@ def test_a_vote_and_its_answer_are_one_value_with_the_promise_first() -> None:
 
 
 def test_a_vote_is_on_disk_when_its_answer_leaves() -> None:
-    calm = Calm()
+    calm = CalmWorld()
     voter = calm.followers()[0]
     path = f"{METADATA_DIR}/{FILE_NAME}"
     seen: list[ElectionState] = []
@@ -85,7 +85,7 @@ def test_a_vote_is_on_disk_when_its_answer_leaves() -> None:
 
 
 def test_a_vote_that_finds_no_room_is_not_given_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = Calm()
+    calm = CalmWorld()
     voter = calm.followers()[0]
     node: Any = voter.node
     epoch = calm.epoch + 1
@@ -105,7 +105,7 @@ def test_a_vote_that_finds_no_room_is_not_given_and_not_told(monkeypatch: pytest
 
 
 def test_a_candidate_asks_for_votes_only_after_its_own_is_promised() -> None:
-    calm = Calm()
+    calm = CalmWorld()
     followers = calm.followers()
     readies = {place.node_id: readies_of(place) for place in followers}
     node_of(calm.leader).stop()
@@ -131,7 +131,7 @@ def test_a_candidate_asks_for_votes_only_after_its_own_is_promised() -> None:
 
 def test_a_follower_claims_only_what_it_has_flushed() -> None:
     """Guard G16."""
-    calm = Calm()
+    calm = CalmWorld()
     follower = calm.followers()[0]
     node = node_of(follower)
     told: list[tuple[str, int]] = []
@@ -158,7 +158,7 @@ def test_a_follower_claims_only_what_it_has_flushed() -> None:
 
 def test_a_claim_that_is_not_durable_is_flushed_before_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """The carrying out holds the rule by itself, whatever a part of the node asks for."""
-    calm = Calm()
+    calm = CalmWorld()
     follower = calm.followers()[0]
     node: Any = follower.node
     log, peers = node.log, node._execution._peers
@@ -190,7 +190,7 @@ def test_a_voter_that_is_alone_commits_what_it_has_flushed() -> None:
 
 
 def test_a_leader_commits_what_a_majority_has_flushed() -> None:
-    calm = Calm()
+    calm = CalmWorld()
     leader, nodes = node_of(calm.leader), [node_of(place) for place in calm.world._up()]
     checkpoints: list[int] = []
 
@@ -213,7 +213,7 @@ def test_a_leader_sends_its_records_beside_its_own_flush() -> None:
     """Guard G16: the leader sends its records before its flush and counts itself after it, so that no commit waits for
     two disks in sequence.
     """
-    calm = Calm()
+    calm = CalmWorld()
     readies = readies_of(calm.leader)
     calm.propose()
     assert readies == [Ready(wakes=True, flush=True)]

@@ -43,7 +43,7 @@ def test_the_header_tells_what_was_written() -> None:
     assert (header.codec, header.timestamp_type, header.partition_leader_epoch) == (1, 0, 7)
     assert (header.is_transactional, header.is_control, header.has_delete_horizon) == (True, False, False)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 2, 0x7FFFFFFF)
-    assert header.last_sequence == 1, "sequences go on at 0 after the largest"
+    assert header.last_sequence == 1, "sequences continue at 0 after the largest"
     assert (header.base_timestamp, header.max_timestamp) == (NOW_MS, NOW_MS + 2)
     assert has_valid_crc(batch, 0, header)
 

@@ -57,7 +57,7 @@ CASES = {
     "A: the leader has less of the same epoch": ("111", "11(2)", "11"),
     "B: an epoch that the leader does not know": ("1122", "113", "11"),
     "C: the leader has more": ("11", "11122", "11"),
-    "D: both went on in epochs of their own": ("11224", "11335", "11"),
+    "D: both continued in epochs of their own": ("11224", "11335", "11"),
     "E: less of an epoch before, and an epoch of its own": ("12244", "12335", "12"),
     "F: no epoch in common": ("11", "22", ""),
     "G: unclean twice, turn about": ("1133", "112244", "11"),

@@ -294,7 +294,7 @@ def test_a_failing_source_ends_the_move() -> None:
     assert produce(made, made.connect(), batch_of(b"x"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
     made.restart(clean=False)
     made.settle()
-    assert made.root == "/d3", "with the directory back, the move goes on"
+    assert made.root == "/d3", "with the directory back, the move continues"
     assert made.values() == expected(400)
 
 

@@ -119,7 +119,7 @@ def test_what_is_no_handshake_is_refused_with_its_cause(make_loop: MakeLoop, tmp
         assert await served.echo(None, b"\x00\x00\x00\x13") == b""
         assert await served.echo(None, b"\x16\x03\x01\x00\x02zz") != b"hello"
         _, writer = await asyncio.open_connection("localhost", served.port)
-        writer.close()  # Without a byte, as probes of load balancers do: no line in the log.
+        writer.close()  # A probe of a load balancer sends no byte: no line in the log.
         await served.settled()
         assert ["does not speak TLS" in each for each in served.failures] == [True, False]
         with pytest.raises(ssl.SSLError):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.scripted_broker import ALL_VERSIONS, Doorkeeper, reply
+from tests.support.scripted_broker import ALL_VERSIONS, AuthenticatingBroker, reply
 
 from barnabas.protocol import codec
 from barnabas.protocol.client_security import ClientSecurity, client_security
@@ -152,9 +152,9 @@ def test_a_listener_that_wants_tls() -> None:
         _connected(plain)
 
 
-def doorkeeper(mechanism: str, hash_name: str = "sha256") -> Answer:
-    door = Doorkeeper(mechanism, hash_name)
-    return lambda request: reply(request, door, ALL_VERSIONS) or b""
+def authenticating(mechanism: str, hash_name: str = "sha256") -> Answer:
+    broker = AuthenticatingBroker(mechanism, hash_name)
+    return lambda request: reply(request, broker, ALL_VERSIONS) or b""
 
 
 def credentials(mechanism: str, password: str) -> ClientSecurity:
@@ -172,14 +172,14 @@ def credentials(mechanism: str, password: str) -> ClientSecurity:
     "mechanism, hash_name", [("PLAIN", "sha256"), ("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
 )
 def test_a_log_in(mechanism: str, hash_name: str) -> None:
-    with server(doorkeeper(mechanism, hash_name)) as plain:
+    with server(authenticating(mechanism, hash_name)) as plain:
         connection = _connected(replace(plain, security=credentials(mechanism, "secret")))
         assert connection.call(MetadataRequest(), MetadataResponse).cluster_id == "by version 13"
         connection.close()
 
 
 def test_a_wrong_password_is_told_at_once_in_one_line() -> None:
-    with server(doorkeeper("SCRAM-SHA-256")) as plain:
+    with server(authenticating("SCRAM-SHA-256")) as plain:
         settings = replace(plain, security=credentials("SCRAM-SHA-256", "guess"))
         with pytest.raises(RequestRefused) as refused:
             ClusterClient(settings).topics(["t"])

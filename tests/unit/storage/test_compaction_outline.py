@@ -18,7 +18,7 @@ from barnabas.storage.compaction.record_filter import (
     outline_batch,
 )
 
-#: Around the places where a zigzag varint grows by a byte.
+#: Values next to those where a zigzag varint grows by a byte.
 DELTAS = (0, 1, 63, 64, 65, 127, 128, 8191, 8192, 8193, 16383, 16384, 1 << 20, (1 << 20) + 1, 1 << 28, (1 << 31) - 1)
 
 

@@ -68,7 +68,7 @@ def test_a_start_after_a_kill_scans_what_came_since() -> None:
     files = files_in(host.disk, ROOT)
     path = f"{ROOT}/{DAMAGED}/{0:020d}.log"
     rotten = bytearray(files[path])
-    rotten[90] ^= 1  # inside what was synced: it is not read, let alone cut
+    rotten[90] ^= 1  # a synced position: recovery does not read it, let alone truncate there
     again, _ = started(files | {path: bytes(rotten)})
     assert taken_up(again).log_end_offset == 103
 

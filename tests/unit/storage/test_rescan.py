@@ -83,7 +83,7 @@ def test_epochs_that_compaction_left_no_batch_of_are_kept() -> None:
     world.log.epochs.persist()
     world.log.segments.active.write_out()
     world.log.segments.release()
-    # What compaction may leave: neither the batch of epoch 0, nor the first one of epoch 2, nor the one of epoch 5.
+    # A possible result of compaction: without the batch of epoch 0, the first one of epoch 2, and the one of epoch 5.
     (path,) = [world.path(name) for name in world.files(".log")]
     data = world.disk.read(path)
     kept = [data[at : at + header.size_bytes] for at, header in iter_headers(data) if header.base_offset in (2, 4)]
@@ -134,7 +134,7 @@ def test_what_was_flushed_is_not_replayed_for_its_producers() -> None:
     world.log.segments.release()
     for name in world.files(".log"):
         file = world.disk.open(world.path(name))
-        file.write_at(61, b"\xff" * 100)  # in the first batch, which must not be scanned
+        file.write_at(61, b"\xff" * 100)  # the first batch, which must not be scanned
         file.close()
     recovered = world.kill()
     assert recovered.log_end_offset == 4

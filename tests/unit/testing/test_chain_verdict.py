@@ -22,7 +22,7 @@ class Story:
         self._time += 1
         path = self._directory / f"{process}.jsonl"
         if path not in self._paths:
-            # In another order than that of the times.
+            # The order of the files differs from that of the times.
             self._paths.insert(0, path)
         line = {"time": self._time, "process": process, "type": type_, "f": f, **fields}
         with path.open("a") as file:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.zookeeper_links import Heard, JoinedClient
+from tests.support.zookeeper_links import JoinedClient, RecordingListener
 from tests.support.zookeeper_world import World
 
 from barnabas.znodes.znode_follower import Change, SeenZnode, ZnodeFollower
@@ -12,7 +12,7 @@ from barnabas.zookeeper.wire.codes import CreateFlags, ErrorCode, EventType
 from barnabas.zookeeper.wire.records import Acl, Id
 
 
-class Following(Heard):
+class Following(RecordingListener):
     """A client that follows a tree of the world, and another one that changes it."""
 
     def __init__(self, world: World, root: str = "/", *, watch: bool = True) -> None:

@@ -99,7 +99,7 @@ def test_an_unknown_scheme_fails_and_closes() -> None:
 
 
 def test_acls_are_checked_by_identity() -> None:
-    digest = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # of "super:admin"
+    digest = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="  # the digest of "super:admin"
     world = World(super_digest=digest)
     owner, other = world.session(), world.session()
     assert owner.create("/a", acl=r.CREATOR_ALL_ACL).error == ErrorCode.INVALID_ACL

@@ -1,4 +1,4 @@
-"""Config changes: the checks that the broker which receives a request makes before the controller decides.
+"""Config changes: the checks by the broker that receives the request, before the controller decides.
 
 Only this broker knows its properties file, so it validates a change of its own configs against all of them. Logger
 levels belong to its process and never reach the controller. The controller decides everything else.

@@ -1,7 +1,7 @@
 """The rights of a Fetch request: READ on each topic, or CLUSTER_ACTION on the cluster in the name of a replica.
 
-An item of a session is judged once, and again when a rule changes or another principal uses the session. A fetch that
-waits is judged again before it reads, so a revoked right ends with the image that revokes it.
+An item of a session is checked once, and again when a rule changes or another principal uses the session. A fetch that
+waits is checked again before it reads, so a revoked right ends with the image that revokes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def judge_items(
         if is_forged or is_replica:
             is_denied = is_forged
         elif item.topic is None:
-            continue  # its name is unknown here, so nothing can be read
+            continue  # The topic is unknown to this broker, so nothing can be read.
         else:
             is_denied = not authorizer.allows(request, AclOperation.READ, AclResource.TOPIC, item.topic)
         if session is None:

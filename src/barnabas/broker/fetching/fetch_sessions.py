@@ -66,8 +66,8 @@ class Session:
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
         self.reader = reader
-        #: The basis of the judgement of the items: the rules' version, the principal, its address, whether it forged a
-        #: replica.
+        #: The state for which the rights to the items were last checked: version of the rules, principal, address, and
+        #: whether the client claimed to be a replica.
         self.rights: tuple[int, str, str, bool] | None = None
         self.created_ms = now_ms
         self.used_ms = now_ms
@@ -131,7 +131,8 @@ class Session:
         self.progress += 1
         self._activate(item)
         if self.waiting is None:
-            item.unwatch()  # the next fetch reads it in any case; an abandoned session costs no further notifications
+            # The next fetch reads the item in any case, so an abandoned session gets no further notifications.
+            item.unwatch()
         elif not (item.is_throttled and size_bytes):
             self.waiting.on_progress(size_bytes)
 
@@ -158,7 +159,7 @@ class Session:
         if reader != self.reader:
             self.reader = reader
             for item in self.items.values():
-                item.unwatch()  # the visible end, and so the events to watch, depend on the reader
+                item.unwatch()  # The reader determines the visible end of the log, and with it the events to watch.
                 self._activate(item)
 
     def watch(self, items: Iterable[FetchItem]) -> None:

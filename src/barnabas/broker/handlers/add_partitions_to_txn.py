@@ -122,7 +122,9 @@ def _find_partitions(
 
 
 def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
-    """Returns the function from a partition to its error code, for a request with missing partitions: none is added."""
+    """Returns the function from a partition to its error code, for a request with missing partitions, none of whose
+    partitions is added.
+    """
 
     def code_of(partition: TopicPartition) -> ErrorCode:
         if partition in missing:
@@ -133,7 +135,7 @@ def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
 
 
 def _older(code: ErrorCode, api_version: int) -> ErrorCode:
-    """Returns the error code that clients of this version know in place of this one."""
+    """Returns the error code to send to clients of this version, which may not know `code`."""
     if code is ErrorCode.PRODUCER_FENCED and api_version < _FENCED_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:

@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0-2: replaces all configs of a resource by those named, the older API."""
+"""AlterConfigs (33), versions 0-2: replaces all configs of a resource by those in the request; the older API."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (51), version 0: decided by the controller, answered when committed (KIP-554).
 
-A change acts on log-ins that begin after it; connections that are open stay open, as in Kafka.
+A change applies to log-ins that begin after it; open connections stay open, as in Kafka.
 """
 
 from __future__ import annotations

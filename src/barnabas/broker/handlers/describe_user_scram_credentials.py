@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials (50), version 0: mechanisms and iterations of users (KIP-554).
 
-The answer is from this node's metadata.
+The response is computed from this node's metadata.
 
-No request for users, or an empty one, asks for all of them.
+A missing or empty list of users requests all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.protocol.sasl.mechanism import SCRAM_NAMES
 
 _Row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 _Info = DescribeUserScramCredentialsResponse.CredentialInfo
-#: The users that take one unit of work.
+#: The number of users that count as one unit of work.
 _USERS_PER_UNIT: Final = 50
 
 

@@ -3,7 +3,8 @@
 The response frame returns in an envelope too; but if the decision fails because this node is no longer the active
 controller, the envelope itself has the error NOT_CONTROLLER, so that the broker asks the next controller and its client
 does not see the error. An envelope can contain the APIs that brokers forward. The sender of the envelope needs
-CLUSTER_ACTION; the request in it is judged anew, with the principal and the address that the broker vouches for.
+CLUSTER_ACTION; the request in it is authorized here, with the principal and address that the broker put into the
+envelope.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _enveloped(response: Message, version: int, data: bytearray) -> Generator[in
     """Returns the response to the envelope. It contains `data`, the inner response with its header."""
     if (yield from has_not_controller_error(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
-    # Few elements can be long, too: names have up to 32,767 letters.
+    # A few elements can make a long response too: names have up to 32,767 letters.
     yield from encode_response_in_steps(response, version, data)
     return EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data))
 

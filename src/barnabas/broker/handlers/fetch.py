@@ -42,7 +42,7 @@ _DEBUGGER = -2
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-#: Partitions per step: that are read, that are named by a request, and that are counted in its response.
+#: Partitions per step: of those to read, of those in a request, and of those counted in its response.
 _READ_AT_ONCE = 25
 _ROWS_PER_STEP = 100
 _COUNTED_PER_STEP = 1_000
@@ -87,7 +87,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
         if not throttle.is_exempt:
             max_bytes = min(max_bytes, throttle.fetch_bytes_max)
     if reader.replica_id < 0:
-        # If no memory is left, a batch above the limits is not returned either, so the reader waits.
+        # A batch above the limits is not returned either if no memory is left, so the reader waits.
         is_exhausted = services.memory.is_exhausted
         max_bytes = services.memory.answer_bytes_max(max_bytes)
     is_consumer = reader.replica_id == _CONSUMER and request.api_version >= _ANY_REPLICA_SINCE
@@ -216,7 +216,7 @@ class _PendingFetch:
         if self._session is not None:
             return self._session.progress != self._progress
         if self._plan.isolation is Isolation.LOG_END:
-            return True  # a follower's round does not contain the log end offset at which it was read
+            return True  # The result for a follower does not contain the log end offset at the time of the read.
         for item, result in zip(outcome.items, outcome.results, strict=True):
             partition = item.partition
             if partition is not None and (
@@ -280,7 +280,7 @@ def _reader(message: FetchRequest, version: int) -> Reader:
 def _open_session(
     request: InFlight, message: FetchRequest, reader: Reader, services: Services
 ) -> Generator[int, None, tuple[Session | None, list[FetchItem]] | ErrorCode]:
-    """Returns the session that the request continues, or, without a session, the partitions that it requests."""
+    """Returns the session that the request continues; without a session, the partitions that the request names."""
     sessions = services.fetch_sessions
     by_id = request.api_version >= _BY_TOPIC_ID
     if is_full(message.session_epoch):
@@ -305,7 +305,7 @@ def _open_session(
         return None, []
     for item in found.active:
         if item.topic is None:
-            # The topic can have become known since the session began.
+            # The name of the topic can have become known since the session began.
             item.topic = _name(services.replicas, item.topic_id)
     return found, []
 

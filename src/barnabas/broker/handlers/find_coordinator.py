@@ -67,7 +67,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest, services: S
 
 
 def find(listener: str, key_type: int, key: str, services: Services) -> Coordinator:
-    """Returns the coordinator of a group or transactional id as clients of this listener reach it."""
+    """Returns the coordinator of a group or transactional id, with its address for clients of this listener."""
     if key_type == _GROUP:
         topic, index = GROUP_METADATA_TOPIC, services.groups.partition_for(key)
     elif key_type == _TRANSACTION:

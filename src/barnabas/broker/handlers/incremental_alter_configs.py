@@ -23,7 +23,7 @@ PIECES: Final = Pieces(30, "resources", "responses", key="resource_name")
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, services: Services) -> None:
-    # One change above the limit is enough for the refusal.
+    # A request is read up to one change above the limit, which is enough to refuse it.
     resources = [
         ResourceChanges(
             resource.resource_type,

@@ -126,7 +126,7 @@ class _Lookups:
             if failure.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
                 row.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         except RecordsRejected:
-            # The log is damaged at the place that was searched.
+            # The log is damaged at the position of the search.
             row.error_code = ErrorCode.CORRUPT_MESSAGE
         except StorageFault as fault:
             self._services.replicas.on_storage_fault(fault)

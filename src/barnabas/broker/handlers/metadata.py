@@ -130,10 +130,11 @@ def _topics(
 def _judged(
     context: RequestContext, request: MetadataRequest, services: Services, names: list[str]
 ) -> tuple[list[str], list[MetadataResponse.MetadataResponseTopic]]:
-    """Returns the names that the client may describe, or create where they are missing, and the rows of the others. A
-    hidden topic has the same row whether it exists or not."""
+    """Returns the names of topics that the client may describe, or may create if they are missing, and the rows of the
+    refused ones. The row of a refused topic does not reveal whether it exists.
+    """
     authorizer = services.authorizer
-    assert authorizer is not None, "somebody judges"
+    assert authorizer is not None, "there is an authorizer"
     describable = authorizer.allowed_names(context, AclOperation.DESCRIBE, AclResource.TOPIC, names)
     creatable = missing = {name for name in describable if name not in services.metadata.image.topics_by_name}
     creates = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")

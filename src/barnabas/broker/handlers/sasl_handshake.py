@@ -1,6 +1,6 @@
 """SaslHandshake (17), versions 0-1: ILLEGAL_SASL_STATE, because the log-in is over, or the listener has none.
 
-During the log-in, `protocol.sasl_gate` answers it.
+A request during the log-in is answered by `protocol.sasl_gate` and does not reach this handler.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _ROWS_PER_STEP = 50
 def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> Work:
     results: list[Result] = []
     count = sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics)
-    # The last slot is filled when all rows are complete.
+    # One slot more than there are rows: it is filled after the loop, so that no response is sent before all rows exist.
     gather: Gather[ErrorCode] = Gather(count + 1, lambda _: context.reply(WriteTxnMarkersResponse(markers=results)))
     slots = map(gather.slot, range(count))
     for marker in request.markers:

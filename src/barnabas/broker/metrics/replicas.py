@@ -174,8 +174,8 @@ def _lags(partitions: tuple[Partition, ...]) -> Iterator[Sample]:
             continue
         end = each.log.log_end_offset
         for replica, follower in tuple(each.leadership.followers.items()):
-            # A replica marked as caught up has the whole log, though its session's fetches no longer contain its
-            # position.
+            # A replica that is marked as caught up has the whole log, although the fetches of its session no longer
+            # contain its position.
             lag = 0 if follower.session_fetch is not None else -1 if follower.leo < 0 else max(0, end - follower.leo)
             yield Sample((*labels_of(each), ("replica", str(replica))), lag)
 

@@ -53,7 +53,7 @@ class BrokerChannels:
         make_own: Callable[[], LocalBroker],
         listener: str | None = None,
     ) -> None:
-        """`listener` is the listener to connect to, if it is not the inter-broker listener."""
+        """Creates the channels. `listener` is the listener to connect to, if it is not the inter-broker listener."""
         self._host = host
         self._listener = config.inter_broker_listener if listener is None else listener
         self._security = security_on(config, self._listener)

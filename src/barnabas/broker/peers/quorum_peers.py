@@ -14,8 +14,9 @@ from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
 
 Address = tuple[str, int]
 
-#: A quorum without a leader cannot wait long for a peer that comes back. A paused peer is not dialled continuously: its
-#: system accepts these connections until the backlog is full, and then clients cannot connect when it resumes.
+#: The pauses between connection attempts to a peer. They are short, because a quorum without a leader cannot wait long
+#: for a peer that returns. A paused peer is not dialled continuously: its system accepts these connections until the
+#: backlog is full, and then clients cannot connect when it resumes.
 _TIMES: Final = ChannelTimes(backoff_ms=20, backoff_ms_max=200)
 
 

@@ -21,12 +21,12 @@ class PartitionAppend:
     __slots__ = ("data", "index", "partition", "result", "topic", "validated")
 
     def __init__(self, topic: str | bytes, index: int, data: Buffer) -> None:
-        #: A name, or from version 13 of Produce an id.
+        #: The topic's name; from version 13 of Produce, its id.
         self.topic = topic
         self.index = index
-        #: Empty once there is a result: it can be a view into the receive buffer.
+        #: The batches, possibly as a view into the receive buffer; empty once there is a result.
         self.data = data
-        #: Found by the append; None before, and if the partition is not led here.
+        #: The partition, which the append looks up; None before, and if this broker does not lead it.
         self.partition: Partition | None = None
         self.result = UNDECIDED
         #: The completed validation of batches that take long to decompress.

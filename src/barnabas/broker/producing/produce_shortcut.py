@@ -115,7 +115,7 @@ class ProduceShortcut:
         wall_ms = services.host.clock.wall_ms()
         info = services.replicas.append_to(partition, records, self._acks, wall_ms, Origin.CLIENT).info
         if info is None:
-            return False  # refused, with nothing changed: the general path returns the precise error
+            return False  # The append was refused and changed nothing; the general path returns the precise error.
         self._times[0] += 1
         if self._acks != 0:
             self._connection.respond_shortly(self._answered(frame, info))

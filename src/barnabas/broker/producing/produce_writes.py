@@ -89,7 +89,7 @@ class ProduceWrites:
                     partition, append.data, acks, wall_ms, Origin.CLIENT, transactional, append.validated
                 )
                 if result.deferred is None:
-                    # `finish` without a call, on the hot path.
+                    # The body of `finish`, repeated here because this is the hot path.
                     append.result = result
                     append.data = NO_DATA
                     append.validated = None

@@ -30,7 +30,7 @@ from barnabas.storage.marker_guard import MarkerGuard, has_ongoing
 _ABORTABLE_SINCE: Final = 11
 _ADDS_SINCE: Final = 12
 
-#: Appends the batches without a result, and returns the response.
+#: A function that appends the batches without a result, and returns the response.
 Proceed = Callable[[], Chunks | None]
 
 

@@ -1,7 +1,7 @@
-"""The table of questions: what each API asks of the authorizer, and what a client without the right sees.
+"""The table of authorization checks: the rights that each API requires, and what a client without them gets.
 
 The key is the name of the API's handler. A test compares the table with the APIs that listeners offer, so none is
-without a question; docs/authorization.md is generated from it.
+unchecked; docs/authorization.md is generated from the table.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     # The cluster
     "api_versions": Open("a client must know what it can send"),
     "describe_cluster": Open("on a broker's listener; the authorized operations need DESCRIBE on the cluster"),
-    "sasl_handshake": Open("after the log-in, it is refused by its state"),
-    "sasl_authenticate": Open("after the log-in, it is refused by its state"),
+    "sasl_handshake": Open("after the log-in, the handler refuses it"),
+    "sasl_authenticate": Open("after the log-in, the handler refuses it"),
     "describe_user_scram_credentials": _DESCRIBE,
     "alter_user_scram_credentials": _ALTER,
     "describe_client_quotas": Whole(AclOperation.DESCRIBE_CONFIGS),
@@ -147,7 +147,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_quorum": _DESCRIBE,
     "add_raft_voter": _ALTER,
     "remove_raft_voter": _ALTER,
-    # Between nodes
+    # APIs that nodes call on each other
     "fetch_metadata": ByHandler("CLUSTER_ACTION on the cluster", "CLUSTER_AUTHORIZATION_FAILED for the whole request"),
     **dict.fromkeys(
         (
@@ -172,10 +172,10 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
 }
 
-#: Questions that a controller's listener asks differently.
+#: The checks that differ on a controller's listener.
 CONTROLLER_QUESTIONS: Final[Mapping[str, Question]] = {"describe_cluster": _ALTER}
 
 
 def question_of(handler: str, *, on_controller: bool) -> Question:
-    """Returns the question of an API, by its handler's name."""
+    """Returns the check of an API, by its handler's name."""
     return (CONTROLLER_QUESTIONS.get(handler) if on_controller else None) or QUESTIONS[handler]

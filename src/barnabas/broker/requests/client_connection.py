@@ -23,10 +23,10 @@ from barnabas.protocol.api import Offer
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.sasl_gate import Gate
 
-#: The number of unanswered requests at which a connection is not served further.
+#: The number of unanswered requests at which no further request of a connection is served.
 _IN_FLIGHT_MAX = 512
-#: The bytes of responses not yet passed to the host at which a connection is not served further; one response can
-#: exceed it.
+#: The bytes of responses not yet passed to the host above which no further request of a connection is served; one
+#: response can exceed it.
 _UNSENT_BYTES_MAX = 1024 * 1024
 #: The work of one turn of a connection, before others are served. A request that the produce shortcut serves counts 1,
 #: other Produce requests `PRODUCE_WORK`, because followers need fewer fetches if more is appended in a turn, and others
@@ -116,10 +116,10 @@ class Connection:
         self._out_bytes = 0
         self._corked = False
         self._paused = False
-        #: Whether the host reads nothing either.
+        #: Whether the host has stopped reading, too.
         self._reading_paused = False
         self._resuming = False
-        #: The reasons for which nothing is served, whatever is in flight (`muting.py`).
+        #: The reasons to serve no request of this connection, independent of its requests in flight (`muting.py`).
         self._held_back = 0
         self.muting: Muting | None = None
         #: The number of requests that hold back later ones.
@@ -133,7 +133,7 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.principal = "User:ANONYMOUS"
-        #: The log-in that frames must pass; None if they need not.
+        #: The log-in that a client must complete first; None if there is none.
         self.gate: Gate | None = None
         self.shortcut: Shortcut | None = None
         #: Called when the connection closes.
@@ -219,7 +219,7 @@ class Connection:
         self._out = []
         if self.muting is not None:
             self.muting.close()
-        self.shortcut = None  # It holds this connection.
+        self.shortcut = None  # The function refers to this connection: without it, no reference cycle remains.
         self.frames.close()
         self._dispatcher.memory.forget(self)
         on_closed, self._on_closed = self._on_closed, None
@@ -358,7 +358,7 @@ class Connection:
         request.chunks = chunks
         queue = self.in_flight
         if not queue:
-            return  # answered before its handler returned: the dispatcher sends it
+            return  # The request was answered before its handler returned; the dispatcher sends the response.
         self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0].chunks) is not None:
             answered = queue.popleft()
@@ -399,8 +399,7 @@ class Connection:
             self.close()
 
     def abort(self, cause: str) -> None:
-        """Aborts the connection for this cause and drops unsent responses: an orderly close would keep them in
-        memory."""
+        """Aborts the connection for this cause and drops unsent responses: a clean close would keep them in memory."""
         if not self.is_closed:
             self.log.closed_for_cause(self.peer, cause, None)
             self.closed()

@@ -1,4 +1,4 @@
-"""The cluster as handlers use it, whether a metadata quorum or ZooKeeper holds its metadata.
+"""The interface of the cluster for handlers, the same for a metadata quorum and for ZooKeeper.
 
 One interface covers the controller's decisions, another one the differences between the modes that clients can see, so
 that each handler serves both modes.
@@ -140,12 +140,12 @@ class ClusterSide(Protocol):
         *,
         replace: bool,
     ) -> None:
-        """Obtains a decision about configuration changes that this broker has already checked. `changes` are those of
+        """Requests a decision about configuration changes that this broker has already checked. `changes` are those of
         `request`; `reply` receives a result for each, or None if no answer comes in time.
         """
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
-        """Obtains a decision about the change of feature levels, and answers the request."""
+        """Requests a decision about the change of feature levels, and answers the client's request."""
 
     def offers(self, listener: str) -> Mapping[int, Offer]:
         """Returns the APIs that a listener offers."""

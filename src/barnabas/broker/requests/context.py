@@ -101,9 +101,9 @@ class Services:
     #: Channels to the other brokers of the cluster, and to this one.
     brokers: BrokerChannels
     verifier: TransactionVerifier
-    #: The memory that clients can make this process hold.
+    #: The budget for the memory that clients can make this process use.
     memory: MemoryBudget
-    #: Decides who may do what; None if everybody may do everything.
+    #: The authorizer; None if every client may do everything.
     authorizer: Authorizer | None = None
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     log_in_counts: LogInCounts = field(default_factory=LogInCounts)

@@ -2,9 +2,9 @@
 
 A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
 be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
-affects only its request (`InFlight.on_error`). With an authorizer, requests are judged first (`api_questions.py`);
-those that the controller decides are judged there. Handlers are imported at the first request of their API
-(`handlers.py`).
+affects only its request (`InFlight.on_error`). With an authorizer, requests are authorized first (`api_questions.py`);
+the node of the controller authorizes those that the controller decides. Handlers are imported at the first request of
+their API (`handlers.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 from barnabas.protocol.sasl_gate import Gate
 
-#: The time for which one connection is served before others are.
+#: The maximum time for which one connection is served before the others get their turn.
 _TURN_MS: Final = 10
 
 

@@ -96,7 +96,7 @@ class _ForwardedRequest:
 
 
 def _pause_as_told(request: InFlight, answer: bytes) -> None:
-    """Mutes the client for the time that the controller's response has as its first field (KIP-599)."""
+    """Mutes the client for the throttle time in the controller's response, which is its first field (KIP-599)."""
     assert request.throttle is not None, "the cluster has quotas"
     first = response_class(request.api_key).FIELDS[0]
     if first.attribute == "throttle_time_ms" and first.is_in(request.api_version):

@@ -142,17 +142,17 @@ class InFlight:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.now_ms = now_ms
-        #: Where the request is counted when it is answered.
+        #: The counts to which the request is added when it is answered.
         self.times = times
         #: The decoded message; None for APIs whose handlers decode by themselves.
         self.message: Message | None = None
         self.chunks: Chunks | None = None
-        #: What the request adds to the rates of its client; None while the cluster has no quotas.
+        #: The throttling of the request, which adds to the rates of its client; None while the cluster has no quotas.
         self.throttle: RequestThrottle | None = None
         #: Whether the request was answered with an error or abandoned: later responses are dropped.
         self._failed = False
         self.on_abandoned: Callable[[], object] | None = None
-        #: Completes the handler's response with what the authorizer refused.
+        #: A function that completes the handler's response with the rows that the authorizer refused.
         self.amend: Callable[[Any], Any] | None = None
 
     @property
@@ -175,7 +175,9 @@ class InFlight:
         self.amend = None
 
     def amended(self, response: Message) -> Message:
-        """Returns the handler's response with what the authorizer refused, or without what the client may not see."""
+        """Returns the handler's response, completed with the rows that the authorizer refused, and without what the
+        client may not see.
+        """
         amend, self.amend = self.amend, None
         if amend is None:
             return response

@@ -75,7 +75,7 @@ class InnerRequest:
         self._caller = continuations.owner()
         self._message: Message | None = None
         self._faults: FaultHandler | None = None
-        #: Completes the handler's response with what the authorizer refused.
+        #: A function that completes the handler's response with the rows that the authorizer refused.
         self.amend: Callable[[Any], Any] | None = None
 
     def reply(self, response: Message) -> None:
@@ -105,7 +105,9 @@ class InnerRequest:
         """Ignores `callback`: an inner request has no connection that could close."""
 
     def judge(self, offer: Offer, message: Message, services: Services) -> Generator[int, None, Message | None]:
-        """Judges the request as work in steps, and answers it if all of it is refused. Returns the request to serve."""
+        """Authorizes the request as work in steps, and answers it if all of it is refused. Returns the request to
+        serve.
+        """
         self._message, self._faults = message, services.host.faults
         verdict = yield from judged(self, offer.name, message, services)
         if verdict.response is not None:

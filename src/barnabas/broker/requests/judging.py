@@ -1,9 +1,9 @@
-"""How a request is judged before its handler sees it, and how refused rows come into its response.
+"""The authorization of a request before its handler gets it, and the addition of refused rows to its response.
 
-A question (`Question.judge`) looks at a decoded request and returns a `Verdict`: the request that the handler gets,
-without the rows that were refused; or the whole response, if nothing is left; and the function that completes or
-filters the handler's response. The handlers know nothing of rights, except those of Produce, Fetch and Metadata, which
-judge by themselves. `api_questions` says which API asks which question.
+A check (`Question.judge`) takes a decoded request and returns a `Verdict`: the request for the handler, without the
+refused rows; or the whole response, if nothing is left; and the function that completes or filters the handler's
+response. Only the handlers of Produce, Fetch and Metadata check rights themselves. The table in `api_questions` assigns
+a check to each API.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.index import response_class
 
 Amend = Callable[[Any], Any]
 
-#: The code of a refusal by type of resource, and Kafka's message.
+#: The error code of a refusal by type of resource, and Kafka's message.
 CODES: Final = {
     AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -36,17 +36,17 @@ TEXTS: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-#: Rows that are judged per step.
+#: The rows that are checked per step.
 ROWS_PER_STEP: Final = 100
 
 
 class Judge(NamedTuple):
-    """The authorizer on behalf of one request."""
+    """The authorizer together with the request for which it decides."""
 
     authorizer: Authorizer
     asker: Asker
     version: int
-    #: The image in which ids of topics have names.
+    #: The metadata image, to find the names of topic ids.
     image: MetadataImage
 
     def may(
@@ -62,7 +62,7 @@ class Judge(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The result of a judgement: `response` is set if the handler is not called."""
+    """The result of a check: `response` is set if the handler is not called."""
 
     request: Message
     response: Message | None = None
@@ -73,22 +73,24 @@ Judgement = Generator[int, None, Verdict]
 
 
 class Question(Protocol):
-    """A question of an API. The table of questions is also the documentation, so each one describes itself."""
+    """The authorization check of an API. The documentation is generated from the table of checks, so each check
+    describes itself.
+    """
 
     @property
     def asks(self) -> str:
-        """Returns which operation on which resource is asked for."""
+        """Returns a text with the required operation and resource."""
 
     @property
     def refusal(self) -> str:
-        """Returns what a client without the right sees."""
+        """Returns a text with what a client without the right gets."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement: ...
 
 
 @dataclass(frozen=True)
 class Open:
-    """No question: all clients may."""
+    """No check: all clients may send the request."""
 
     why: str
 
@@ -107,7 +109,7 @@ class Open:
 
 @dataclass(frozen=True)
 class ByHandler:
-    """The handler judges, because it decodes the request itself, or must not do the work of rows that are refused."""
+    """A check by the handler, which decodes the request itself, or must not do work for refused rows."""
 
     asks: str
     refusal: str
@@ -119,7 +121,7 @@ class ByHandler:
 
 @dataclass(frozen=True)
 class Whole:
-    """One question about the whole request. `name` is the field with the resource's name; empty for the cluster."""
+    """One check for the whole request. `name` is the field with the resource's name; empty for the cluster."""
 
     operation: AclOperation
     resource: AclResource = AclResource.CLUSTER
@@ -143,14 +145,14 @@ class Whole:
 
 @dataclass(frozen=True)
 class Rows:
-    """A question for each row of the request; refused rows have the error in the response. `shape` names the rows of
+    """A check for each row of the request; refused rows have the error in the response. `shape` names the rows of
     request and response, `key` the field with the resource's name; it is empty if the row is the name."""
 
     operation: AclOperation
     resource: AclResource
     shape: ErrorRows
     key: str = ""
-    #: With this right on the cluster, the rows are not judged.
+    #: The operation that, if allowed on the cluster, replaces the checks of the rows.
     unless: AclOperation | None = None
     #: Whether refused rows have no message.
     is_silent: bool = False
@@ -192,7 +194,7 @@ class Rows:
 
 
 class All:
-    """Several questions, in order. The first refusal of the whole request is the response."""
+    """Several checks, in order. The first refusal of the whole request is the response."""
 
     def __init__(self, *questions: Question) -> None:
         self._questions = questions
@@ -217,7 +219,7 @@ class All:
 def split(
     judge: Judge, operation: AclOperation, resource: AclResource, rows: Sequence[Any], name_of: Callable[[Any], str]
 ) -> Generator[int, None, tuple[list[Any], list[Any]]]:
-    """Returns the rows whose resource the client may use, and the others. A name is one question."""
+    """Returns the rows whose resource the client may use, and the other rows. Each name is checked once."""
     counts: dict[str, int] = {}
     for place, row in enumerate(rows):
         name = name_of(row)

@@ -1,6 +1,6 @@
-"""The log-in of clients on one listener: its mechanisms and users, and the passage of frames through the gates.
+"""The log-in of clients on one listener: its mechanisms and users, and the frames that pass the gate of a connection.
 
-`protocol.sasl_gate` decides; here its decisions are carried out on the connection. A refusal is answered after
+`protocol.sasl_gate` decides; this module applies its decisions to the connection. A refusal is answered after
 `connection.failed.authentication.delay.ms`, then the connection closes.
 """
 
@@ -53,7 +53,7 @@ class ListenerLogIn:
         self._count_request = count_request
         self.mechanisms: Sequence[str] = ()
         self._passwords: Mapping[str, str] = {}
-        #: The credentials of the latest imitation, and what it was made from.
+        #: The latest imitated credential (for a user that does not exist), with the values that it was computed from.
         self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
         self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
         self._delay_ms = config.int_of("connection.failed.authentication.delay.ms")
@@ -104,13 +104,13 @@ class ListenerLogIn:
     # -- the passage of frames
 
     def admit(self, connection: Connection, gate: Gate, frame: memoryview) -> bool:
-        """Takes a frame through the gate. Returns whether it is to be served as a request."""
+        """Passes a frame to the gate of its connection. Returns whether to serve the frame as a request."""
         clock = self._host.clock
         now_ms = clock.now_ms()
         was_open, before = gate.state is GateState.OPEN, gate.before
         verdict = gate.take(frame, now_ms, clock.wall_ms())
         if gate.before is not None and before is None:
-            # The renewal's frames have the limits of a log-in.
+            # The frames of a renewal have the size limit of a log-in.
             connection.frames.limit_frames(self.receive_bytes_max)
         if verdict.act is Act.SERVE:
             return True

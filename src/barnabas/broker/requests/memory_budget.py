@@ -1,4 +1,4 @@
-"""The memory that clients can make this process hold: one budget for all connections of all listeners.
+"""The memory that clients can make this process use: one budget for all connections of all listeners.
 
     held    received bytes of incomplete frames, or of frames not served yet     `ReceiveArea.held_bytes`, exact
     unsent  responses that the clients have not read                             added up; measured when memory is short
@@ -85,7 +85,7 @@ class MemoryBudget:
     def __init__(self, area: ReceiveArea, clock: Clock, timers: Timers, memory: Memory, limit_bytes: int) -> None:
         """Creates a budget of `limit_bytes` (`queued.max.request.bytes`), or of the size that the host suggests if
         `limit_bytes` is not positive."""
-        #: The receive buffer of all connections.
+        #: The receive buffer that all connections share.
         self.area = area
         self._clock = clock
         self._timers = timers

@@ -1,6 +1,6 @@
 """Requests that create and delete partitions, under the quota of their client (KIP-599).
 
-Newer versions of these requests are strict: what the client has to wait for is refused. Older ones are served, and the
+Newer versions of these requests are strict: they are refused if the client has to wait. Older ones are served, and the
 client pauses afterwards. The node of the active controller decides, with the principal of the client; the broker that
 the client is connected to mutes the connection (`requests/forwarding.py`).
 """
@@ -22,7 +22,7 @@ A = TypeVar("A", CreateTopicsResponse, DeleteTopicsResponse, CreatePartitionsRes
 def limited(
     context: RequestContext, services: Services, strict_since: int, kind: type[A]
 ) -> tuple[Permit | None, Callable[[A], None]]:
-    """Returns the permission of a request, and the function that sends its response with the time to pause."""
+    """Returns the quota check of a request, and the function that sends its response with the throttle time."""
     throttles = services.throttles
     strict = context.api_version >= strict_since
     found = None if throttles is None else throttles.mutations(context.principal, context.client_id, strict=strict)

@@ -29,7 +29,7 @@ class RequestContext(Protocol):
 
     @property
     def principal(self) -> str:
-        """The principal of the client: always "User:ANONYMOUS", as there is no authentication."""
+        """The principal of the client; "User:ANONYMOUS" without authentication."""
 
     @property
     def now_ms(self) -> int:

@@ -1,5 +1,5 @@
-"""The door to the table of questions, which is imported when the first request is judged: a node without an authorizer
-does not need it.
+"""Imports the table of authorization checks (`api_questions`) at the first request that needs it: a node without an
+authorizer never does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from barnabas.protocol.message import Message
 
 
 def judged(request: RequestContext, handler: str, message: Message, services: Services) -> Judgement:
-    """Judges a request of the API with this handler, as work in steps. There must be an authorizer."""
+    """Authorizes a request of the API with this handler, as work in steps. There must be an authorizer."""
     authorizer = services.authorizer
     assert authorizer is not None, "without an authorizer, nothing is judged"
     on_controller = request.listener in services.config.controller_listener_names

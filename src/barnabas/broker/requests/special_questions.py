@@ -1,4 +1,4 @@
-"""Questions of single APIs whose refusals have a shape of their own."""
+"""Authorization checks of single APIs whose refusals need their own code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not
 
 @dataclass(frozen=True)
 class _Described:
-    """The texts of a question, for the documentation."""
+    """A check with its texts for the documentation."""
 
     asks: str
     refusal: str
@@ -81,8 +81,9 @@ class CreateTopics(_Described):
 
 
 class DeleteTopics(_Described):
-    """DELETE on the cluster or on each topic. A topic that is requested by id is named only to those who may describe
-    it; one that is requested by name and hidden is refused whether it exists or not."""
+    """DELETE on the cluster or on each topic. The response names a topic that is requested by id only if the client may
+    describe it; a refusal by name does not reveal whether the topic exists.
+    """
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, DeleteTopicsRequest)
@@ -128,7 +129,7 @@ class DeleteTopics(_Described):
 
 
 class ListOffsets(_Described):
-    """DESCRIBE on each topic. A request in the name of a replica is one of a broker: it needs CLUSTER_ACTION."""
+    """DESCRIBE on each topic. A request with a replica id comes from a broker and needs CLUSTER_ACTION."""
 
     _ROWS = Rows(AclOperation.DESCRIBE, _TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
 
@@ -144,7 +145,7 @@ class ListOffsets(_Described):
 
 
 class Configs:
-    """A question for each resource, by its type. Unknown types are refused by the handler."""
+    """A check for each resource, by its type. The handler refuses unknown types."""
 
     def __init__(self, operation: AclOperation, shape: ErrorRows) -> None:
         self._operation = operation
@@ -302,7 +303,7 @@ def _may_describe(judge: Judge, topic: str) -> bool:
 
 
 class ListGroups(_Described):
-    """All clients may; groups that the client may not describe are left out."""
+    """No refusal; groups that the client may not describe are left out."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         if judge.may(AclOperation.DESCRIBE, _CLUSTER, log_denied=False):
@@ -321,7 +322,9 @@ class ListGroups(_Described):
 
 
 class ConsumerGroupDescribe(_Described):
-    """DESCRIBE on each group, and on each topic that its members have: one hidden topic hides the group."""
+    """DESCRIBE on each group and on each topic of its members; a group with a topic that the client may not describe is
+    refused.
+    """
 
     _ROWS = Rows(AclOperation.DESCRIBE, _GROUP, ErrorRows("groups", "group_ids", key="group_id"), is_silent=True)
 
@@ -413,8 +416,9 @@ class InitProducerId(_Described):
 
 
 class AddPartitionsToTxn(_Described):
-    """Requests of producers: WRITE on the transactional id and on each topic, else nothing is added. Requests of
-    brokers (from version 4): CLUSTER_ACTION."""
+    """WRITE on the transactional id and on each topic for requests of producers; without one of these rights nothing is
+    added. CLUSTER_ACTION for requests of brokers (from version 4).
+    """
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, AddPartitionsToTxnRequest)
@@ -488,7 +492,7 @@ class DescribeTransactions(_Described):
 
 
 class ListTransactions(_Described):
-    """All clients may; transactional ids that the client may not describe are left out."""
+    """No refusal; transactional ids that the client may not describe are left out."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         def amend(response: ListTransactionsResponse) -> ListTransactionsResponse:

@@ -1,8 +1,9 @@
 """The rates of this broker's clients, and how long a client above its quota has to pause (KIP-13, 55, 124, 219, 599).
 
-A quota holds for all connections of its user or client id together. A client above it gets its answer immediately, with
-the time to pause, and its connection is not read for that long, whether the client pauses or not. There is no timer per
-client: a rate is computed when it is recorded, and those of clients without recent traffic are dropped.
+A quota applies to all connections of its user or client id together. A client above its quota gets its response
+immediately, with the throttle time, and its connection is not read for that time, whether the client pauses or not.
+There is no timer per client: a rate is computed when it is recorded, and those of clients without recent traffic are
+dropped.
 
 `ClientThrottles` exists only while the cluster has quotas of clients (`Services.throttles`).
 """
@@ -26,7 +27,7 @@ from barnabas.metadata.quota_entities import (
     QuotaTable,
 )
 
-#: Rates that are kept before those of clients without recent traffic are dropped.
+#: The number of rates above which those of clients without recent traffic are dropped.
 _KEPT_MIN: Final = 1_000
 _NS_PER_PERCENT: Final = 10_000_000
 _THROTTLED: Final = "The throttling quota has been exceeded."
@@ -49,7 +50,7 @@ class Windows(NamedTuple):
 
 
 class Client(NamedTuple):
-    """A client as quotas distinguish them."""
+    """The identity of a client for quotas: its user and client id."""
 
     user: str
     client_id: str
@@ -60,7 +61,7 @@ class Client(NamedTuple):
 
 
 class _Measured:
-    """The rate of the clients that share a quota, and how long they were throttled."""
+    """The rate of the clients that share a quota, and their throttle times."""
 
     __slots__ = ("_throttle_count", "_throttle_times", "rate")
 
@@ -124,9 +125,9 @@ class Quota(Generic[_R]):
     def __init__(self, key: str, make: Callable[[float], _R]) -> None:
         self.table = QuotaTable(key)
         self._make: Callable[[float], _R] = make
-        #: The rates, by the user and client id that share one; "" is not distinguished.
+        #: The rates by user and client id; "" stands for all of them together.
         self.shared: dict[Client, _R] = {}
-        #: Look-ups of clients since the last change; None: no quota applies.
+        #: The rate of each client that was looked up since the last change of quotas; None if no quota applies to it.
         self._by_client: dict[Client, _R | None] = {}
         self._kept_max = _KEPT_MIN
 
@@ -162,8 +163,9 @@ class Quota(Generic[_R]):
         return found
 
     def _forget_idle(self, now_ms: int) -> None:
-        """Drops the rates of clients without recent traffic. A client id costs memory only for as long as its traffic
-        counts."""
+        """Drops the rates of clients without recent traffic, so that memory does not grow with the number of client
+        ids.
+        """
         self._by_client.clear()
         self.shared = {client: rate for client, rate in self.shared.items() if not rate.is_idle(now_ms)}
         self._kept_max = max(_KEPT_MIN, 2 * len(self.shared))
@@ -206,29 +208,30 @@ class ClientThrottles:
         return min(time_ms, self._windows.window_ms)
 
     def fetched(self, client: Client, size_bytes: int) -> int:
-        """Records the data of a Fetch response. Returns the time to pause instead of sending it, with nothing
-        recorded."""
+        """Records the data of a Fetch response. If the client must pause instead, records nothing and returns the
+        throttle time.
+        """
         time_ms = self._record(self.fetch, client, size_bytes)
         if time_ms:
             self.forget_fetched(client, size_bytes)
         return time_ms
 
     def forget_fetched(self, client: Client, size_bytes: int) -> None:
-        """Takes back what `fetched` recorded, for data that is not sent."""
+        """Subtracts what `fetched` recorded for data that is not sent."""
         now_ms = self._now_ms()
         rate = self.fetch.of(client, now_ms)
         if rate is not None:
             rate.rate.record(-size_bytes, now_ms)
 
     def fetch_bytes_max(self, client: Client) -> int:
-        """Returns the size of the largest Fetch response that an idle client gets without a pause."""
+        """Returns the maximum size of a Fetch response that an idle client gets without being throttled."""
         rate = self.fetch.of(client, self._now_ms())
         if rate is None:
             return 1 << 31
         return int(rate.limit * (self._windows.samples - 1) * self._windows.window_ms / 1000)
 
     def mutations(self, principal: str, client_id: str | None, *, strict: bool) -> Mutations | None:
-        """Returns the permission of one request to change the metadata; None if no quota applies to the client."""
+        """Returns the quota check of one request that changes partitions; None if no quota applies to the client."""
         if not self.mutation:
             return None
         tokens = self.mutation.of(Client.of(principal, client_id), self._now_ms())
@@ -246,7 +249,7 @@ class ClientThrottles:
 
 
 class Mutations:
-    """The permission of one request to create and delete partitions (KIP-599)."""
+    """The quota check of one request that creates or deletes partitions (KIP-599)."""
 
     __slots__ = ("_is_strict", "_now_ms", "_taken", "_throttled_ms", "_time_ms", "_tokens")
 
@@ -256,7 +259,7 @@ class Mutations:
         self._is_strict = strict
         self._time_ms = 0
         self._throttled_ms = 0
-        #: The topics whose tokens are taken: a decision can be made again.
+        #: The topics whose tokens were already taken: the controller can decide the same request twice.
         self._taken: set[str] = set()
 
     def take(self, topic: str, partitions: int) -> None:
@@ -280,7 +283,7 @@ class Mutations:
         self._time_ms, self._throttled_ms = time_ms, now_ms
 
     def time_ms(self) -> int:
-        """Returns the time that the client has to pause from now on."""
+        """Returns the throttle time of the client from now on."""
         left_ms = max(self._time_ms - (self._now_ms() - self._throttled_ms), 0) if self._time_ms else 0
         self._tokens.throttled(left_ms, self._now_ms())
         return left_ms

@@ -1,4 +1,6 @@
-"""A muted connection: for some time nothing of it is served, because its client is above a quota (KIP-219)."""
+"""The muting of a connection: none of its requests is served for some time, because its client is above a quota
+(KIP-219).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import Final, Protocol
 
 from barnabas.common.host import Clock, Host, Timer
 
-#: The reasons to hold back a connection: the host's output buffer is full; the client is above a quota.
+#: The reasons not to serve a connection: the host's output buffer is full; the client is above a quota.
 BY_HOST: Final = 1
 BY_QUOTA: Final = 2
 
@@ -33,7 +35,7 @@ class Muting:
         self._until_ms = 0
 
     def extend(self, time_ms: int, host: Host) -> None:
-        """Mutes the connection for this time from now on, if it is not muted for longer."""
+        """Mutes the connection for this time from now on, unless it is already muted for longer."""
         until_ms = self._clock.now_ms() + time_ms
         if self._connection is None or until_ms <= self._until_ms:
             return
@@ -49,7 +51,7 @@ class Muting:
             self._connection.resume_writing(BY_QUOTA)
 
     def close(self) -> None:
-        """Ends the muting with its connection."""
+        """Ends the muting, because the connection is closed."""
         self._connection = None
         if self._timer is not None:
             self._timer.cancel()

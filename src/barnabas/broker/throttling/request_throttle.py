@@ -1,4 +1,4 @@
-"""The throttling of one request: what it adds to the rates of its client, and the pause of its connection."""
+"""The throttling of one request: it adds to the rates of the client, and mutes the connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELD: Final = "throttle_time_ms"
 
 
 class RequestThrottle:
-    """A request while its cluster has quotas. Its connection is muted when the request exceeds one."""
+    """Throttles one request in a cluster with quotas: its connection is muted if the client exceeds a quota."""
 
     __slots__ = ("_begin_ns", "_client", "_connection", "_cpu_ns", "_host", "_throttles", "_time_ms", "is_exempt")
 
@@ -60,13 +60,14 @@ class RequestThrottle:
         return self._throttles.fetch_bytes_max(self._client) if self._throttles.fetch else 1 << 31
 
     def answered(self, time_ms: int = 0) -> int:
-        """Returns the time for the response: the longest of all quotas, and of `time_ms`, which a controller
-        returned."""
+        """Returns the throttle time for the response: the longest of all quotas and of `time_ms`, which a controller
+        returned.
+        """
         self._throttle(max(self._charge(), time_ms))
         return self._time_ms
 
     def told(self, response: M, version: int) -> M:
-        """Returns the response with the time that the client has to pause."""
+        """Returns the response with the throttle time filled in."""
         time_ms = self.answered(getattr(response, _FIELD, 0))
         if not time_ms or not any(field.attribute == _FIELD and field.is_in(version) for field in response.FIELDS):
             return response
@@ -75,12 +76,12 @@ class RequestThrottle:
         return told
 
     def left(self) -> None:
-        """Charges the CPU time of a handler that has returned."""
+        """Records the CPU time of a handler that has returned."""
         self._throttle(self._charge())
         self._cpu_ns = None
 
     def _charge(self) -> int:
-        """Charges the CPU time since the request began, or was charged last. Returns the time to pause."""
+        """Records the CPU time since the request began, or since the last call. Returns the throttle time."""
         cpu_ns = self._cpu_ns
         if cpu_ns is None or self.is_exempt:
             return 0

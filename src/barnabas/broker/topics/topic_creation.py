@@ -18,7 +18,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
-#: Clients that want the topic retry anyway.
+#: The timeout of the request to the controller; clients that want the topic retry anyway.
 _CREATION_TIMEOUT_MS: Final = 5_000
 _EVENTS_REPLICAS_MAX: Final = 3
 

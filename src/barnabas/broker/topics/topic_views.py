@@ -12,21 +12,23 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 
-#: The ACL operations of a topic, and of the cluster, as bit sets: without an authorizer, all are allowed.
+#: All ACL operations on a topic and on the cluster, as bit sets: without an authorizer, all are allowed.
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 _TOPICS_PER_STEP: Final = 100
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
 def topic_operations(context: RequestContext, services: Services, topic: str) -> int:
-    """Returns the bits of the operations that the client may do with a topic (KIP-430)."""
+    """Returns the operations that the client may perform on a topic, as bits (KIP-430)."""
     if services.authorizer is None:
         return TOPIC_OPERATIONS
     return services.authorizer.operations(context, AclResource.TOPIC, topic)
 
 
 def cluster_operations(context: RequestContext, services: Services) -> int:
-    """Returns the bits of the operations that the client may do with the cluster; none unless it may describe it."""
+    """Returns the operations that the client may perform on the cluster, as bits; none if the client may not describe
+    the cluster.
+    """
     authorizer = services.authorizer
     if authorizer is None:
         return CLUSTER_OPERATIONS

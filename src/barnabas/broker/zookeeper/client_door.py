@@ -1,4 +1,4 @@
-"""The moment at which a broker in ZooKeeper mode opens to clients: when it knows the cluster (G40).
+"""Decides when a broker in ZooKeeper mode opens to clients: when it knows the cluster (G40).
 
 The first UpdateMetadata of a controller can name brokers only, and a large one is applied to the image in slices. A
 broker that served clients then would report partitions as unknown: clients would drop them, and producers would choose

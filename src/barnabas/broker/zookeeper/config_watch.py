@@ -7,7 +7,8 @@
     image
 
 A znode without a valid configuration leaves the image as it was, and is reported. Notifications end after 15 minutes;
-each broker deletes those that it finds. Quotas and SCRAM credentials are kept in the image; nothing enforces them yet.
+each broker deletes those that it finds. Quotas and SCRAM credentials are part of the image, which the throttling and
+the log-in of this broker follow.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class ConfigWatch:
         return sorted(reply.names or ())
 
     def changed(self, path: str) -> None:
-        """Records that a watch fired."""
+        """Handles a watch that fired."""
         if path == paths.CONFIG_CHANGES:
             self._has_changes = True
             self._run()

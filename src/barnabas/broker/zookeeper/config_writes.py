@@ -2,7 +2,7 @@
 
     read the znode -> decide (`controller.requests.configs`) -> M[check /controller v0, set the znode] -> notification
 
-As in Kafka the check proves only that there is a controller of ZooKeeper mode; the last writer wins. A znode that does
+The check proves only that there is a controller in ZooKeeper mode; the last write wins, as in Kafka. A znode that does
 not exist is created. The response follows when this broker's own image has the change.
 """
 
@@ -121,7 +121,7 @@ class ConfigWrites:
         if reply.errors[refused] != StoreError.NO_NODE:
             return reply.errors[refused]
         error = yield from make_path(self._store, path, data)
-        if error == StoreError.NODE_EXISTS:  # there is no controller
+        if error == StoreError.NODE_EXISTS:  # The check of /controller failed: there is no controller.
             reply = yield lambda answered: self._store.multi([write], answered)
             return 0 if reply.refused_part is None else StoreError.SYSTEM_ERROR
         return error

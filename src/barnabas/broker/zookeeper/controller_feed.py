@@ -92,7 +92,7 @@ class ControllerFeed:
         self._replicas = replicas
         self._clock = clock
         self._broker_epoch = broker_epoch
-        #: The highest epoch of a controller that any request had.
+        #: The highest controller epoch in any request so far.
         self.controller_epoch = 0
         #: The controller of the last UpdateMetadata or LeaderAndIsr; -1 before the first.
         self.controller_id = -1
@@ -228,7 +228,7 @@ class ControllerFeed:
         return ErrorCode.NONE if row.leader_epoch > partition.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _role_result(self, key: _Key) -> ErrorCode:
-        """Returns the error code of a role that was assigned: the log of the replica can be unusable."""
+        """Returns the error code for an assigned role: an error if the log of the replica is unusable."""
         partition = self._replicas.find(*key)
         if partition is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR if partition.role is Role.OFFLINE else ErrorCode.NONE
@@ -269,7 +269,7 @@ class ControllerFeed:
         if not delete or self._replicas.logs.get(topic_partition) is None:
             return ErrorCode.NONE
         try:
-            self._replicas.logs.delete(topic_partition)  # a log without a role
+            self._replicas.logs.delete(topic_partition)  # The replica has a log but no role.
         except StorageFault as fault:
             self._replicas.on_storage_fault(fault)
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,5 +1,5 @@
-"""The controlled shutdown of a broker in ZooKeeper mode: the controller moves its leaderships; it is asked again if
-some remain and another live broker could take them.
+"""The controlled shutdown of a broker in ZooKeeper mode: the controller moves its leaderships; the request is repeated
+if some remain and another live broker could take them.
 
 controlled.shutdown.max.retries       how often it is asked
 controlled.shutdown.retry.backoff.ms  the pause before it is asked again
@@ -39,7 +39,7 @@ class Departure:
         self._broker_epoch = broker_epoch
         self._is_alone = is_alone
         self._done = done
-        #: How many partitions the controller could not move, and the pause before it is asked again.
+        #: The number of partitions that the controller could not move, and the pause before the next request.
         self._led = 0
         self._pause: Timer | None = None
         self._left = config.int_of("controlled.shutdown.max.retries")

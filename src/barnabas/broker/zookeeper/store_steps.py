@@ -24,7 +24,7 @@ class Reply(Protocol):
     def is_lost(self) -> bool: ...
 
 
-#: Makes a request, whose answer its argument receives.
+#: A function that makes a request and passes the answer to its argument.
 Request = Callable[[Callable[[Any], None]], None]
 T = TypeVar("T")
 Steps = Generator[Request, Any, T]

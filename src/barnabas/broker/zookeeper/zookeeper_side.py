@@ -1,9 +1,9 @@
 """The side of a broker whose cluster has its metadata in ZooKeeper.
 
 start      registration (`membership.py`); the controller of this process claims /controller if it can
-requests   LeaderAndIsr, UpdateMetadata, StopReplica -> image and roles (`controller_feed.py`); before the door is
-           open (`client_door.py`) only they are served, and nothing before the registration: until then, requests
-           of the controller are for the last process with this broker's id (G37)
+requests   LeaderAndIsr, UpdateMetadata, StopReplica -> image and roles (`controller_feed.py`); before the broker
+           opens to clients (`client_door.py`) only they are served, and nothing before the registration: until then,
+           requests of the controller are for the last process with this broker's id (G37)
 stop       ControlledShutdown, then the end of the session, so that no broker waits for it
 """
 
@@ -202,7 +202,7 @@ class ZooKeeperSide:
     # -- what clients see
 
     def features(self) -> FeatureView:
-        """Returns that there are no features: in ZooKeeper mode `inter.broker.protocol.version` takes their place."""
+        """Returns an empty view, because ZooKeeper mode has `inter.broker.protocol.version` instead of features."""
         return FeatureView((), {}, self._membership.feature_epoch)
 
     def shown_controller(self, brokers: Sequence[int]) -> int:

@@ -1,4 +1,6 @@
-"""The active controller's part for ACLs: requests in, decisions of `acls` out, responses once they are committed."""
+"""CreateAcls and DeleteAcls at the active controller: proposes the decisions of `acls`, and responds after their
+commit.
+"""
 
 from __future__ import annotations
 

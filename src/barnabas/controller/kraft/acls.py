@@ -32,7 +32,7 @@ _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
 
 _RECORDS_MAX: Final = 10_000
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
-#: The rules that a cause names; more are only counted.
+#: The maximum number of rules that a cause names; further ones are only counted.
 _NAMED_MAX: Final = 3
 
 
@@ -142,7 +142,7 @@ def _match(rule: AclRule) -> _Match:
 
 
 def _listed(rules: Sequence[AclRule]) -> str:
-    """Returns the rules in words, for the journal."""
+    """Returns the rules as text for the journal."""
     shown_rules = [in_words(rule) for rule in rules[:_NAMED_MAX]]
     if len(rules) > _NAMED_MAX:
         shown_rules.append(f"{len(rules) - _NAMED_MAX} more rules")
@@ -150,7 +150,7 @@ def _listed(rules: Sequence[AclRule]) -> str:
 
 
 def in_words(rule: AclRule) -> str:
-    """Returns a rule in one line: "ALLOW User:alice READ TOPIC orders from *"."""
+    """Returns a rule as one line of text: "ALLOW User:alice READ TOPIC orders from *"."""
     prefix = "prefix " if rule.pattern_type == AclPattern.PREFIXED else ""
     return (
         f"{shown(AclPermission, rule.permission)} {rule.principal} {shown(AclOperation, rule.operation)} "

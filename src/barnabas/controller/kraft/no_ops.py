@@ -16,7 +16,7 @@ from barnabas.raft.node import RaftNode
 
 
 class NoOpWriter:
-    """The timer that appends them: started when this controller becomes active, stopped when it resigns."""
+    """The timer that appends no-op records, from the activation of this controller to its resignation."""
 
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, brokers: Callable[[], Iterable[int]]) -> None:
         self._host = host

@@ -1,6 +1,7 @@
 """Changes of client quotas (AlterClientQuotas), checked as in Kafka's controller.
 
-An address is written as an address: Kafka resolves host names as well, which would wait for a name server.
+An IP entity is an address. Kafka also resolves host names, but that would block the controller until a name server
+answers.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _Response = AlterClientQuotasResponse
 
 
 class _Kind(NamedTuple):
-    """The type of a quota's value: the largest one, and whether it can be fractional."""
+    """The type of a quota's value: its maximum, and whether it can be fractional."""
 
     name: str
     max: float
@@ -52,7 +53,7 @@ _OF_CLIENTS: Final = {
     CONTROLLER_MUTATION_RATE: _DOUBLE,
 }
 _OF_ADDRESSES: Final = {CONNECTION_CREATION_RATE: _INT}
-#: The largest fraction that counts as rounding.
+#: The largest difference from a whole number that counts as a rounding error.
 _FRACTION_MAX: Final = 1e-6
 _NO_QUOTAS: Final[Map[str, float]] = Map()
 
@@ -88,7 +89,7 @@ def refused(request: _Request, code: ErrorCode) -> _Response:
 
 
 def entity_of(entry: _Request.EntryData) -> QuotaEntity:
-    """Returns the entity of a row; of a part that is named twice, the last."""
+    """Returns the entity of a row. If it names a type twice, the last name counts."""
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     return tuple(sorted(parts.items(), key=lambda part: part[0]))
 
@@ -105,7 +106,7 @@ def _row(entity: QuotaEntity, code: ErrorCode, text: str | None) -> _Response.En
 
 
 def _records_of(view: ControllerView, entity: QuotaEntity, values: Mapping[str, float | None]) -> list[Versioned]:
-    """Returns the records of what changes. Raises RequestFailed if the entity or a value is invalid."""
+    """Returns the records of the changed quotas. Raises RequestFailed if the entity or a value is invalid."""
     known = _keys_of(entity)
     before = view.image.security.quotas.get(entity, _NO_QUOTAS)
     records: list[Versioned] = []

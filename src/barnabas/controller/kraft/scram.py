@@ -28,7 +28,7 @@ _Row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 #: The number of alterations decided in one portion.
 _PORTION: Final = 100
-#: How many users the cause of a change names.
+#: The maximum number of users that the cause of a change names.
 _NAMED_MAX: Final = 10
 
 

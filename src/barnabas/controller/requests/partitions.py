@@ -132,7 +132,7 @@ def without_unwritable(
 
 
 def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
-    """Returns a function that tells whether a broker can lead the partition now: it and its log directory are
+    """Returns a function that returns whether a broker can lead the partition now: it and its log directory are
     online.
     """
     lost = _in_lost_directories(view, partition)

@@ -155,7 +155,7 @@ class ActiveController:
             core.send(batch)
 
     def suspend(self) -> None:
-        """Waits for the next connection of the session."""
+        """Pauses until the next connection of the session."""
         self._writer.suspend()
 
     def resume(self) -> None:
@@ -186,7 +186,7 @@ class ActiveController:
             return False
         return name in self.topics.names or self.deletions.is_deleting(name)
 
-    def when_told(self, done: Callable[[], None]) -> None:
+    def when_own_broker_knows(self, done: Callable[[], None]) -> None:
         """Calls back when this controller's own broker has answered all requests that were sent to it."""
         self.core.queues.after_all(self.core.own_id, done)
 

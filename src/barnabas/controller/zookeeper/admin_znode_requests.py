@@ -139,7 +139,7 @@ class ReassignmentZnode:
             self._write_what_is_left()
 
     def _keep_asked(self) -> None:
-        """Forgets the moves that the znode no longer asks for."""
+        """Removes the moves that the znode no longer requests."""
         for places in (self._proposed, self._begun, self._done):
             places.intersection_update(self._asked)
 

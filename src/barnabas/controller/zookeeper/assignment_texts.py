@@ -40,7 +40,7 @@ class AssignmentTexts:
                 yield
             text.put(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
         yield
-        text.encoded()  # puts the partitions in order
+        text.encoded()  # The call sorts the partitions.
         yield
         self._keep(topic.topic_id, text, partitions)
 

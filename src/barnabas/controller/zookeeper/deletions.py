@@ -191,11 +191,11 @@ class TopicDeletions:
         cause = Cause(ControllerEvent.DELETE_TOPICS, SELF, topic.name)
 
         def left(_: frozenset[str]) -> None:
-            core.slices.begin(self._telling(topic, deletion))
+            core.slices.begin(self._notifying(topic, deletion))
 
         core.records.write((), [removed], left, after=core.image, cause=cause)
 
-    def _telling(self, topic: TopicImage, deletion: _Deletion) -> Job:
+    def _notifying(self, topic: TopicImage, deletion: _Deletion) -> Job:
         """Sends UpdateMetadata for the partitions, then StopReplica: a topic leaves the metadata before its logs are
         deleted.
         """

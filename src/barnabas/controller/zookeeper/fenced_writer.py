@@ -8,7 +8,7 @@
     another part failed            no unit of the group happened: the group again, one unit at a time, nothing else
                                    between; a unit that is refused alone is read back
     the answer was lost            nobody knows: the same group again, when the session is connected again
-    read back: all as wanted       the unit is done, whoever wrote it (G33)
+    read back: all as wanted       the unit is done, even if another controller wrote it (G33)
     read back: partly as wanted    the rest of the unit is written
     read back: a znode to `put`    the unit again, which now sets it
     read back: otherwise           a conflict: the znodes say something else, and the controller decides again
@@ -79,7 +79,7 @@ class _Attempt:
     number: int
     units: tuple[Unit, ...] = field(compare=False)
     decision: _Decision = field(compare=False)
-    #: Whether it was refused, as part of a group or alone, or its answer was lost.
+    #: Whether the attempt was refused, as part of a group or alone, or its answer was lost.
     is_suspect: bool = field(default=False, compare=False)
 
 
@@ -95,7 +95,7 @@ class FencedWriter:
         self._queue: list[_Attempt] = []
         self._next_number = 0
         self._in_flight = 0
-        #: Suspects that are not settled: while there are any, one request is in flight at a time.
+        #: The number of suspect attempts that are not settled: while there are any, one request is in flight at a time.
         self._suspects = 0
         self._is_connected = True
         self._is_closed = False

@@ -49,17 +49,17 @@ class ControllerSignal(Enum):
 class Action(Enum):
     """The actions that the controller takes."""
 
-    #: Timers, queues, channels and caches go; nothing is written or sent any more (G41).
+    #: Discards timers, queues, channels and caches: nothing is written or sent any more (G41).
     RESIGN = "resign"
     OPEN_SESSION = "open a session"
-    #: The broker's own znode: one of an earlier session of this broker is replaced.
+    #: Creates the broker's own znode, or replaces the one of an earlier session.
     REGISTER_BROKER = "register the broker"
     #: Sets the watch first, then reads: a change in between is an event (G42).
     WATCH_CONTROLLER = "watch /controller"
     CLAIM = "claim /controller"
     LOAD = "set all watches, then read the metadata"
     SERVE = "decide"
-    #: Under a check of the own epoch, so that a successor's znode stays.
+    #: Checks the controller epoch in the same multi, so that the znode of a successor stays.
     DELETE_CONTROLLER = "delete /controller"
 
 

@@ -1,7 +1,7 @@
 """The metadata of an active controller as two images, and decisions on their way from one to the other.
 
     image      with all decisions, written or not: the next decision builds on it
-    committed  with those that ZooKeeper has acknowledged: what brokers and clients are told
+    committed  with those that ZooKeeper has acknowledged: the state that brokers and clients get
 
     decision --replay--> image --units--> FencedWriter --acknowledged, in the order of the decisions--> committed
 
@@ -93,7 +93,7 @@ class RecordStore:
         self._keys: Counter[str] = Counter()
         #: How often a decision was made about a topic: a read is discarded if this number has changed meanwhile.
         self._decided: Counter[str] = Counter()
-        #: Partitions whose state is by another controller.
+        #: The partitions whose state another controller wrote, with its epoch.
         self._foreign: dict[_Place, int] = {}
         self._is_advancing = False
         self._is_closed = False

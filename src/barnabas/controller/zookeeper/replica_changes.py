@@ -47,7 +47,7 @@ def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
 
 
 def _may_lead(view: ControllerView, partition: PartitionImage, online: list[int]) -> Callable[[int], bool]:
-    """Returns a function that tells whether a replica can lead. A leader in controlled shutdown can continue to
+    """Returns a function that returns whether a replica can lead. A leader in controlled shutdown can continue to
     lead.
     """
     return lambda replica: replica in online and (replica == partition.leader or view.is_active(replica))

@@ -119,7 +119,7 @@ class ZookeeperController:
         """Registers a listener. It must be called before the controller starts."""
         self._listeners.append(listener)
 
-    # What the client reports.
+    # -- signals of the ZooKeeper client
 
     def on_signal(self, signal: ControllerSignal) -> None:
         """Moves to the next state. SESSION_OPENED means that the broker has registered in the new session."""
@@ -341,7 +341,8 @@ class ZookeeperController:
         def serving() -> Job:
             try:
                 yield from active.serve()
-            except Exception as error:  # whatever fails, the cluster needs a controller that works: G41
+            except Exception as error:
+                # a controller that cannot load resigns, so that another broker can take over: G41
                 self._host.faults.report("The controller cannot begin", error)
                 self.on_signal(ControllerSignal.LOAD_FAILED)
 

@@ -118,7 +118,9 @@ class LargeReplicationRequests(ReplicationRequests):
 
 
 def _texts_of(active: ActiveController, names: Iterable[str]) -> Job:
-    """Makes the texts of large topics, each of which is written with every part that is about it."""
+    """Encodes the assignments of large topics in slices. Each part of the request writes the whole assignment of its
+    topic.
+    """
     for name in names:
         topic = active.core.image.topics_by_name.get(name)
         if topic is not None:

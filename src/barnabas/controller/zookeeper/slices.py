@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from barnabas.common.host import Timers
 
-#: About 10 ms of work.
+#: The number of partitions that take about 10 ms.
 PARTITIONS_AT_ONCE: Final = 100
 UNWRITTEN_MAX: Final = 4
 
@@ -41,7 +41,7 @@ class Slices:
             self._schedule()
 
     def decided(self) -> None:
-        """Records that a job proposed a decision, whose `written` follows."""
+        """Records that a job proposed a decision; a call of `written` follows."""
         self._unwritten += 1
 
     def written(self) -> None:

@@ -78,7 +78,7 @@ def _creation(
 
     def written(_: frozenset[str]) -> None:
         found = [_exists(active, row.name) if row.name in lost else row for row in rows]
-        _answer_when_told(active, answer, CreateTopicsResponse(topics=[*found, *taken]))
+        _answer_when_known(active, answer, CreateTopicsResponse(topics=[*found, *taken]))
 
     core.records.after_all(written)
 
@@ -179,7 +179,7 @@ def _growth(
         if conflicts:
             answer.refuse(ErrorCode.NOT_CONTROLLER)
         else:
-            _answer_when_told(active, answer, CreatePartitionsResponse(results=rows))
+            _answer_when_known(active, answer, CreatePartitionsResponse(results=rows))
 
     core.records.after_all(written)
 
@@ -238,9 +238,9 @@ def _without_states(result: Result[T]) -> Result[T]:
     return Result(records, result.response, result.cause)
 
 
-def _answer_when_told(active: ActiveController, answer: Answer, response: object) -> None:
+def _answer_when_known(active: ActiveController, answer: Answer, response: object) -> None:
     """Answers when this broker knows the first states, which are decided once the assignment is written."""
-    active.core.records.after_all(lambda _: active.when_told(lambda: answer.give(response)))
+    active.core.records.after_all(lambda _: active.when_own_broker_knows(lambda: answer.give(response)))
 
 
 def delete_topics(
@@ -253,7 +253,7 @@ def delete_topics(
     result = topics.delete_topics(active.core.view(), request, actor, permit)
     answer = active.answers.add(reply, lambda code: reply(topics.delete_refused(request, code)), request.timeout_ms)
     names = _names(active, result.records)
-    active.deletions.mark(names, lambda: active.when_told(lambda: answer.give(result.response)))
+    active.deletions.mark(names, lambda: active.when_own_broker_knows(lambda: answer.give(result.response)))
 
 
 def _names(active: ActiveController, records: Iterable[Versioned]) -> list[str]:

@@ -57,7 +57,7 @@ class ZnodeReader:
         self._lost: list[_Look] = []
         self._is_closed = False
 
-    # What is read.
+    # -- reads
 
     def watch_data(self, path: str, found: Found) -> None:
         """Reads the znode now, and again whenever it is created, changed or deleted."""

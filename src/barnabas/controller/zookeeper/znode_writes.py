@@ -25,7 +25,7 @@ class ZnodeWrite(NamedTuple):
     data: bytes | None = None
     version: int = ANY_VERSION
     acl: tuple[Acl, ...] = OPEN_ACL
-    #: For a creation: whether the znode ends with the session.
+    #: Whether a creation makes an ephemeral znode, which ends with the session.
     is_ephemeral: bool = False
     #: Whether the content is meant for the znode that exists as well as for a new one.
     is_put: bool = False

@@ -108,7 +108,7 @@ class CommitDraft:
         if committed is None:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return
-        # Built only here: the name of a topic that does not exist can be longer than a key can hold.
+        # The head is built only for a topic that exists: the name of another one can be longer than a key can hold.
         self._head = self._head or offset_key_head(self._group_id, topic)
         self.answers.append(answer)
         self.accepted.append((topic, row.partition_index, committed))

@@ -329,7 +329,7 @@ class GroupCoordinator:
                 raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             shard.check_serving()
         except RequestFailed:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # with this code a transaction coordinator retries
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # A transaction coordinator retries after this code.
         else:
             shard.offsets.end_transaction(producer_id, commit, marker, done)
 

@@ -30,7 +30,7 @@ class Departure:
         answer: Callable[[Sequence[ErrorCode]], None],
         fail: Callable[[ErrorCode], None],
     ) -> None:
-        """`find_shard` raises RequestFailed if no shard serves the group."""
+        """Creates the departure of members. `find_shard` raises RequestFailed if no shard serves the group."""
         self._timers = timers
         self._find_shard = find_shard
         self._group_id = group_id

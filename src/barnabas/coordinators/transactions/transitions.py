@@ -250,7 +250,7 @@ def _decided(image: TxnImage, commit: bool, client_version: int, wall_ms: int, n
     state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
     epoch, last = image.producer_epoch, image.last_producer_epoch
     if client_version >= EPOCH_BUMP_SINCE:
-        # At the very last epoch only an abort gets here, which must succeed nonetheless.
+        # Only an abort gets here at the very last epoch, and it must succeed nonetheless.
         epoch, last = min(epoch + 1, EPOCH_MAX), epoch
     return _moved(
         image,

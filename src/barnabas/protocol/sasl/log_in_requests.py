@@ -13,7 +13,8 @@ from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from barnabas.protocol.sasl.logins import Login, exchange
 
-#: Version 0 would make the messages of the mechanism bare frames. Kafka 1.0 and newer support version 1.
+#: Messages of the mechanism are requests since version 1, which Kafka 1.0 and newer support; with version 0 they are
+#: bare frames.
 _HANDSHAKE_VERSION: Final = 1
 
 #: The requests of a log-in with their versions; it receives the responses, and returns the lifetime of the session in

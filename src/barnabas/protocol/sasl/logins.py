@@ -15,7 +15,8 @@ from typing import Final
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *_HASHES)
-#: Fewer are refused, as by Kafka's own client: they would make guessing cheap for an impostor of the server.
+#: The minimum number of iterations, as in Kafka's own client: fewer would make guessing cheap for an impostor of the
+#: server.
 _ITERATIONS_MIN: Final = 4_096
 _ITERATIONS_MAX: Final = 1_000_000
 

@@ -14,8 +14,9 @@ SERVED: Final = (PLAIN, *SCRAM)
 
 
 class LogInRefused(Exception):
-    """The error for a log-in that fails. Its text is sent to the client, so it has no secrets and does not depend on
-    whether the user exists. None stands for the general text of the gate."""
+    """The error for a log-in that fails. Its text is sent to the client, so it contains no secret and does not depend
+    on whether the user exists. None stands for the general text of the gate.
+    """
 
     def __init__(self, text: str | None = None) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
 """SCRAM as a server (RFC 5802, 7677), with Kafka's grammar: user names are ASCII, passwords are not prepared.
 
-An unknown user gets a salt like a known one and is refused with the last message, so that no message tells whether the
-user exists. The salt is an HMAC of the name: the same on all nodes and after a restart.
+An unknown user gets a salt like a known one and is refused with the last message, so that no message reveals whether
+the user exists. The salt is an HMAC of the name: the same on all nodes and after a restart.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Election safety         one leader in an epoch; one vote of a replica in an epoc
 Log matching            a batch of one (epoch, offset) is the same in all logs, and so is the one before it
 Leader completeness     an elected leader has everything that was ever committed
 State machine safety    at each offset all nodes get the same batch, each in order, none twice
-Monotony                no node's high watermark or epoch decreases while it runs, nor its epoch over a restart
+Monotonicity            no node's high watermark or epoch decreases while it runs, nor its epoch over a restart
 Promises                a proposal that was acknowledged is in the committed log
 """
 
@@ -64,7 +64,7 @@ class Checker:
         self.shadows: dict[VoterKey, Shadow] = {}
         self.promised: dict[int, str] = {}
 
-    # What a node does to its log.
+    # Changes of a node's log.
 
     def shadow(self, key: VoterKey) -> Shadow:
         return self.shadows.setdefault(key, Shadow())
@@ -97,7 +97,7 @@ class Checker:
         for base in [base for base, batch in shadow.log.items() if batch[1] >= end_offset]:
             del shadow.log[base]
 
-    # What it is handed.
+    # Deliveries to a node's listeners.
 
     def on_commit(self, key: VoterKey, batch: CommittedBatch, epoch: int) -> None:
         """Checks a commit. `epoch` is the node's; the batch was committed in that one or before."""

@@ -14,10 +14,10 @@ Address = tuple[str, int]
 
 
 class Heap:
-    """Events by time, then by the order of their making. Times in ms, fractions allowed."""
+    """Events by time, then by the order of their creation. Times in ms, fractions allowed."""
 
     def __init__(self, after_event: Callable[[], None]) -> None:
-        """`after_event` is called after every event."""
+        """Creates an empty heap. `after_event` is called after every event."""
         self._after_event = after_event
         self.now = 0.0
         self.count = 0

@@ -161,7 +161,7 @@ class WorldPeers:
         return (self._place.node_id, address) in self._world.network.refused
 
 
-class Ear:
+class CommitObserver:
     """A subscriber that passes a node's commits and snapshots to the checker."""
 
     def __init__(self, checker: Checker, key: VoterKey, node: RaftNode) -> None:
@@ -269,7 +269,7 @@ class Places:
         node = RaftNode(host, config, MetadataStore(), formatted, WorldPeers(self, place, host))  # type: ignore[arg-type]
         key, checker = place.key, self.checker
         checker.restarted(key)
-        node.add_listener(Ear(checker, key, node))
+        node.add_listener(CommitObserver(checker, key, node))
         _watch(node._delivery, checker, key)
         place.node = node
         self.note(f"node {place.node_id} starts")

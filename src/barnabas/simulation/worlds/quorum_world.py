@@ -134,7 +134,7 @@ class World(Places):
     def _resume(self, place: Place, start: int) -> None:
         if place.starts != start or not place.is_paused:
             return
-        self.note(f"node {place.node_id} goes on")
+        self.note(f"node {place.node_id} continues")
         place.is_paused = False
         for action in place.take_kept():
             self.heap.later(0, action)

@@ -146,7 +146,7 @@ class Replicated:
 
     #: How the client connects.
     security: ChannelSecurity = PLAINTEXT
-    #: What the directories are formatted with, if not with the records of a new cluster.
+    #: The records that directories are formatted with; None means those of a new cluster.
     bootstrap: Sequence[Versioned] | None = None
 
     def __init__(

@@ -304,7 +304,7 @@ class ReplicationRun:
     def _faults_between(self, begin_ms: int, end_ms: int) -> list[Fault]:
         if self._schedule is None:
             return self._draw_faults(begin_ms, end_ms)
-        # What is drawn after the faults does not depend on the schedule.
+        # The same number of draws is made as without a schedule, so that later draws do not depend on it.
         self._draw_faults(begin_ms, begin_ms + self.DURATION_S * 1000)
         return list(self._schedule)
 

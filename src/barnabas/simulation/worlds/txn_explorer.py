@@ -1,9 +1,9 @@
 """Transactional producers under faults from a seed, and the conditions that they must meet (guards G20-G24).
 
 Some producers use version 1 of the protocol, some version 2; some are so slow that the coordinator aborts their
-transactions. A ghost repeats earlier requests: records, and of version 2 also ends and markers, which version 1 cannot
-distinguish from those of the next transaction. A reader reads committed records all the time. Producers of version 2
-also abort transactions that are still empty, right after an end whose markers can be under way.
+transactions. A separate client (`_ghost`) repeats earlier requests: records, and of version 2 also ends and markers,
+which version 1 cannot distinguish from those of the next transaction. A reader reads committed records all the time.
+Producers of version 2 also abort transactions that are still empty, right after an end whose markers can be under way.
 
 In the end every broker is up, every producer begins once more, and then
 

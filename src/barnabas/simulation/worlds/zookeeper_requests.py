@@ -76,7 +76,7 @@ class _NodeProcess:
                     if self.broker.replicas.find(topic.topic_name, row.partition_index) is None:
                         return
         for _ in call(request, *rest):
-            pass  # all slices at once
+            pass  # all slices in one turn
 
     def _epochs(self, request: StopReplicaRequest) -> dict[tuple[str, int], int]:
         """Returns the leader epochs of the replicas that a request stops."""

@@ -84,7 +84,7 @@ def fill_holes(disk: Disk, log: Log) -> None:
             segment = log.segments[log.segments.place_of(hole.start)]
             path, end = segment.log_path, inner[hole]
             if path in mended and end is not None:
-                continue  # filled together with the one before it
+                continue  # This hole is filled together with the one before it.
             whole_bytes = disk.size(path) if path in mended else segment.size_bytes if end is None else end
             lost += _fill(disk, path, whole_bytes, hole, epochs)
             mended.add(path)
@@ -106,7 +106,7 @@ def _inner_end(log: Log, hole: Hole) -> int | None:
 
 
 def _fill(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:
-    """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that are lost for good."""
+    """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that cannot be recovered."""
     file = disk.open(path)
     if file.size() == whole_bytes:
         _append(file, filler(hole, epochs))

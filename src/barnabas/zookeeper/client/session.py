@@ -49,7 +49,7 @@ class SessionState(Enum):
     DIALLING = "dialling"
     CONNECTING = "connecting"
     CONNECTED = "connected"
-    #: The end of the session is asked for.
+    #: The end of the session was requested.
     CLOSING = "closing"
     #: No connection, and the next dial waits.
     SUSPENDED = "suspended"

@@ -26,7 +26,7 @@ _WORD_BYTES: Final = 4
 _MASK_BYTES: Final = 8
 DEFAULT_TRACE_MASK: Final = 306
 _ALL: Final = "*"
-#: The bytes that telnet sends at its end are a word, too.
+#: The bytes that telnet sends when it ends are a word, too.
 _TELNET_CLOSE: Final = b"\xff\xf4\xff\xfd"
 
 

@@ -67,7 +67,7 @@ class DataTree:
         self.watcher: Watcher | None = None
         for path, acl in ((ROOT, OPEN_ACL), (ZOOKEEPER, OPEN_ACL), (QUOTA_ROOT, OPEN_ACL), (CONFIG, READ_ACL)):
             self._put(path, Node(b"", acl, 0, 0, 0))
-        self.nodes[CONFIG].aversion = -1  # As Apache's servers begin.
+        self.nodes[CONFIG].aversion = -1  # The initial value in Apache ZooKeeper.
 
     @classmethod
     def restored(

@@ -103,7 +103,7 @@ def test_below_a_chroot_all_paths_are_the_clients() -> None:
     assert client.ask(c.exists, "/t", watch=True).stat.version == 1
     assert client.ask(c.children, "/", watch=True).stat.num_children == 2
     outside.ask(outside.client.multi, [set_part("/k/a/t", b"3"), create_part("/k/a/v")])
-    assert client.heard.take() == ["/t NODE_DATA_CHANGED", "/ NODE_CHILDREN_CHANGED"]
+    assert client.listener.take() == ["/t NODE_DATA_CHANGED", "/ NODE_CHILDREN_CHANGED"]
 
 
 def test_a_chroot_that_may_not_be_made_is_an_error() -> None:
@@ -170,26 +170,26 @@ def test_a_cut_loses_the_answer_whether_or_not_the_request_happened(name: str, h
     zxid = client.world.server.database.last_zxid
     client.links.wire.cut()
     assert replies == [lost]
-    assert client.heard.take() == ["disconnected"]
+    assert client.listener.take() == ["disconnected"]
     client.run(3_000)
-    assert client.heard.take() == ["reconnected"]
+    assert client.listener.take() == ["reconnected"]
     assert client.world.server.database.last_zxid == zxid, "no request is repeated"
     assert len(replies) == 1
 
 
 def test_requests_in_flight_and_behind_the_window_are_lost_together_before_the_listener_is_told() -> None:
     client = client_with_session(window=2)
-    told: list[str] = []
-    client.heard.told = told
+    lines: list[str] = []
+    client.listener.lines = lines
     for number in range(5):
 
         def reply(answer: Any, number: int = number) -> None:
-            told.append(f"{number} {answer.error}")
+            lines.append(f"{number} {answer.error}")
 
         client.client.exists("/", reply)
     client.run(1)
     client.links.wire.cut()
-    assert told == [*(f"{number} {LOST}" for number in range(5)), "disconnected"]
+    assert lines == [*(f"{number} {LOST}" for number in range(5)), "disconnected"]
 
 
 def test_requests_of_a_suspended_session_wait_for_its_next_connection() -> None:
@@ -260,7 +260,7 @@ def test_a_request_above_the_largest_frame_is_refused_in_its_turn_and_harms_no_o
     code = ErrorCode.MARSHALLING_ERROR
     assert told == [("before", 0), ("big", code), (code, code), ("behind", 0)]
     assert client.ask(client.client.create, "/big", bytes(10_000), 0, r.OPEN_ACL).error == code, "alone"
-    assert client.heard.take() == []
+    assert client.listener.take() == []
 
 
 def test_an_answer_with_many_children_is_taken() -> None:
@@ -279,7 +279,7 @@ def test_an_answer_that_says_the_session_moved_ends_the_connection_and_loses_the
     thief = world.client()
     thief.connect(6_000, client.client.session_id, client.client._session._password)
     client.run(2_000)
-    assert client.heard.take() == ["disconnected", "reconnected"]
+    assert client.listener.take() == ["disconnected", "reconnected"]
 
 
 def test_numbers_of_requests_start_again_behind_the_last_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from tests.support.zookeeper_links import Heard, JoinedClient
+from tests.support.zookeeper_links import JoinedClient, RecordingListener
 from tests.support.zookeeper_world import World
 
 from barnabas.zookeeper.client.session import TRANSITIONS, Credentials, SessionState
@@ -30,7 +30,7 @@ def test_a_session_is_dialled_asked_for_and_connected() -> None:
     client.run(10)
     states.append(client.state())
     assert states == [S.CLOSED, S.DIALLING, S.CONNECTING, S.CONNECTED]
-    assert client.heard.take() == ["opened"]
+    assert client.listener.take() == ["opened"]
     assert client.client.session_id in client.world.server.database.sessions
 
 
@@ -46,10 +46,10 @@ def test_a_refused_dial_is_repeated_at_the_next_server_and_after_a_round_with_de
     assert max(pauses) <= 1_002
     assert len(dialled) < 200
     assert len(client.faults.warned) == 1, "told once, not at each dial"
-    assert client.heard.take() == []
+    assert client.listener.take() == []
     client.links.refuses = False
     client.run(1_100)
-    assert client.heard.take() == ["opened"]
+    assert client.listener.take() == ["opened"]
 
 
 def test_a_dial_without_an_answer_is_given_up_after_its_part_of_the_session_timeout() -> None:
@@ -69,13 +69,13 @@ def test_a_server_that_accepts_and_does_not_answer_is_given_up() -> None:
     client.run(5_900)
     assert client.state() is S.CONNECTING
     client.run(300)
-    assert client.heard.take() == ["opened"]
+    assert client.listener.take() == ["opened"]
 
 
 def test_an_idle_session_lives_by_its_pings() -> None:
     client = client_with_session()
     client.run(120_000)
-    assert client.heard.take() == []
+    assert client.listener.take() == []
     assert client.state() is S.CONNECTED
     assert len(client.links.wires) == 1
 
@@ -97,9 +97,9 @@ def test_a_silent_connection_is_cut_after_two_thirds_of_the_timeout_and_the_sess
     session_id = client.client.session_id
     client.links.wire.is_silent = True
     client.run(3_900)
-    assert client.heard.take() == []
+    assert client.listener.take() == []
     client.run(150)
-    assert client.heard.take() == ["disconnected", "reconnected"]
+    assert client.listener.take() == ["disconnected", "reconnected"]
     assert client.client.session_id == session_id
 
 
@@ -109,7 +109,7 @@ def test_a_cut_connection_is_dialled_again_at_once() -> None:
     client.links.wire.cut()
     assert client.state() is S.SUSPENDED
     client.run(5)
-    assert client.heard.take() == ["disconnected", "reconnected"]
+    assert client.listener.take() == ["disconnected", "reconnected"]
 
 
 def test_a_server_that_ends_every_connection_is_not_dialled_in_a_loop() -> None:
@@ -145,9 +145,9 @@ def test_an_expired_session_is_told_once_and_opened_by_its_user_only() -> None:
     """G34: what belongs to the old session ends before the next one opens."""
     client = client_with_session()
     old = client.client.session_id
-    client.heard.take()
+    client.listener.take()
     expire(client)
-    assert client.heard.take() == ["disconnected", "expired"]
+    assert client.listener.take() == ["disconnected", "expired"]
     assert client.state() is S.EXPIRED
     assert client.client.session_id == 0
     dialled = len(client.links.dialled)
@@ -155,7 +155,7 @@ def test_an_expired_session_is_told_once_and_opened_by_its_user_only() -> None:
     assert len(client.links.dialled) == dialled, "nothing is dialled before `open`"
     client.client.open()
     client.run()
-    assert client.heard.take() == ["opened"]
+    assert client.listener.take() == ["opened"]
     assert client.client.session_id not in (0, old)
 
 
@@ -165,7 +165,7 @@ def test_a_session_outlives_a_restart_of_the_server() -> None:
     session_id = client.client.session_id
     client.world.restart()
     client.run(2_000)
-    assert client.heard.take() == ["disconnected", "reconnected"]
+    assert client.listener.take() == ["disconnected", "reconnected"]
     assert client.client.session_id == session_id
 
 
@@ -200,7 +200,7 @@ class ScriptedServer:
 def suspended(client: JoinedClient) -> ScriptedServer:
     """Cuts the connection, and lets the client dial a server whose answers the test gives."""
     client.run(5_000)
-    client.heard.take()
+    client.listener.take()
     client.links.is_silent = True
     client.links.wire.cut()
     client.run(1)
@@ -214,7 +214,7 @@ def test_a_session_that_comes_back_under_another_id_has_expired() -> None:
     server = suspended(client)
     server.on_next_connection(r.ConnectResponse(0, 6_000, client.client.session_id + 1, b"p" * 16))
     client.run(2)
-    assert client.heard.take() == ["disconnected", "expired"]
+    assert client.listener.take() == ["disconnected", "expired"]
     assert client.state() is S.EXPIRED
     assert server.sent[-1] == frames.request_frame(1, OpCode.CLOSE_SESSION, ())
 
@@ -223,7 +223,7 @@ def test_a_session_continues_with_the_timeout_that_the_next_server_gives() -> No
     client = client_with_session(session_timeout_ms=18_000)
     server = suspended(client)
     server.on_next_connection(r.ConnectResponse(0, 3_000, client.client.session_id, b"p" * 16))
-    assert client.heard.take() == ["disconnected", "reconnected"]
+    assert client.listener.take() == ["disconnected", "reconnected"]
     client.run(2_100)
     assert client.state() is not S.CONNECTED, "cut after 2,000 ms without a byte"
 
@@ -235,9 +235,9 @@ def test_a_refused_new_session_is_asked_for_again() -> None:
     client.links.wire.is_silent = False
     client.links.is_silent = False
     ScriptedServer(client).on_next_connection(r.ConnectResponse(0, 0, 0, bytes(16)))
-    assert client.heard.take() == []
+    assert client.listener.take() == []
     client.run(2_000)
-    assert client.heard.take() == ["opened"]
+    assert client.listener.take() == ["opened"]
 
 
 def test_the_zxid_of_a_connect_request_never_goes_back() -> None:
@@ -269,9 +269,9 @@ def test_nonsense_ends_that_connection_only(garbage: bytes) -> None:
     client = client_with_session()
     client.run(2_000)
     client.links.wire.to_client(garbage)
-    assert client.heard.take() == ["disconnected"]
+    assert client.listener.take() == ["disconnected"]
     client.run(1_000)
-    assert client.heard.take() == ["reconnected"]
+    assert client.listener.take() == ["reconnected"]
 
 
 def test_credentials_are_given_on_every_connection() -> None:
@@ -291,7 +291,7 @@ def test_refused_credentials_are_told_and_the_session_goes_on_without_them() -> 
     client = JoinedClient(World(), settings={"credentials": (Credentials("nonsense", b"x"),)})
     client.client.open()
     client.run(2_000)
-    assert client.heard.take() == ["opened", "auth failed", "disconnected", "reconnected"]
+    assert client.listener.take() == ["opened", "auth failed", "disconnected", "reconnected"]
     assert not client.ask(client.client.exists, "/").error
 
 
@@ -344,12 +344,12 @@ def test_closing_is_possible_in_every_state() -> None:
     assert client.state() is S.SUSPENDED
     close_in(client)
     client.links.refuses = False
-    client.heard.take()
+    client.listener.take()
     client.opened()
     expire(client)
     assert client.state() is S.EXPIRED
     close_in(client)
-    client.heard.take()
+    client.listener.take()
     client.opened()
     close_in(client)
 
@@ -372,7 +372,7 @@ def test_the_table_has_an_edge_for_each_way() -> None:
     assert set().union(*TRANSITIONS.values()) == set(SessionState)
 
 
-class CountingHeard(Heard):
+class CountingListener(RecordingListener):
     """A listener that makes requests from its calls."""
 
     def __init__(self) -> None:
@@ -399,12 +399,12 @@ class CountingHeard(Heard):
 
 
 def test_a_listener_can_make_requests_and_open_the_next_session() -> None:
-    heard = CountingHeard()
-    client = heard.client = JoinedClient(World(), listener=heard).opened()
+    listener = CountingListener()
+    client = listener.client = JoinedClient(World(), listener=listener).opened()
     client.links.wire.cut()
     client.run(2_000)
-    assert heard.replies == ["while suspended: 0"]
-    heard.replies.clear()
+    assert listener.replies == ["while suspended: 0"]
+    listener.replies.clear()
     expire(client)
-    assert heard.replies == ["while suspended: lost", "after the expiry: lost", "for the next session: 0"]
-    assert heard.take() == ["disconnected", "reconnected", "disconnected", "expired", "opened"]
+    assert listener.replies == ["while suspended: lost", "after the expiry: lost", "for the next session: 0"]
+    assert listener.take() == ["disconnected", "reconnected", "disconnected", "expired", "opened"]

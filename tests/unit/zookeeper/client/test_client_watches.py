@@ -40,7 +40,7 @@ class Watching:
 
     def take(self) -> list[str]:
         self.watcher.run()
-        return self.watcher.heard.take()
+        return self.watcher.listener.take()
 
     def cut(self, *, while_away_for_ms: int = 0) -> None:
         self.watcher.run(2_000)
@@ -165,8 +165,8 @@ def test_a_request_after_the_reconnect_comes_behind_the_events_of_the_time_betwe
     world.watch("read", "/a")
     world.cut()
     world.set("/a")
-    told = world.watcher.heard.told
-    world.watcher.client.read("/a", lambda reply: told.append(f"version {reply.znode.version}"))  # type: ignore[union-attr]
+    lines = world.watcher.listener.lines
+    world.watcher.client.read("/a", lambda reply: lines.append(f"version {reply.znode.version}"))  # type: ignore[union-attr]
     assert world.return_() == ["disconnected", "reconnected", "/a NODE_DATA_CHANGED", "version 1"]
 
 

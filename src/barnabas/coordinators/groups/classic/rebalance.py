@@ -153,7 +153,8 @@ class Rebalancer:
             if not member.is_static:
                 self.remove(group, member)
         if not group.elect_joined_leader() and group.members:
-            self._await_joins(group)  # only static members, none of which has joined: they stay until they expire
+            # Only static members are left, and none has joined; they stay until their sessions expire.
+            self._await_joins(group)
             return
         group.new_member_added = False
         group.begin_generation(self._context.wall_ms())

@@ -58,7 +58,7 @@ class GroupLoading:
             case ConsumerRecordType.REGEX:
                 found.regexes[key.name] = r.parse_regex(value)
             case ConsumerRecordType.PARTITION_METADATA:
-                pass  # not needed: the group's next change compares the topics anyway
+                pass  # The group's next change compares the topics anyway, so this record is not needed.
 
     def finish(self, install: Callable[[ConsumerGroup], None]) -> Iterator[None]:
         """Passes the groups to `install` in order of their ids, in steps. Skips a group without an epoch record:
@@ -104,7 +104,7 @@ def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]
 
 
 def _take(taken: set[tuple[bytes, int]], assignment: Assignment) -> Assignment:
-    """Returns those of the partitions that nobody has taken yet, and notes that they are taken."""
+    """Returns the partitions that no other member has taken yet, and records them as taken."""
     places = list(partitions_of(assignment))
     free = [place for place in places if place not in taken]
     taken.update(free)

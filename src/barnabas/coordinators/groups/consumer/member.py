@@ -1,7 +1,7 @@
 """A member of a consumer group as a value: its subscription, its partitions, and those it must release.
 
     STABLE                 it has all its partitions at its epoch
-    UNREVOKED_PARTITIONS   it was told to release partitions, and has not reported yet that it did
+    UNREVOKED_PARTITIONS   it has to release partitions, and has not confirmed that yet
     UNRELEASED_PARTITIONS  it is at the newest epoch and waits for partitions that others have not released
 
 A partition belongs to the one member that has it assigned or has yet to release it.
