@@ -94,6 +94,7 @@ def _principals(cluster: Replicated) -> set[str]:
 @pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
+    """Guard S21."""
     cluster = Secured(controllers, _properties(mechanism))
     cluster.create_topic("orders", [[1, 2, 3]])
     _write_and_read(cluster, b"first")
@@ -111,6 +112,7 @@ def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, 
 
 
 def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
+    """Guard S21."""
     world = World(1)
     properties = {**SHORT_TIMES, **_properties("SCRAM-SHA-512")}
     Cluster(world, Layout(1, 3, properties)).start()
