@@ -77,6 +77,7 @@ def _replayed(changes: list[tuple[int, AccessControlEntryRecord | None]]) -> tup
 def test_index_answers_like_all_rules_read_in_turn(
     changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
 ) -> None:
+    """Guard S9."""
     index, rules = _replayed(changes)
     assert len(index) == len(rules)
     for principal, host, operation, resource, name in questions:
@@ -94,7 +95,7 @@ def test_index_answers_like_all_rules_read_in_turn(
 def test_rules_followed_by_changes_and_rules_of_a_snapshot_decide_alike(
     changes: list[tuple[int, AccessControlEntryRecord | None]], questions: list[Question]
 ) -> None:
-    """CVE-2024-27309: rules that were removed must not remain in effect, nor take others with them."""
+    """Guard S9: CVE-2024-27309: rules that were removed must not remain in effect, nor take others with them."""
     index, rules = _replayed(changes)
     built = AclIndex()
     ids = [bytes([place]) * 16 for place in range(len(rules))]

@@ -14,6 +14,7 @@ from barnabas.controller.requests.result import Versioned
 from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.metadata.versions import LATEST_METADATA_VERSION
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceResponse
@@ -94,6 +95,7 @@ def _principals(cluster: Replicated) -> set[str]:
 @pytest.mark.parametrize("controllers", [1, 3])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
+    """Guard S21."""
     cluster = Secured(controllers, _properties(mechanism))
     cluster.create_topic("orders", [[1, 2, 3]])
     _write_and_read(cluster, b"first")
@@ -111,6 +113,7 @@ def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, 
 
 
 def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
+    """Guard S21."""
     world = World(1)
     properties = {**SHORT_TIMES, **_properties("SCRAM-SHA-512")}
     Cluster(world, Layout(1, 3, properties)).start()
@@ -169,3 +172,49 @@ def test_every_promise_holds_with_a_log_in_between_nodes_and_controllers(seed: i
     outcome = run(Settings(seed=seed, faults_s=15, layout=Layout(3, properties=properties)))
     assert not outcome.failed, "\n".join(outcome.problems[:5])
     assert outcome.acked > 100
+
+
+def test_rules_and_super_users_survive_a_lost_log_and_a_cold_start() -> None:
+    """Guard S21: super users come from the file, so the first rule can be made, and the quorum needs none; a controller
+    whose disk is lost gets rules and credentials from the others, and all of them start together afterwards."""
+    properties = _properties(
+        **{
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:node;User:alice",
+        }
+    )
+    cluster = Secured(3, properties)
+    cluster.create_topic("orders", [[1, 2, 3]])
+    rule = CreateAclsRequest.AclCreation(
+        resource_type=2,
+        resource_name="orders",
+        resource_pattern_type=3,
+        principal="User:bob",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    made = cluster.client.call("broker1", CreateAclsRequest(creations=[rule]), CreateAclsResponse)
+    assert made.results[0].error_code == 0
+    nodes = cluster.cluster.nodes
+    lost = nodes["controller1"]
+    cluster.run_until(lambda: _rules(lost) == 1, "the rule is everywhere")
+    cluster.cluster.prevent_start("controller1")
+    lost.kill()
+    lost.machine.disk.remove_tree("/data")
+    cluster.cluster.allow_start("controller1")
+    cluster.run_until(lambda: lost.broker is not None and _rules(lost) == 1, "the lost log is copied")
+    for node in nodes.values():
+        node.kill()
+    cluster.run_for(100)
+    cluster.run_until(lambda: all(node.broker is not None for node in nodes.values()), "all nodes run again")
+    cluster.run_until(lambda: all(_rules(node) == 1 for node in nodes.values()), "each authorizer has the rule")
+    cluster.run_until(lambda: "orders" in cluster.decided.topics_by_name and cluster.settled(), "the cluster is back")
+    cluster.run_for(1_000)
+    _write_and_read(cluster, b"value")
+
+
+def _rules(node: Node) -> int:
+    """Returns the number of rules that the authorizer of a node has."""
+    authorizer = _broker(node).authorizer if node.broker is not None else None
+    return -1 if authorizer is None else len(authorizer.index)

@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_ROW = re.compile(r"^\| (G\d+) \|.*\|(.*)\|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([GS]\d+) \|.*\|(.*)\|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-#: Not of replication.
-_ELSEWHERE = {"G23", "G24", "G26"}
+#: Not of replication; and tokens of OAUTHBEARER.
+_ELSEWHERE = {"G23", "G24", "G26", "S5"}
+_ALL = {f"G{number}" for number in range(1, 46)} | {f"S{number}" for number in range(1, 23)}
 
 
 def guards() -> dict[str, list[tuple[str, str]]]:
@@ -27,7 +28,7 @@ def docstring_of(path: str, name: str) -> str:
 
 def test_every_guard_has_tests_that_carry_its_number() -> None:
     named = guards()
-    assert set(named) | _ELSEWHERE >= {f"G{number}" for number in range(1, 46)}
+    assert set(named) | _ELSEWHERE >= _ALL
     for guard, tests in named.items():
         assert tests, guard
         for path, name in tests:

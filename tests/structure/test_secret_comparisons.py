@@ -45,6 +45,7 @@ def comparisons(source: str) -> Iterator[str]:
 
 
 def test_no_secret_is_compared_with_equality() -> None:
+    """Guard S4."""
     found = {path.name: list(comparisons(path.read_text("utf-8"))) for path in FILES}
     assert {name: lines for name, lines in found.items() if lines} == {}
     assert len(FILES) >= 8

@@ -104,6 +104,7 @@ def asked_of_java(lines: Sequence[str]) -> list[str]:
 
 
 def test_names_are_those_that_java_writes() -> None:
+    """Guard S15."""
     chance = random.Random(20)
     names = [encoded_name(chance) for _ in range(QUESTIONS)]
     answers = asked_of_java([f"name {name.hex()}" for name in names])
@@ -124,6 +125,7 @@ def mapped(text: str, name: str) -> str:
 
 
 def test_mapping_rules_are_those_of_kafkas_mapper() -> None:
+    """Guard S15."""
     chance = random.Random(20)
     names = ("CN=a", "CN=ab,O=x", "CN=kafka1, OU=SME", "ab", "", "CN=Duke,OU=ServiceUsers,O=Org,C=US")
     asked = [(rules(chance), chance.choice(names)) for _ in range(QUESTIONS)]

@@ -136,12 +136,14 @@ def test_openssl_agrees_on_each_enabled_version(broker: TlsBroker, version: str)
 
 @pytest.mark.parametrize("version", ["tls1", "tls1_1"])
 def test_older_versions_are_refused(broker: TlsBroker, version: str) -> None:
+    """Guard S16."""
     told = openssl(broker, f"-{version}", "-cipher", "DEFAULT:@SECLEVEL=0")
     assert "Cipher is (NONE)" in told
     assert "SSL handshake failed" in broker.logged("unsupported protocol")
 
 
 def test_a_plain_client_on_a_listener_with_tls_is_told_of_in_one_line(broker: TlsBroker) -> None:
+    """Guard S16."""
     with socket.create_connection(("localhost", broker.ports["PEM"]), 10) as link:
         link.sendall(bytes.fromhex("0000001300120004000000010004746573740005616161610131"))
         assert link.recv(100) == b""
@@ -149,6 +151,7 @@ def test_a_plain_client_on_a_listener_with_tls_is_told_of_in_one_line(broker: Tl
 
 
 def test_a_client_with_tls_on_a_plain_listener_is_told_of_in_one_line(broker: TlsBroker) -> None:
+    """Guard S16."""
     context = ssl.create_default_context(cafile=broker.stores.trusted)
     with socket.create_connection(broker.node.address, 10) as link, pytest.raises(OSError):
         context.wrap_socket(link, server_hostname="localhost")

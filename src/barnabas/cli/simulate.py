@@ -80,7 +80,8 @@ World = Annotated[
     typer.Option(
         "--world",
         metavar="NAME,...",
-        help="`cluster`, or a small world: `replication`, `transactions`, `zookeeper`, `quorum`; with --explore: all",
+        help="`cluster`, or a small world: `replication`, `transactions`, `zookeeper`, `quorum`, `security`; with "
+        "--explore: all",
         show_default="cluster",
     ),
 ]

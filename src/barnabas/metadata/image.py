@@ -54,12 +54,13 @@ class MetadataImage:
     brokers: Brokers = field(default_factory=Map)
     controllers: Controllers = field(default_factory=Map)
     #: (resource type, name) -> overrides; the cluster-wide default of brokers has the name "".
-    configs: Map[ConfigResource, Overrides] = field(default_factory=Map)
+    #: They are not in the image's text, because some are secret.
+    configs: Map[ConfigResource, Overrides] = field(default_factory=Map, repr=False)
     #: Finalized feature levels, including `metadata.version`; features at level 0 are not listed.
     features: Map[str, int] = field(default_factory=Map)
     #: The first producer id that is not allocated to a broker; -1 before the first block.
     next_producer_id: int = -1
-    security: SecurityImage = field(default_factory=SecurityImage)
+    security: SecurityImage = field(default_factory=SecurityImage, repr=False)
     #: State of a migration from ZooKeeper; 0 (none) in clusters that were created without it.
     zk_migration_state: int = 0
 

@@ -15,7 +15,7 @@ while all its fields have their defaults: most are absent in most messages, and 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 #: The default value that stands for a new empty list, or for a new struct with its own defaults.
 FRESH: tuple[()] = ()
@@ -65,6 +65,12 @@ class Field(NamedTuple):
         return self.element_type[0].isupper()
 
 
+#: Fields with secrets, or with whole requests that can have some.
+_SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password", "server_key", "stored_key", "request_data"})
+#: Parts of the names of settings whose values are secrets.
+_SECRET_SETTINGS: Final = ("password", "jaas.config", "keystore.key", "secret")
+
+
 class Struct:
     """A group of fields. Two are equal if they have the same class and all fields are equal."""
 
@@ -79,11 +85,22 @@ class Struct:
         return all(getattr(self, slot) == getattr(other, slot) for slot in self.__slots__)
 
     def __repr__(self) -> str:
-        shown = [f"{field.attribute}={getattr(self, field.attribute)!r}" for field in self.FIELDS]
+        shown = [f"{field.attribute}={self._shown(field.attribute)}" for field in self.FIELDS]
         tags = getattr(self, "unknown_tags", ())
         if tags:
             shown.append(f"unknown_tags={tags!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _shown(self, attribute: str) -> str:
+        """Returns the text of a field, without secrets: texts of messages get into logs and errors."""
+        value = getattr(self, attribute)
+        if value and (attribute in _SECRETS or (attribute == "value" and self._is_secret_setting())):
+            return "[hidden]"
+        return repr(value)
+
+    def _is_secret_setting(self) -> bool:
+        name = getattr(self, "name", None)
+        return isinstance(name, str) and any(part in name for part in _SECRET_SETTINGS)
 
 
 class Message(Struct):

@@ -27,6 +27,7 @@ _SEEDS_PER_RUN: Final = {
     WorldKind.QUORUM: (6, 1),
     WorldKind.ZOOKEEPER: (1, 1),
     WorldKind.TRANSACTIONS: (1, 2),
+    WorldKind.SECURITY: (1, 2),
 }
 
 

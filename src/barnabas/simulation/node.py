@@ -61,6 +61,10 @@ class AcceptedEnd:
         self._connection.closed()
 
     @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    @property
     def is_closed(self) -> bool:
         return self._socket.is_closed
 
@@ -112,6 +116,11 @@ class Node(Program):
         self._listenings: list[Listening] = []
 
     # -- starts and stops
+
+    @property
+    def connections(self) -> list[Connection]:
+        """Returns the open connections of clients and other nodes."""
+        return [end.connection for end in self._open if not end.is_closed]
 
     def _forget(self) -> None:
         self.broker = None

@@ -74,6 +74,7 @@ def flood(wired: WiredBroker, clients: list[WiredClient], seconds: int, *, acks:
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_producer_above_its_quota_is_answered_at_once_and_then_muted(wired: WiredBroker, version: int) -> None:
+    """Guard S19."""
     set_quota(wired, "producer_byte_rate", QUOTA)
     client = WiredClient(wired, "app")
     times = []
@@ -122,6 +123,7 @@ def test_a_default_gives_each_client_id_a_rate_of_its_own(wired: WiredBroker) ->
 
 
 def test_a_shortcut_of_before_the_quota_respects_it_and_ends_with_no_throttle_time(wired: WiredBroker) -> None:
+    """Guard S19."""
     client = WiredClient(wired, "app")
     for _ in range(3):
         client.call(produce(), 9, ProduceResponse)
@@ -226,7 +228,7 @@ def test_a_muted_connection_that_closes_leaves_nothing_behind(wired: WiredBroker
 
 
 def test_rates_of_clients_without_traffic_are_dropped(wired: WiredBroker) -> None:
-    """A peer that takes a new client id for each request costs memory only while its traffic counts."""
+    """Guard S19: A peer that takes a new client id for each request costs memory only while its traffic counts."""
     set_quota(wired, "producer_byte_rate", 1e9, client_id=None)
     throttles = wired.broker.services.throttles
     assert throttles is not None

@@ -19,11 +19,13 @@ from tests.support.log_in import (
 )
 from tests.support.metrics import scraped
 from tests.support.wired import PROPERTIES, WiredBroker, WiredClient
+from tests.support.wired_requests import batch_of, fetch_request, produce
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.protocol.client_session import ClientSession
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -31,6 +33,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.sasl.logins import Login
 
 JAAS = "listener.name.plaintext.plain.sasl.jaas.config"
@@ -135,6 +138,7 @@ def test_a_mechanism_that_is_not_offered_is_refused_with_the_list() -> None:
     ],
 )
 def test_what_does_not_fit_closes_the_connection_and_nothing_is_served(frames: list[bytes]) -> None:
+    """Guard S12."""
     wired = secured_broker()
     client = wired.connect()
     client.send_raw(_sized(*frames))
@@ -146,7 +150,7 @@ def test_what_does_not_fit_closes_the_connection_and_nothing_is_served(frames: l
 
 
 def test_frames_before_the_log_in_are_small() -> None:
-    """CVE-2022-34917: a peer that has not logged in could make a broker hold much memory."""
+    """Guard S2: CVE-2022-34917: a peer that has not logged in could make a broker hold much memory."""
     wired = secured_broker()
     client = wired.connect()
     client.send_raw((524_289).to_bytes(4, "big") + b"\0\x11")
@@ -214,6 +218,7 @@ def test_sessions_of_a_listener_and_mechanism() -> None:
 
 
 def test_another_user_cannot_take_over_a_session() -> None:
+    """Guard S13."""
     wired = secured_broker(connections_max_reauth_ms="4000")
     client = wired.connect()
     log_in(client)
@@ -314,3 +319,69 @@ def test_a_listener_with_plain_needs_users() -> None:
     del properties[JAAS]
     with pytest.raises(ConfigError, match=r"listener\.name\.plaintext\.plain\.sasl\.jaas\.config must be set"):
         BrokerConfig.from_properties(properties)
+
+
+def _waiting_fetch(wired: WiredBroker, client: WiredClient) -> None:
+    """Sends a fetch that waits at the end of a log for a minute."""
+    client.send(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12)
+    wired.host.time.run_for(20)
+    assert not client.received()
+
+
+def _with_topic(wired: WiredBroker) -> WiredClient:
+    client = wired.connect()
+    log_in(client)
+    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7, CreateTopicsResponse)
+    assert answer.topics[0].error_code == 0
+    return client
+
+
+def test_a_session_ends_on_time_though_a_request_waits() -> None:
+    """Guard S13: the response of the waiting fetch does not prolong the session, and the next request ends it."""
+    wired = secured_broker(connections_max_reauth_ms="4000")
+    _with_topic(wired)
+    client = wired.connect()
+    log_in(client)
+    _waiting_fetch(wired, client)
+    wired.host.time.run_for(4_100)
+    client.send(MetadataRequest(topics=[]), 12)
+    assert client.core.is_closed
+    assert dict(wired.broker.services.log_in_counts)["PLAINTEXT"].expired == 1
+
+
+def test_a_session_is_renewed_while_a_request_waits() -> None:
+    """Guard S13: the renewal behind a long poll holds from the moment at which it was sent, not of its response."""
+    wired = secured_broker(connections_max_reauth_ms="4000")
+    writer = _with_topic(wired)
+    client = wired.connect()
+    log_in(client)
+    _waiting_fetch(wired, client)
+    wired.host.time.run_for(2_000)
+    client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    client.send(SaslAuthenticateRequest(auth_bytes=plain()), 2)
+    wired.host.time.run_for(1_000)
+    assert log_in(writer).error_code == 0
+    assert produce(wired, writer, batch_of(b"x"))[0] == 0
+    wired.host.time.run_for(100)
+    answers = [response for _, response in client.received()]
+    assert [type(each).__name__ for each in answers] == [
+        "FetchResponse",
+        "SaslHandshakeResponse",
+        "SaslAuthenticateResponse",
+    ]
+    assert [each.error_code for each in answers] == [0, 0, 0]  # type: ignore[attr-defined]
+    wired.host.time.run_for(2_000)
+    assert _metadata(client).brokers
+    counts = dict(wired.broker.services.log_in_counts)["PLAINTEXT"]
+    assert (counts.succeeded_renewals, counts.failed_renewals, counts.expired) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("lifetime_ms", [(1 << 63) - 1, 1 << 62])
+def test_an_absurdly_long_session_does_not_end(lifetime_ms: int) -> None:
+    """Guard S13: the end of the session cannot overflow into the past."""
+    wired = secured_broker(connections_max_reauth_ms=str(lifetime_ms))
+    client = wired.connect()
+    assert log_in(client).session_lifetime_ms == lifetime_ms
+    wired.host.time.run_for(100_000)
+    assert _metadata(client).brokers

@@ -91,6 +91,7 @@ def test_a_removed_user_cannot_log_in(wired: WiredBroker, admin: WiredClient) ->
 
 
 def test_an_unknown_user_is_refused_at_the_end_like_a_known_one(wired: WiredBroker, admin: WiredClient) -> None:
+    """Guard S18."""
     _alter(admin, _upsertion("carol", iterations=8_192))
 
     def first(name: str) -> str:
@@ -168,7 +169,7 @@ def _exchange(password: str = "pencil") -> tuple[ScramServer, bytes]:
 
 
 def test_the_last_nonce_is_checked_at_each_byte() -> None:
-    """CVE-2024-56128: the nonce of the last message was not compared with the one given."""
+    """Guard S3: CVE-2024-56128: the nonce of the last message was not compared with the one given."""
     server, final = _exchange()
     assert server.evaluate(final).outcome is not None
     start = final.index(b"r=") + 2
@@ -198,6 +199,7 @@ def test_old_librdkafka_repeats_its_part_of_the_nonce() -> None:
 
 
 def test_a_proof_is_checked_at_each_bit_and_used_once() -> None:
+    """Guard S3."""
     server, final = _exchange()
     at = final.index(b",p=") + 3
     for index in range(at, len(final) - 2):

@@ -51,7 +51,8 @@ def test_users_are_options_with_a_prefix() -> None:
     ],
 )
 def test_wrong_entries_are_refused_without_their_values(text: str, said: str) -> None:
-    """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: modules that dial what their options name are not allowed."""
+    """Guard S6 (CVE-2023-25194, CVE-2025-27818, CVE-2025-27819): modules that dial what their options name are not
+    allowed."""
     with pytest.raises(jaas.JaasError, match=said) as refused:
         jaas.parse(text)
     assert "marker" not in str(refused.value)

@@ -108,6 +108,7 @@ def _expected(names: Sequence[str]) -> list[Act | str]:
 
 @pytest.mark.parametrize("state", GateState)
 def test_all_sequences_of_three_frames(state: GateState) -> None:
+    """Guard S12."""
     way = WAYS[state]
     for length in (1, 2, 3):
         for frames in product(FRAMES, repeat=length):
@@ -147,6 +148,7 @@ def test_another_user_cannot_renew_a_session() -> None:
 
 
 def test_another_mechanism_cannot_renew_a_session() -> None:
+    """Guard S13."""
     gate = Gate(Policy())
     _run(("handshake", "alice", "other"), gate)
     verdict = gate.take(memoryview(FRAMES["alice"]), 6_000, 0)

@@ -115,6 +115,8 @@ def test_a_storm_of_clients_is_served_while_a_former_one_is(make_loop: MakeLoop,
 
 @loops
 def test_what_is_no_handshake_is_refused_with_its_cause(make_loop: MakeLoop, tmp_path: Path) -> None:
+    """Guard S16."""
+
     async def refused(served: Served) -> None:
         assert await served.echo(None, b"\x00\x00\x00\x13") == b""
         assert await served.echo(None, b"\x16\x03\x01\x00\x02zz") != b"hello"
@@ -156,6 +158,7 @@ def test_a_silent_connection_ends_after_the_time_of_a_handshake(
 def test_half_open_connections_are_bounded_and_the_oldest_gives_way(
     make_loop: MakeLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Guard S17."""
     monkeypatch.setattr(acceptor, "_HALF_OPEN_MAX", 5)
 
     async def crowd(served: Served) -> None:

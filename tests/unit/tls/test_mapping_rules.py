@@ -22,6 +22,7 @@ SERVICE = "CN=kafka1,OU=ServiceUsers,O=Org,C=US"
     ],
 )
 def test_the_first_rule_that_matches_the_whole_name_decides(rules: str, name: str, mapped: str) -> None:
+    """Guard S15."""
     assert MappingRules(rules).principal_name(name) == mapped
 
 

@@ -16,7 +16,7 @@ Below three quarters of the limit nothing is restricted. Above it, memory is sho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from barnabas.common.config import BrokerConfig
@@ -116,6 +116,11 @@ class MemoryBudget:
         computed.
         """
         self._others.append(held_bytes)
+
+    @property
+    def holders(self) -> Collection[Holder]:
+        """Returns the connections that are known to hold bytes, or to wait for memory."""
+        return {*self._holders, *self._waiting, *self._granted}
 
     @property
     def used_bytes(self) -> int:

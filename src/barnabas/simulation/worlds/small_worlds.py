@@ -24,6 +24,7 @@ from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 from barnabas.simulation.worlds.replicated import CONTROLLER
 from barnabas.simulation.worlds.replication_explorer import ReplicationRun
 from barnabas.simulation.worlds.replication_workers import BROKERS
+from barnabas.simulation.worlds.security_explorer import SecurityRun
 from barnabas.simulation.worlds.txn_explorer import Explorer
 from barnabas.simulation.worlds.zookeeper_explorer import ZookeeperRun
 
@@ -36,6 +37,7 @@ class WorldKind(Enum):
     TRANSACTIONS = "transactions"
     ZOOKEEPER = "zookeeper"
     QUORUM = "quorum"
+    SECURITY = "security"
 
 
 #: The machines that faults can strike, in worlds that have faults as values.
@@ -52,6 +54,7 @@ _NEEDS: Final[Mapping[WorldKind, frozenset[Need]]] = {
     WorldKind.TRANSACTIONS: frozenset({Need.BROKERS, Need.QUORUM, Need.TRANSACTIONS, Need.SMALL_WORLDS}),
     WorldKind.ZOOKEEPER: frozenset({Need.BROKERS, Need.ZOOKEEPER, Need.SMALL_WORLDS}),
     WorldKind.QUORUM: frozenset({Need.CONTROLLERS, Need.QUORUM, Need.SMALL_WORLDS}),
+    WorldKind.SECURITY: frozenset({Need.BROKERS, Need.CONTROLLERS, Need.QUORUM}),
 }
 
 
@@ -134,6 +137,12 @@ def _run_transactions(settings: WorldSettings) -> _Result:
     return _Result(problem, trace.count, [str(line) for line in fold(trace.notes)])
 
 
+def _run_security(settings: WorldSettings) -> _Result:
+    outcome = SecurityRun(settings.seed).execute()
+    lines = [*map(str, outcome.faults), *(str(line) for line in fold(outcome.notes))]
+    return _Result(outcome.problem, outcome.events, lines)
+
+
 def _run_quorum(settings: WorldSettings) -> _Result:
     world = QuorumWorld(Plan.of(settings.seed))
     problem: str | None = None
@@ -150,6 +159,7 @@ _RUNS: Final[Mapping[WorldKind, Callable[[WorldSettings], _Result]]] = {
     WorldKind.TRANSACTIONS: _run_transactions,
     WorldKind.ZOOKEEPER: _run_topic,
     WorldKind.QUORUM: _run_quorum,
+    WorldKind.SECURITY: _run_security,
 }
 
 
