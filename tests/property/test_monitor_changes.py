@@ -10,7 +10,9 @@ from tests.support.watched import T0, explained, partition, snapshot
 
 from barnabas.monitor.changes import diff, replayed
 from barnabas.monitor.course import Course
-from barnabas.monitor.snapshot import PartitionState, Severity, Snapshot
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.snapshot import Snapshot
 
 BROKERS = (1, 2, 3, 4)
 

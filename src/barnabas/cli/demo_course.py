@@ -21,7 +21,9 @@ from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
 from barnabas.cli.local_cluster import Interruption
 from barnabas.embedded.failures import Failure
-from barnabas.monitor.snapshot import NO_NODE, Key, PartitionState, Snapshot
+from barnabas.monitor.partition_state import Key, PartitionState
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.texts import NO_NODE
 from barnabas.orders.ledger import read_ledger
 
 _STEP_TIMEOUT_S: Final = 300.0

@@ -24,7 +24,8 @@ from barnabas.monitor import lines
 from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.cluster_reader import ClusterReader, Unreachable
 from barnabas.monitor.folded_changes import change_lines
-from barnabas.monitor.snapshot import Severity, Snapshot
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.watch import Step, watch
 
 

@@ -21,7 +21,10 @@ from rich.text import Text
 from barnabas.monitor import lines
 from barnabas.monitor.changes import Change
 from barnabas.monitor.folded_changes import ChangeLine, change_lines
-from barnabas.monitor.snapshot import PartitionState, Severity, Snapshot, at
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.texts import at
 from barnabas.monitor.watch import Step
 
 STYLES: Final = {

@@ -10,17 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.monitor.snapshot import (
-    NO_NODE,
-    BrokerState,
-    Key,
-    PartitionState,
-    Severity,
-    Snapshot,
-    at,
-    ids,
-    leader_name,
-)
+from barnabas.monitor.partition_state import BrokerState, Key, PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 #: A cause can be an event of the journal; docs/explain.md describes its fields.
 Event = dict[str, Any]

@@ -21,7 +21,9 @@ from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
 from barnabas.common.types import EVENTS_TOPIC, METADATA_TOPIC
 from barnabas.monitor.broker_connection import Address, BrokerConnection, NoAnswer, Security
 from barnabas.monitor.changes import Event
-from barnabas.monitor.snapshot import NO_NODE, BrokerState, Key, PartitionState, ReplicaDetail, Snapshot
+from barnabas.monitor.partition_state import BrokerState, Key, PartitionState, ReplicaDetail
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.texts import NO_NODE
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

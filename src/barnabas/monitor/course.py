@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from barnabas.monitor.changes import Change, Event, diff
 from barnabas.monitor.event_matching import WAIT_MS, Pending, RecentEvents
-from barnabas.monitor.snapshot import Severity, Snapshot
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.snapshot import Snapshot
 
 
 class Course:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.monitor.changes import Change, Event
-from barnabas.monitor.snapshot import PartitionState
+from barnabas.monitor.partition_state import PartitionState
 
 #: The journal is created about a second after the first change that needs it.
 WAIT_MS: Final = 4_000

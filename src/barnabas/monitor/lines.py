@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import NO_NODE, STATES, PartitionState, Severity, Snapshot, at, ids, leader_name
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import STATES, Severity
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 COLUMNS: Final = ("partition", "state", "leader", "replicas", "ISR", "OSR", "followers", "size", "lag")
 

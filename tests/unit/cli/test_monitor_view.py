@@ -14,7 +14,7 @@ from barnabas.cli import monitor
 from barnabas.cli.monitor import show_table
 from barnabas.cli.monitor_view import picture
 from barnabas.monitor.changes import Change, diff
-from barnabas.monitor.snapshot import Severity
+from barnabas.monitor.severity import Severity
 from barnabas.monitor.watch import Step
 
 CHANGES = [Change("isr-shrink", f"orders-{number}", 1_700_000_000_000, f"change {number}") for number in range(30)]

@@ -7,7 +7,8 @@ from tests.support.watched import T0, explained, partition, snapshot, told_of_br
 from barnabas.monitor.changes import Change, diff
 from barnabas.monitor.course import Course
 from barnabas.monitor.lines import change_line
-from barnabas.monitor.snapshot import BrokerState, Severity
+from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.severity import Severity
 
 WAIT_MS = 4_000
 SOUND = partition()

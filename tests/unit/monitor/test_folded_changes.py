@@ -9,7 +9,8 @@ from tests.support.watched import T0, partition, snapshot
 from barnabas.monitor.changes import Change, diff
 from barnabas.monitor.folded_changes import FOLDED_FROM, change_lines
 from barnabas.monitor.lines import change_line
-from barnabas.monitor.snapshot import PartitionState, Severity
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
 
 FENCED = "broker 2 was fenced: no process listens at its address"
 

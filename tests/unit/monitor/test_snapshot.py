@@ -9,7 +9,8 @@ import pytest
 from tests.support.watched import details, partition, snapshot
 
 from barnabas.monitor import lines
-from barnabas.monitor.snapshot import ReplicaDetail, Severity
+from barnabas.monitor.partition_state import ReplicaDetail
+from barnabas.monitor.severity import Severity
 
 
 @pytest.mark.parametrize(
