@@ -10,6 +10,7 @@ from typing import Any
 
 from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom import PhantomCluster
 from barnabas.testing.phantom_state import PhantomState
@@ -18,7 +19,8 @@ from barnabas.testing.phantom_state import PhantomState
 def feeds_of(phantom: PhantomCluster, **options: Any) -> ClusterFeeds:
     options.setdefault("interval_s", 0.05)
     options.setdefault("timeout_s", 1.0)
-    return ClusterFeeds(list(phantom.addresses.values()), Security(), clock_ms=clock_ms, **options)
+    options.setdefault("budget_share", 1.0)
+    return ClusterFeeds(list(phantom.addresses.values()), Security(), FeedOptions(**options), clock_ms=clock_ms)
 
 
 def clock_ms() -> int:

@@ -1,6 +1,6 @@
 """All feeds of one cluster into one table: `run` keeps it current, `first_look` fills it once.
 
-    feeds = ClusterFeeds([("localhost", 9092)], Security(), clock_ms=...)
+    feeds = ClusterFeeds([("localhost", 9092)], Security(), FeedOptions(), clock_ms=...)
     feeds.table, feeds.events(), feeds.problem
 
 If no broker answers, `problem` says why, and all addresses are tried until one does.
@@ -18,6 +18,7 @@ from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections, Unreachable
 from barnabas.monitor.delta import Delta
+from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.journal_feed import JournalFeed
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import (
@@ -45,19 +46,8 @@ _MIN_ISR_PAUSE_S: Final = 2.5
 
 
 class ClusterFeeds:
-    """`topic`: only this one. `wants_offsets`: also the offsets that consumers see."""
-
     def __init__(
-        self,
-        bootstrap: Sequence[Address],
-        security: Security,
-        *,
-        clock_ms: Callable[[], int],
-        topic: str | None = None,
-        interval_s: float = 1.0,
-        timeout_s: float = 3.0,
-        wants_offsets: bool = False,
-        wants_all_volumes: bool = True,
+        self, bootstrap: Sequence[Address], security: Security, options: FeedOptions, *, clock_ms: Callable[[], int]
     ) -> None:
         self.table = ClusterTable()
         #: Why no broker answers; None while one does.
@@ -65,21 +55,14 @@ class ClusterFeeds:
         #: Set whenever the table, the events or the problem changed.
         self.news = asyncio.Event()
         self._clock_ms = clock_ms
-        self._interval_s = interval_s
-        self._connections = Connections(bootstrap, security, timeout_s)
-        self._look = LookFeed(
-            self.table,
-            self._connections,
-            clock_ms,
-            topic=topic,
-            interval_s=interval_s,
-            wants_offsets=wants_offsets,
-            wants_all_volumes=wants_all_volumes,
-        )
+        self._interval_s = options.interval_s
+        self._connections = Connections(bootstrap, security, options.timeout_s)
+        self._look = LookFeed(self.table, self._connections, clock_ms, options)
         self._journal = JournalFeed(
-            self.table, self._connections, self._look, clock_ms, topic=topic, on_event=self.news.set
+            self.table, self._connections, self._look, clock_ms, topic=options.topic, on_event=self.news.set
         )
         self._asked_min_isrs: set[str] = set()
+        self._has_new_topics = asyncio.Event()
         self._is_controller_known = asyncio.Event()
         self._are_min_isrs_known = asyncio.Event()
         self.table.subscribe(self._on_change)
@@ -213,7 +196,10 @@ class ClusterFeeds:
                 some, again = again[:_TOPICS_PER_REQUEST], again[_TOPICS_PER_REQUEST:]
                 await self._ask_min_isrs(some)
             pause_s = _MIN_ISR_PAUSE_S if len(known) > _TOPICS_PER_REQUEST else self._interval_s
-            await asyncio.sleep(pause_s if self._are_min_isrs_known.is_set() else 0.01)
+            self._has_new_topics.clear()
+            with suppress(TimeoutError):
+                is_known = self._are_min_isrs_known.is_set()
+                await asyncio.wait_for(self._has_new_topics.wait(), pause_s if is_known else 0.01)
 
     async def _ask_min_isrs(self, names: Sequence[str]) -> None:
         self._asked_min_isrs.update(names)
@@ -225,6 +211,7 @@ class ClusterFeeds:
     def _on_change(self, change: ChangeSet) -> None:
         for topic_change in change.topic_changes:
             self._asked_min_isrs.discard(topic_change.topic.name)
+            self._has_new_topics.set()
         self.news.set()
 
 

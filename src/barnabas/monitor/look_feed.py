@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from barnabas.common.types import EVENTS_TOPIC
@@ -20,6 +20,7 @@ from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.connections import Connections
 from barnabas.monitor.delta import Delta, NameRange, Partitions, TopicName
+from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.look_requests import (
     PAGE_MAX,
     brokers_of,
@@ -55,8 +56,8 @@ class _Lane:
 
     broker_id: int
     sweep: VolumeSweep
+    budget: Budget
     task: asyncio.Task[None] | None = None
-    budget: Budget = field(default_factory=Budget)
     pinged_s: float = _NEVER
     answered_s: float = _NEVER
     #: Whether it has answered or failed once.
@@ -69,20 +70,14 @@ class LookFeed:
         table: ClusterTable,
         connections: Connections,
         clock_ms: Callable[[], int],
-        *,
-        topic: str | None = None,
-        interval_s: float = 1.0,
-        wants_offsets: bool = False,
-        wants_all_volumes: bool = True,
+        options: FeedOptions,
     ) -> None:
         self._table = table
         self._connections = connections
         self._clock_ms = clock_ms
-        self._topic = topic
-        self._interval_s = interval_s
-        self._wants_offsets = wants_offsets
-        self._wants_all_volumes = wants_all_volumes
-        self._plan = PagePlan(interval_s, None if topic is None else tuple(sorted({topic, EVENTS_TOPIC})))
+        self._options = options
+        topic, self._interval_s = options.topic, options.interval_s
+        self._plan = PagePlan(self._interval_s, None if topic is None else tuple(sorted({topic, EVENTS_TOPIC})))
         self._lanes: dict[int, _Lane] = {}
         self._hurried_s = _NEVER
         self._is_hurry_wanted = False
@@ -117,8 +112,8 @@ class LookFeed:
                 for broker_id in self._table.brokers:
                     lane = self._lanes.get(broker_id)
                     if lane is None:
-                        sweep = VolumeSweep(self._table, broker_id, wants_offsets=self._wants_offsets)
-                        lane = self._lanes[broker_id] = _Lane(broker_id, sweep)
+                        sweep = VolumeSweep(self._table, broker_id, wants_offsets=self._options.wants_offsets)
+                        lane = self._lanes[broker_id] = _Lane(broker_id, sweep, Budget(self._options.budget_share))
                         lane.task = asyncio.create_task(self._run_lane(lane))
                     elif lane.task is not None and lane.task.done():
                         lane.task.result()
@@ -150,7 +145,7 @@ class LookFeed:
         broker = self._table.brokers[lane.broker_id]
         if broker.problem is not None:
             return True
-        return lane.sweep.rounds > 0 or (lane.sweep.chunks > 0 and not self._wants_all_volumes)
+        return lane.sweep.rounds > 0 or (lane.sweep.chunks > 0 and not self._options.wants_all_volumes)
 
     # -- one broker
 
@@ -183,7 +178,9 @@ class LookFeed:
         if page is not None and (has_budget or page.is_urgent):
             await self._ask_page(lane, connection, page)
             return True
-        wanted = self.is_complete or lane.sweep.chunks == 0 or (self._wants_all_volumes and lane.sweep.rounds == 0)
+        wanted = (
+            self.is_complete or lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
+        )
         if has_budget and self._plan.is_complete and wanted and lane.sweep.is_due(now_s, self._interval_s):
             rows, seen = await lane.sweep.ask(connection, now_s, self._clock_ms(), self.focus)
             lane.budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
@@ -254,7 +251,7 @@ class LookFeed:
         page.healed_s = now_s
         cursor = answer.next_cursor
         following = None if cursor is None else (cursor.topic_name, cursor.partition_index)
-        partitions = page_partitions(answer, page.start, self._topic)
+        partitions = page_partitions(answer, page.start, self._options.topic)
         names = covered(page.start, following)
         self._note_journal(
             names, {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
@@ -265,7 +262,7 @@ class LookFeed:
 
     async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int) -> int:
         answer = await connection.call(metadata_request(page.names), MetadataResponse)
-        partitions = metadata_partitions(answer, self._topic)
+        partitions = metadata_partitions(answer, self._options.topic)
         is_whole = page.names is None or page.names == self._plan.names
         if is_whole:
             self._note_journal(

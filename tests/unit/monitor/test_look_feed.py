@@ -40,7 +40,7 @@ def test_the_table_is_the_cluster_through_all_its_changes(size: dict[str, int], 
                     phantom.change(change)
                     await until(lambda: contents(feeds.table) == truth(phantom.state), "the change")
                 assert feeds.table.controller == 1
-                assert {state.min_isr for state in feeds.table.values()} == {2}
+                await until(lambda: {state.min_isr for state in feeds.table.values()} == {2}, "min ISRs")
 
     run(main())
 

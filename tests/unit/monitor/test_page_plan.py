@@ -1,4 +1,4 @@
-"""Which page is asked next, of whom, and how much of a broker's time that takes."""
+"""The order in which pages are asked, the brokers that are asked, and the share of their time that it takes."""
 
 from __future__ import annotations
 
