@@ -1,4 +1,4 @@
-"""Short constructors of snapshots and journal events for tests of the monitor."""
+"""Short constructors of looks, tables and journal events for tests of the monitor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from barnabas.monitor.changes import Event
+from barnabas.monitor.changes import Change, Event, changes_of
+from barnabas.monitor.course import Course
 from barnabas.monitor.delta import Delta, NameRange, Partitions, VolumesSeen
 from barnabas.monitor.partition_state import BrokerState, Key, PartitionState, ReplicaDetail
-from barnabas.monitor.snapshot import Snapshot
 from barnabas.monitor.table import ClusterTable
 
 T0 = 1_700_000_000_000
@@ -28,19 +28,6 @@ def partition(
     more.setdefault("min_isr", 2)
     more.setdefault("topic_id", topic.encode())
     return PartitionState(topic, int(index), leader, epoch, replicas, isr, **more)
-
-
-def snapshot(
-    *partitions: PartitionState, at_ms: int = T0, brokers: tuple[int, ...] = (1, 2, 3), **more: Any
-) -> Snapshot:
-    more.setdefault("controller", 1)
-    return Snapshot(
-        time_ms=at_ms,
-        cluster_id="watched",
-        brokers={broker: BrokerState(broker, "host", 9000 + broker) for broker in brokers},
-        partitions={Key(state.topic, state.partition): state for state in partitions},
-        **more,
-    )
 
 
 def look(
@@ -102,6 +89,32 @@ def table_of(*partitions: PartitionState, **more: Any) -> ClusterTable:
             )
         )
     return table
+
+
+def changed(before: Delta, after: Delta) -> list[Change]:
+    """Returns the changes between two looks."""
+    table = ClusterTable()
+    table.apply(before)
+    change_set = table.apply(after)
+    return [] if change_set is None else changes_of(change_set, table)
+
+
+class Watched:
+    """A course over the looks of a test."""
+
+    def __init__(self, *, wait_ms: int, has_journal: bool = False) -> None:
+        self.table = ClusterTable()
+        self.course = Course(self.table, wait_ms=wait_ms)
+        self.course.has_journal = has_journal
+
+    def seen(self, look: Delta, events: Iterable[Event] = ()) -> list[Change]:
+        """Applies a look; the first one makes no changes. Returns the changes that can be shown."""
+        is_first = self.table.version == 0
+        change_set = self.table.apply(look)
+        found = self.course.reachable(look.time_ms)
+        if change_set is not None and not is_first:
+            self.course.seen(change_set)
+        return found + self.course.explained(events, look.time_ms)
 
 
 def details(**ends: int | None) -> dict[int, ReplicaDetail]:

@@ -99,9 +99,9 @@ class ClusterFeeds:
                     self._note_problem(str(error))
                     await asyncio.sleep(self._interval_s)
             self._note_problem(None)
+            tasks.append(asyncio.create_task(self._watch_reachability()))
             await self._until_complete(tasks)
             tasks.append(asyncio.create_task(self._journal.run()))
-            tasks.append(asyncio.create_task(self._watch_reachability()))
             on_first()
             await asyncio.gather(*tasks)
         finally:

@@ -59,6 +59,7 @@ class ClusterTable:
         self._next_row = 0
         self._rows: IntArray | None = None
         self._severities: tuple[int, SeverityArray] | None = None
+        self._order: tuple[int, IntArray] | None = None
         self._kept: deque[ChangeSet] = deque()
         self._kept_rows = 0
         self._readers: list[Callable[[ChangeSet], None]] = []
@@ -179,6 +180,8 @@ class ClusterTable:
 
     def by_severity(self) -> IntArray:
         """Returns the rows, the worst first; among equals, internal topics last."""
+        if self._order is not None and self._order[0] == self.version:
+            return self._order[1]
         topics = self.states.topic[self.rows]
         order = np.lexsort(
             (
@@ -188,7 +191,8 @@ class ClusterTable:
                 -self.severities().astype(np.int16),
             )
         )
-        return self.rows[order]
+        self._order = (self.version, self.rows[order])
+        return self._order[1]
 
     def since(self, version: int) -> list[ChangeSet] | None:
         """Returns the change sets after a version; None if they are not kept any more, or the version never was."""
