@@ -1,11 +1,16 @@
-"""Short constructors of snapshots and journal events for tests of the monitor."""
+"""Short constructors of looks, tables and journal events for tests of the monitor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
-from barnabas.monitor.changes import Event
-from barnabas.monitor.snapshot import BrokerState, Key, PartitionState, ReplicaDetail, Snapshot
+from barnabas.monitor.changes import Change, Event, changes_of
+from barnabas.monitor.course import Course
+from barnabas.monitor.delta import Delta, NameRange, Partitions, VolumesSeen
+from barnabas.monitor.partition_state import BrokerState, Key, PartitionState, ReplicaDetail
+from barnabas.monitor.table import ClusterTable
 
 T0 = 1_700_000_000_000
 
@@ -25,17 +30,91 @@ def partition(
     return PartitionState(topic, int(index), leader, epoch, replicas, isr, **more)
 
 
-def snapshot(
-    *partitions: PartitionState, at_ms: int = T0, brokers: tuple[int, ...] = (1, 2, 3), **more: Any
-) -> Snapshot:
+def look(
+    *partitions: PartitionState,
+    at_ms: int = T0,
+    brokers: Iterable[int] = (1, 2, 3),
+    problems: Mapping[int, str | None] = {},
+    **more: Any,
+) -> Delta:
+    """Returns a look of a whole cluster with these partitions."""
     more.setdefault("controller", 1)
-    return Snapshot(
-        time_ms=at_ms,
-        cluster_id="watched",
+    more.setdefault("covers", NameRange())
+    return Delta(
+        at_ms,
+        partitions=columns_of(partitions),
         brokers={broker: BrokerState(broker, "host", 9000 + broker) for broker in brokers},
-        partitions={Key(state.topic, state.partition): state for state in partitions},
+        problems=problems,
+        cluster_id="watched",
+        min_isrs={state.topic: state.min_isr for state in partitions if state.min_isr is not None},
         **more,
     )
+
+
+def columns_of(
+    partitions: Iterable[PartitionState], *, is_complete: bool = True, epochs: Mapping[Key, int] | None = None
+) -> Partitions:
+    """Returns partitions as the input of the table. `epochs` are partition epochs, which looks do not know."""
+    found = Partitions(frozenset({"offline"} if epochs is None else {"partition_epoch"}))
+    for (topic, topic_id), states in groupby(
+        sorted(partitions, key=lambda state: state.key), key=lambda state: (state.topic, state.topic_id)
+    ):
+        found.add_topic(topic, topic_id.ljust(16, b"\0"), is_complete=is_complete)
+        for state in states:
+            found.add(
+                state.partition,
+                state.leader,
+                state.leader_epoch,
+                state.replicas,
+                state.isr,
+                partition_epoch=-1 if epochs is None else epochs[state.key],
+                offline=state.offline_replicas,
+            )
+    return found
+
+
+def table_of(*partitions: PartitionState, **more: Any) -> ClusterTable:
+    """Returns a table after one look. The details of the partitions are their sizes and offsets."""
+    table = ClusterTable()
+    table.apply(look(*partitions, **more))
+    for broker in {replica for state in partitions for replica in state.details}:
+        own = {state.key: state.details[broker] for state in partitions if broker in state.details}
+        table.apply_volumes(
+            VolumesSeen(
+                T0,
+                broker,
+                sizes={key: each.size_bytes for key, each in own.items() if each.size_bytes is not None},
+                end_offsets={key: each.log_end_offset for key, each in own.items() if each.log_end_offset is not None},
+                reported_lags={key: each.reported_lag for key, each in own.items() if each.reported_lag is not None},
+            )
+        )
+    return table
+
+
+def changed(before: Delta, after: Delta) -> list[Change]:
+    """Returns the changes between two looks."""
+    table = ClusterTable()
+    table.apply(before)
+    change_set = table.apply(after)
+    return [] if change_set is None else changes_of(change_set, table)
+
+
+class Watched:
+    """A course over the looks of a test."""
+
+    def __init__(self, *, wait_ms: int, has_journal: bool = False) -> None:
+        self.table = ClusterTable()
+        self.course = Course(self.table, wait_ms=wait_ms)
+        self.course.has_journal = has_journal
+
+    def seen(self, look: Delta, events: Iterable[Event] = ()) -> list[Change]:
+        """Applies a look; the first one makes no changes. Returns the changes that can be shown."""
+        is_first = self.table.version == 0
+        change_set = self.table.apply(look)
+        found = self.course.reachable(look.time_ms)
+        if change_set is not None and not is_first:
+            self.course.seen(change_set)
+        return found + self.course.explained(events, look.time_ms)
 
 
 def details(**ends: int | None) -> dict[int, ReplicaDetail]:

@@ -21,7 +21,8 @@ from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
 from barnabas.cli.local_cluster import Interruption
 from barnabas.embedded.failures import Failure
-from barnabas.monitor.snapshot import NO_NODE, Key, PartitionState, Snapshot
+from barnabas.monitor.partition_state import Key, PartitionState
+from barnabas.monitor.texts import NO_NODE
 from barnabas.orders.ledger import read_ledger
 
 _STEP_TIMEOUT_S: Final = 300.0
@@ -100,17 +101,18 @@ class Course:
         return fault
 
     def _kill(self, kill: Kill) -> BrokerKill:
-        snapshot = self._snapshot()
+        self._until(lambda: bool(self._watcher.states), "the state of the cluster")
+        states, controller = self._watcher.states, self._watcher.controller
         if kill is Kill.CONTROLLER:
-            victim = snapshot.controller
+            victim = controller
             why = "the active controller"
         else:
-            busiest = max(snapshot.partitions.values(), key=lambda state: state.size_bytes or 0)
+            busiest = max(states, key=lambda state: state.size_bytes or 0)
             victim = busiest.leader
             why = f"leader of {busiest.key}, the busiest partition"
-        led = tuple(sorted(key.partition for key, state in snapshot.partitions.items() if state.leader == victim))
+        led = tuple(sorted(state.partition for state in states if state.leader == victim))
         self._view.phase(f"kill -9 of broker {victim}, {why}")
-        fault = BrokerKill(victim, time.time(), led, snapshot.controller == victim, self._acknowledged())
+        fault = BrokerKill(victim, time.time(), led, controller == victim, self._acknowledged())
         self._stage.cluster.kill(victim)
         self._until(lambda: self._are_led(victim), f"new leaders without broker {victim}")
         fault.leaders_after_s = time.time() - fault.killed_at_s
@@ -168,14 +170,8 @@ class Course:
             if end
         )
 
-    def _snapshot(self) -> Snapshot:
-        self._until(lambda: self._watcher.snapshot is not None, "the state of the cluster")
-        assert self._watcher.snapshot is not None
-        return self._watcher.snapshot
-
-    def _partitions(self) -> list[PartitionState]:
-        snapshot = self._watcher.snapshot
-        return [] if snapshot is None else list(snapshot.partitions.values())
+    def _partitions(self) -> tuple[PartitionState, ...]:
+        return self._watcher.states
 
     def _acknowledged(self) -> int:
         progress = self._replay.progress
@@ -202,7 +198,7 @@ class Course:
             self._pipeline.check()
             if self._replay.error is not None:
                 raise Failure(f"the replay ended: {self._replay.error}")
-            self._view.show(self._acknowledged(), self._applied(), self._watcher.snapshot)
+            self._view.show(self._acknowledged(), self._applied(), self._watcher.states)
             if progress is not None and progress() != seen:
                 seen = progress()
                 deadline = time.monotonic() + within_s

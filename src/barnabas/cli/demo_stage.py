@@ -26,8 +26,10 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import held
 from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.changes import Change
-from barnabas.monitor.cluster_reader import ClusterReader
-from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.texts import NO_NODE
 from barnabas.monitor.watch import watch
 
 if TYPE_CHECKING:
@@ -82,10 +84,12 @@ class DemoPaths:
 
 
 class Watcher:
-    """Runs the monitor in a thread; keeps its last snapshot and each change that it reports."""
+    """Runs the monitor in a thread; keeps the partitions as they were last seen, and each change that it reports."""
 
     def __init__(self, bootstrap: str, on_change: Callable[[Change], None]) -> None:
-        self.snapshot: Snapshot | None = None
+        #: By name; empty before the first look.
+        self.states: tuple[PartitionState, ...] = ()
+        self.controller = NO_NODE
         self._addresses = [clients.address(each) for each in bootstrap.split(",")]
         self._on_change = on_change
         self._stopping = threading.Event()
@@ -100,10 +104,12 @@ class Watcher:
         def clock_ms() -> int:
             return time.time_ns() // 1_000_000
 
-        reader = ClusterReader(self._addresses, Security.from_properties({}), topic=TOPIC, clock_ms=clock_ms)
-        async with aclosing(watch(reader, interval_s=_POLL_S, clock_ms=clock_ms)) as steps:
+        options = FeedOptions(topic=TOPIC, interval_s=_POLL_S)
+        feeds = ClusterFeeds(self._addresses, Security.from_properties({}), options, clock_ms=clock_ms)
+        async with aclosing(watch(feeds, interval_s=_POLL_S, clock_ms=clock_ms)) as steps:
             async for step in steps:
-                self.snapshot = step.snapshot
+                if step.table is not None:
+                    self.states, self.controller = tuple(step.table.values()), step.table.controller
                 for change in step.changes:
                     self._on_change(change)
                 if self._stopping.is_set():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
@@ -19,7 +20,7 @@ from rich.text import Text
 
 from barnabas.cli.monitor_view import STYLES, partitions, wrapped
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.partition_state import PartitionState
 
 _REPORT_EVERY_S: Final = 5.0
 _REFRESH_S: Final = 0.2
@@ -63,7 +64,7 @@ class View:
         text = f"{self._clock()}  {change.subject}  {change.kind}: {change.text}{because}"
         self._line(Text(text, style=STYLES[change.severity]))
 
-    def show(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> None:
+    def show(self, acknowledged: int, applied: int, states: Sequence[PartitionState]) -> None:
         """Shows the progress. At a terminal it is drawn no more often than the eye can follow; as plain lines, every
         five seconds.
         """
@@ -72,7 +73,7 @@ class View:
             if now_s - self._shown_s >= _REFRESH_S:
                 self._shown_s = now_s
                 with self._lock:
-                    self._live.update(self._picture(acknowledged, applied, snapshot), refresh=True)
+                    self._live.update(self._picture(acknowledged, applied, states), refresh=True)
         elif now_s - self._shown_s >= _REPORT_EVERY_S and (acknowledged, applied) != self._shown:
             self._shown_s, self._shown = now_s, (acknowledged, applied)
             self.say(f"{acknowledged:,} records acknowledged, {applied:,} in the tables")
@@ -88,14 +89,13 @@ class View:
     def _clock(self) -> str:
         return f"{time.monotonic() - self._started_s:6.1f} s"
 
-    def _picture(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> RenderableType:
+    def _picture(self, acknowledged: int, applied: int, states: Sequence[PartitionState]) -> RenderableType:
         width = self._console.width
         parts: list[RenderableType] = [
             *wrapped(f"{self._clock()}  {self._phase}", "bold", width)[:1],
             self._bars(acknowledged, applied),
         ]
-        if snapshot is not None:
-            states = [state for _, state in sorted(snapshot.partitions.items())]
+        if states:
             parts.append(partitions(states, width))
         return Group(*parts)
 

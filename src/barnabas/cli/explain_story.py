@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from barnabas.cli.leaderless import way_out
-from barnabas.monitor.snapshot import NO_NODE, at, ids, leader_name
+from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 Event = dict[str, Any]
 

@@ -24,7 +24,7 @@ from barnabas.cli.explain_story import (
     why_member,
 )
 from barnabas.monitor.merged_texts import WITHIN_MS, merged, skeleton
-from barnabas.monitor.snapshot import at, ids
+from barnabas.monitor.texts import at, ids
 
 _REPLICA: Final = re.compile(r"Replica (\d+) is ")
 

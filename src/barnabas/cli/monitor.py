@@ -22,9 +22,13 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.broker_connection import Security
-from barnabas.monitor.cluster_reader import ClusterReader, Unreachable
+from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.connections import Unreachable
+from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.folded_changes import change_lines
-from barnabas.monitor.snapshot import Severity, Snapshot
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.table_json import json_pieces
 from barnabas.monitor.watch import Step, watch
 
 
@@ -59,61 +63,59 @@ def monitor(
     except (ValueError, OSError) as error:
         raise Failure(str(error)) from error
     every = every or topic is not None
-    addresses = [address(each.strip()) for each in bootstrap.split(",")]
+    options = FeedOptions(topic=topic, interval_s=interval, wants_all_volumes=once or check or as_json)
+    feeds = ClusterFeeds(
+        [address(each.strip()) for each in bootstrap.split(",")], security, options, clock_ms=_clock_ms
+    )
     with interruptible():
         if once or check:
             check_reachable(bootstrap, key_values(properties or [], "--property"))
-            snapshot = asyncio.run(
-                _single_snapshot(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic)
-            )
+            asyncio.run(_look_once(feeds, topic))
             if as_json:
-                _print_json(snapshot.to_json())
+                _print_table_json(feeds.table)
             else:
-                show_table(snapshot, every=every)
+                show_table(feeds.table, every=every)
             if check:
-                raise typer.Exit(lines.EXIT_CODES[snapshot.severity])
-        else:
-            reader = ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms)
-            if asyncio.run(until_signalled(_watch(reader, interval, as_json, every=every))):
-                raise KeyboardInterrupt
+                raise typer.Exit(lines.EXIT_CODES[feeds.table.severity])
+        elif asyncio.run(until_signalled(_watch(feeds, interval, as_json, every=every))):
+            raise KeyboardInterrupt
 
 
 def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _single_snapshot(reader: ClusterReader, topic: str | None) -> Snapshot:
+async def _look_once(feeds: ClusterFeeds, topic: str | None) -> None:
     try:
-        snapshot = await reader.read_snapshot()
+        await feeds.first_look()
     except Unreachable as error:
         raise Failure(f"no broker answers: {error}", choice.unreachable_hint()) from error
-    finally:
-        reader.close()
-    if topic is not None and not snapshot.partitions:
+    if topic is not None and not len(feeds.table):
         raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
-    return snapshot
 
 
-def show_table(snapshot: Snapshot, *, every: bool) -> None:
+def show_table(table: ClusterTable, *, every: bool) -> None:
     """Prints the partitions as a table. With `every`, the table includes the many partitions of internal topics that
     are in sync.
     """
-    states = snapshot.by_severity()
+    states = table.values(table.by_severity())
     shown = [state for state in states if every or not state.is_internal or state.severity is not Severity.OK]
-    print(lines.headline(snapshot))
+    print(lines.headline(table))
     output.show_table(lines.COLUMNS, [lines.row(state) for state in shown])
-    if left := len(states) - len(shown):
+    if left := len(table) - len(shown):
         output.say(f"{output.counted(left, 'partition')} of internal topics, in sync; --all shows them")
 
 
-async def _watch(reader: ClusterReader, interval_s: float, as_json: bool, *, every: bool) -> None:
-    async with aclosing(watch(reader, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
+async def _watch(feeds: ClusterFeeds, interval_s: float, as_json: bool, *, every: bool) -> None:
+    async with aclosing(watch(feeds, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
         if as_json:
             await _in_json(steps)
         elif output.stdout.is_terminal:
             with LiveView(output.stdout) as view:
                 async for step in steps:
                     view.show(step)
+                    if step.table is not None:
+                        feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
         else:
             await _in_lines(steps, every=every)
 
@@ -121,8 +123,8 @@ async def _watch(reader: ClusterReader, interval_s: float, as_json: bool, *, eve
 async def _in_json(steps: AsyncIterator[Step]) -> None:
     is_first = True
     async for step in steps:
-        if is_first and step.snapshot is not None:
-            _print_json(step.snapshot.to_json())
+        if is_first and step.table is not None:
+            _print_table_json(step.table)
             is_first = False
         for change in step.changes:
             _print_json(change.to_json())
@@ -131,11 +133,18 @@ async def _in_json(steps: AsyncIterator[Step]) -> None:
 async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
     is_first = True
     async for step in steps:
-        if is_first and step.snapshot is not None:
-            show_table(step.snapshot, every=every)
+        if is_first and step.table is not None:
+            show_table(step.table, every=every)
             is_first = False
         for line in change_lines(step.changes):
             print(line.text, flush=True)
+
+
+def _print_table_json(table: ClusterTable) -> None:
+    for piece in json_pieces(table):
+        sys.stdout.write(piece)
+    sys.stdout.write("\n")
+    sys.stdout.flush()
 
 
 def _print_json(value: object) -> None:

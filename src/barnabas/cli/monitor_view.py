@@ -21,7 +21,10 @@ from rich.text import Text
 from barnabas.monitor import lines
 from barnabas.monitor.changes import Change
 from barnabas.monitor.folded_changes import ChangeLine, change_lines
-from barnabas.monitor.snapshot import PartitionState, Severity, Snapshot, at
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.texts import at
 from barnabas.monitor.watch import Step
 
 STYLES: Final = {
@@ -75,12 +78,12 @@ def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> R
     if step.problem is not None:
         parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
     newest_first = list(reversed(change_lines(changes)))
-    if step.snapshot is None:
+    if step.table is None:
         return Group(*parts, *latest(newest_first, width, height - len(parts) - 1))
-    parts += _headline(step.snapshot, width, is_old=step.problem is not None)
+    parts += _headline(step.table, width, is_old=step.problem is not None)
     room = max(3, height - len(parts) - TABLE_LINES - _SPARE_LINES)
-    last = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
-    parts.append(_table(step.snapshot, width, max(1, room - len(last))))
+    last = latest(newest_first, width, max(2, room // 3, room - len(step.table)))
+    parts.append(_table(step.table, width, max(1, room - len(last))))
     return Group(*parts, *last)
 
 
@@ -104,9 +107,9 @@ def wrapped(text: str, style: str, width: int) -> list[Text]:
     return [Text(line, style=style) for line in found]
 
 
-def _headline(snapshot: Snapshot, width: int, *, is_old: bool) -> list[Text]:
-    text = f"{at(snapshot.time_ms)}  {lines.headline(snapshot)}"
-    return wrapped(f"as last seen: {text}", "dim", width) if is_old else wrapped(text, STYLES[snapshot.severity], width)
+def _headline(table: ClusterTable, width: int, *, is_old: bool) -> list[Text]:
+    text = f"{at(table.time_ms)}  {lines.headline(table)}"
+    return wrapped(f"as last seen: {text}", "dim", width) if is_old else wrapped(text, STYLES[table.severity], width)
 
 
 def partitions(states: Sequence[PartitionState], width: int) -> Table:
@@ -157,9 +160,9 @@ def _shortened(name: str, width: int) -> str:
     return f"{stem[: max(0, width - 1 - len(dash + number))]}…{dash}{number}"
 
 
-def _table(snapshot: Snapshot, width: int, rows_max: int) -> Table:
-    states = snapshot.by_severity()
-    table = partitions(states[:rows_max], width)
-    if len(states) > rows_max:
-        table.caption = f"and {len(states) - rows_max} more, none of them worse"
-    return table
+def _table(table: ClusterTable, width: int, rows_max: int) -> Table:
+    rows = table.by_severity()
+    found = partitions(list(table.values(rows[:rows_max])), width)
+    if len(rows) > rows_max:
+        found.caption = f"and {len(rows) - rows_max} more, none of them worse"
+    return found

@@ -1,9 +1,9 @@
 """The replica monitor: each partition's leader, replicas, ISR and lag, live, of any Kafka cluster.
 
-    cluster --looks--> Snapshot --diff--> Change --pending (the journal)--> a line
+    looks, journal --Delta--> ClusterTable --ChangeSet--> Change --pending (the journal)--> a line
 
-`snapshot`, `changes`, `event_matching` and `lines` are plain values and functions; `broker_connection` and
-`cluster_reader` query the brokers, `watch` does so repeatedly. The monitor is an ordinary client: it sends only
-requests that any client can send. Imports `common`, `protocol`, `records` and `tls`. Begin with `snapshot.py`, then
-`watch.py`.
+`table` is the state: columns over all partitions, with one change set for each version. `look_feed` and `journal_feed`
+write to it, `cluster_feeds` runs them for one cluster, and `watch` turns its versions into changes with causes. The
+monitor is an ordinary client: it sends only requests that any client can send. Imports `common`, `protocol`, `records`
+and `tls`. Begin with `table.py`, then `cluster_feeds.py`.
 """

@@ -21,6 +21,8 @@ M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
 
 _SOFTWARE: Final = "barnabas-monitor"
+#: The correlation id, in which equal answers differ.
+_ID_BYTES: Final = 4
 
 
 class NoAnswer(Exception):
@@ -61,17 +63,30 @@ class BrokerConnection:
     async def call(
         self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
     ) -> M:
-        """Returns the response, in the highest version that both sides support."""
+        """Returns the response, in the highest version that both sides support. Raises NoAnswer."""
+        found = await self._called(request, version_max, timeout_s, None)
+        return cast("M", found[1])
+
+    async def call_for_news(self, request: Message, response: type[M], before: bytes | None) -> tuple[bytes, M | None]:
+        """Returns the frame of the response, and the response; None if the frame is the same as the frame `before` of
+        an equal request. Most answers about a large cluster are, and decoding them takes longer than all else.
+        """
+        found = await self._called(request, None, None, before)
+        return found[0], cast("M | None", found[1])
+
+    async def _called(
+        self, request: Message, version_max: int | None, timeout_s: float | None, before: bytes | None
+    ) -> tuple[bytes, Message | None]:
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
                     if self._open is not None:
                         try:
-                            return cast("M", await self._exchange(self._open, request, version_max))
+                            return await self._exchange(self._open, request, version_max, before)
                         except (ConnectionError, EOFError):
                             self.close()  # The broker may have closed the connection long ago, and accept a new one.
                     self._open = await self._dial()
-                    return cast("M", await self._exchange(self._open, request, version_max))
+                    return await self._exchange(self._open, request, version_max, before)
             except UnknownRequest as error:
                 raise NoAnswer(f"it {error}") from error  # nothing was sent
             except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
@@ -81,6 +96,11 @@ class BrokerConnection:
             except BaseException:
                 self.close()
                 raise
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the broker has closed the connection since the last call."""
+        return self._open is not None and self._open.reader.at_eof()
 
     def close(self) -> None:
         opened, self._open = self._open, None
@@ -108,9 +128,14 @@ class BrokerConnection:
             writer.close()
             raise
 
-    async def _exchange(self, opened: _Open, request: Message, version_max: int | None) -> Message:
-        frame = opened.session.request(request, version_max)
-        return opened.session.answer(await self._carry(opened, frame))
+    async def _exchange(
+        self, opened: _Open, request: Message, version_max: int | None, before: bytes | None
+    ) -> tuple[bytes, Message | None]:
+        frame = await self._carry(opened, opened.session.request(request, version_max))
+        if before is not None and len(frame) == len(before) and frame[_ID_BYTES:] == before[_ID_BYTES:]:
+            opened.session.skip(frame)
+            return frame, None
+        return frame, opened.session.answer(frame)
 
     async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
         """Sends the frame of a request, and returns the body of the response frame."""

@@ -1,26 +1,23 @@
-"""The differences between two snapshots of a cluster: a `Change` for each topic, partition or broker that changed.
+"""The changes of one version of the table, for people: a `Change` for each topic, partition or broker that changed.
 
-Replaying the changes of partitions on the first snapshot gives the second one (`replayed`, which the tests check). A
-state between two snapshots is not seen here; a cluster with a journal records it there (`barnabas explain`).
+A state between two looks is not seen by a look; a cluster with a journal records it there (`barnabas explain`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from barnabas.monitor.snapshot import (
-    NO_NODE,
-    BrokerState,
-    Key,
-    PartitionState,
-    Severity,
-    Snapshot,
-    at,
-    ids,
-    leader_name,
-)
+import numpy as np
+
+from barnabas.monitor.change_set import BrokerChange, ChangeSet
+from barnabas.monitor.columns import UNKNOWN, BoolArray, differing
+from barnabas.monitor.ladder import min_isr_in_force
+from barnabas.monitor.partition_state import BrokerState, PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table import ClusterTable, values_of
+from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 #: A cause can be an event of the journal; docs/explain.md describes its fields.
 Event = dict[str, Any]
@@ -91,122 +88,113 @@ def _shown(state: PartitionState | None) -> dict[str, Any] | None:
     }
 
 
-def diff(before: Snapshot, after: Snapshot) -> list[Change]:
+def changes_of(change_set: ChangeSet, table: ClusterTable) -> list[Change]:
     """Returns the changes of brokers and the controller first, because they often cause the others; then topics, then
-    partitions.
+    partitions. `table` has this version, or a later one.
     """
     return [
-        *_controller(before, after),
-        *_brokers(before, after),
-        *_topics(before, after),
-        *_partitions(before, after),
+        *_controller(change_set),
+        *_brokers(change_set, table),
+        *_topics(change_set),
+        *_partitions(change_set),
     ]
 
 
-def replayed(partitions: Mapping[Key, PartitionState], changes: list[Change]) -> dict[Key, PartitionState]:
-    """Returns the states of the partitions after these changes."""
-    found = dict(partitions)
-    for change in changes:
-        if change.kind == "topic-deleted":
-            found = {key: state for key, state in found.items() if key.topic != change.topic}
-        elif change.after is not None:
-            found[change.after.key] = change.after
-        elif change.created:
-            found |= {state.key: state for state in change.created}
-        elif change.before is not None:
-            found.pop(change.before.key, None)
-    return found
+def _controller(change_set: ChangeSet) -> Iterator[Change]:
+    if change_set.controller is not None:
+        before, after = change_set.controller
+        text = f"active controller {leader_name(before)} -> {leader_name(after)}"
+        severity = Severity.CRITICAL if after == NO_NODE else Severity.OK
+        yield Change("controller-change", "cluster", change_set.time_ms, text, severity, broker=after)
 
 
-def _controller(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    if before.controller != after.controller:
-        text = f"active controller {leader_name(before.controller)} -> {leader_name(after.controller)}"
-        severity = Severity.CRITICAL if after.controller == NO_NODE else Severity.OK
-        yield Change("controller-change", "cluster", after.time_ms, text, severity, broker=after.controller)
+def _brokers(change_set: ChangeSet, table: ClusterTable) -> Iterator[Change]:
+    for change in change_set.brokers:
+        told = _broker(change, table)
+        if told is not None:
+            kind, text, severity = told
+            subject = f"broker {change.broker_id}"
+            yield Change(kind, subject, change_set.time_ms, text, severity, broker=change.broker_id)
 
 
-def _brokers(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    for broker_id in sorted(before.brokers.keys() | after.brokers.keys()):
-        was, is_now = before.brokers.get(broker_id), after.brokers.get(broker_id)
-        severity = Severity.OK
-        if is_now is None:
-            kind, text, severity = "broker-gone", "is gone", Severity.ERROR
-        elif was is None:
-            kind, text = "broker-there", f"is up ({is_now.host}:{is_now.port})"
-        elif _address(was) != _address(is_now):
-            kind, text = "broker-moved", f"moved from {was.host}:{was.port} to {is_now.host}:{is_now.port}"
-        elif was.problem is None and is_now.problem is not None:
-            kind, text, severity = _silent(after, is_now)
-        elif was.problem is not None and is_now.problem is None:
-            kind, text = "broker-answers", "answers again"
-        else:
-            continue
-        yield Change(kind, f"broker {broker_id}", after.time_ms, text, severity, broker=broker_id)
+def _broker(change: BrokerChange, table: ClusterTable) -> tuple[str, str, Severity] | None:
+    was, now = change.before, change.after
+    if now is None:
+        return "broker-gone", "is gone", Severity.ERROR
+    if was is None:
+        return "broker-there", f"is up ({now.host}:{now.port})", Severity.OK
+    if was.address != now.address:
+        return "broker-moved", f"moved from {was.host}:{was.port} to {now.host}:{now.port}", Severity.OK
+    if was.problem is None and now.problem is not None:
+        return _silent(table, now)
+    if was.problem is not None and now.problem is None:
+        return "broker-answers", "answers again", Severity.OK
+    return None
 
 
-def _silent(snapshot: Snapshot, broker: BrokerState) -> tuple[str, str, Severity]:
-    led = sum(state.leader == broker.broker_id for state in snapshot.partitions.values())
+def _silent(table: ClusterTable, broker: BrokerState) -> tuple[str, str, Severity]:
+    led = int(np.count_nonzero(table.states.leader[table.rows] == broker.broker_id))
     leads = f"; it leads {led} partition{'' if led == 1 else 's'}" if led else ""
     severity = Severity.CRITICAL if led else Severity.WARNING
     return "broker-silent", f"does not answer: {broker.problem}{leads}", severity
 
 
-def _address(broker: BrokerState) -> tuple[str, int]:
-    return broker.host, broker.port
-
-
-def _topics(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    """Returns deleted, created and extended topics. A topic with the same name and a new id was deleted and created."""
-    old, new = before.topic_ids, after.topic_ids
-    for topic, topic_id in sorted(old.items()):
-        if new.get(topic) != topic_id:
-            yield Change("topic-deleted", topic, after.time_ms, "was deleted", topic=topic, topic_id=topic_id)
+def _topics(change_set: ChangeSet) -> Iterator[Change]:
+    """Returns deleted, created and extended topics."""
+    at_ms = change_set.time_ms
+    for (topic, topic_id), _ in sorted(each for each in change_set.topic_changes if not each.is_created):
+        yield Change("topic-deleted", topic, at_ms, "was deleted", topic=topic, topic_id=topic_id)
+    new = {each.topic.name for each in change_set.topic_changes if each.is_created}
     created: dict[str, list[PartitionState]] = {}
-    for key, state in sorted(after.partitions.items()):
-        if key not in before.partitions or old[key.topic] != new[key.topic]:
-            created.setdefault(key.topic, []).append(state)
-    for topic, states in created.items():
-        is_new = old.get(topic) != new[topic]
-        count = f"{len(states)} partition{'' if len(states) == 1 else 's'}"
+    states = values_of(change_set.created, change_set.topics, change_set.silent_after)
+    for state in sorted(states, key=lambda state: state.key):
+        created.setdefault(state.topic, []).append(state)
+    for topic, partitions in created.items():
+        count = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
         yield Change(
-            "topic-created" if is_new else "partitions-added",
+            "topic-created" if topic in new else "partitions-added",
             topic,
-            after.time_ms,
-            f"was created with {count}" if is_new else f"has {count} more",
-            max(state.severity for state in states),
-            created=tuple(states),
+            at_ms,
+            f"was created with {count}" if topic in new else f"has {count} more",
+            max(state.severity for state in partitions),
+            created=tuple(partitions),
             topic=topic,
-            topic_id=new[topic],
+            topic_id=partitions[0].topic_id,
         )
 
 
-def _partitions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    old, new = before.topic_ids, after.topic_ids
-    for key, was in sorted(before.partitions.items()):
-        if old[key.topic] != new.get(key.topic):
-            continue
-        state = after.partitions.get(key)
-        if state is None:
-            yield Change("partition-gone", str(key), after.time_ms, "is gone", before=was, topic=key.topic)
-        elif _compared(was) != _compared(state):
-            yield Change(
-                _kind(was, state),
-                str(key),
-                after.time_ms,
-                _moves(was, state),
-                state.severity,
-                before=was,
-                after=state,
-                topic=key.topic,
-                topic_id=state.topic_id,
-            )
+def _partitions(change_set: ChangeSet) -> Iterator[Change]:
+    at_ms, topics = change_set.time_ms, change_set.topics
+    deleted = {each.topic for each in change_set.topic_changes if not each.is_created}
+    is_left = np.array([topics[topic] not in deleted for topic in change_set.removed.topic.tolist()], np.bool_)
+    if is_left.any():
+        for was in values_of(change_set.removed.take(is_left), topics, change_set.silent_before):
+            yield Change("partition-gone", str(was.key), at_ms, "is gone", before=was, topic=was.topic)
+    is_told = _is_told(change_set)
+    before = values_of(change_set.before.take(is_told), topics, change_set.silent_before)
+    after = values_of(change_set.after.take(is_told), topics, change_set.silent_after)
+    for was, state in sorted(zip(before, after, strict=True), key=lambda pair: pair[0].key):
+        yield Change(
+            _kind(was, state),
+            str(state.key),
+            at_ms,
+            _moves(was, state),
+            state.severity,
+            before=was,
+            after=state,
+            topic=state.topic,
+            topic_id=state.topic_id,
+        )
 
 
-def _compared(state: PartitionState) -> tuple[object, ...]:
-    """Returns the part of a partition's state in which two snapshots are compared; the order of the ISR and the lag of
-    replicas are excluded.
+def _is_told(change_set: ChangeSet) -> BoolArray:
+    """Returns which changed rows differ in what people are told: not in lists of offline or eligible replicas, nor in a
+    min ISR that was unknown before.
     """
-    return state.leader, state.leader_epoch, state.replicas, frozenset(state.isr), state.min_isr_in_force
+    before, after = change_set.before, change_set.after
+    found: BoolArray = differing(before, after, frozenset())
+    found |= (before.min_isr != UNKNOWN) & (min_isr_in_force(before) != min_isr_in_force(after))
+    return found
 
 
 def _kind(was: PartitionState, state: PartitionState) -> str:

@@ -1,23 +1,25 @@
-"""The state of a watch: snapshots in, changes out. Pure; `watch` does the I/O.
+"""The state of a watch: versions of the table in, changes out. Pure; `watch` does the I/O.
 
-seen          a snapshot: the changes since the last one, with causes from the journal
-unreachable   no broker answers: one change when that begins, one when it ends, then the changes in between
+seen          a version: its changes, with causes from the journal
+unreachable   no broker answers: one change when that begins, and one when it ends (`reachable`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from barnabas.monitor.changes import Change, Event, diff
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.changes import Change, Event, changes_of
 from barnabas.monitor.event_matching import WAIT_MS, Pending, RecentEvents
-from barnabas.monitor.snapshot import Severity, Snapshot
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table import ClusterTable
 
 
 class Course:
-    def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
-        #: The last snapshot.
-        self.snapshot: Snapshot | None = None
+    def __init__(self, table: ClusterTable, *, wait_ms: int = WAIT_MS) -> None:
+        self._table = table
+        #: Whether the cluster has a journal of causes.
+        self.has_journal = False
         #: Why no broker answers; None while one does.
         self.problem: str | None = None
         self._since_ms = 0
@@ -29,26 +31,16 @@ class Course:
         """Whether changes are waiting for their causes."""
         return len(self._pending) > 0
 
-    def seen(self, snapshot: Snapshot, events: Iterable[Event] = ()) -> list[Change]:
-        changes = []
-        if self.problem is not None:
-            away_s = (snapshot.time_ms - self._since_ms) / 1000
-            text = f"answers again after {away_s:.1f} s"
-            changes.append(Change("reachable", "cluster", snapshot.time_ms, text))
-            self.problem = None
-        if self.snapshot is not None:
-            snapshot = _without_older(self.snapshot, snapshot)
-            self._pending.add(diff(self.snapshot, snapshot), snapshot.time_ms)
-        self.snapshot = snapshot
-        return [*changes, *self.explained(events, snapshot.time_ms)]
+    def seen(self, change_set: ChangeSet) -> None:
+        """Adds the changes of a version; they wait for their causes."""
+        self._pending.add(changes_of(change_set, self._table), change_set.time_ms)
 
     def explained(self, events: Iterable[Event], now_ms: int) -> list[Change]:
         """Adds new events of the journal. Returns the waiting changes that now have a cause, or that have waited long
         enough.
         """
         self._journal.add(events)
-        has_journal = self.snapshot is not None and self.snapshot.has_journal
-        return self._pending.take(self._journal, now_ms, has_journal=has_journal)
+        return self._pending.take(self._journal, now_ms, has_journal=self.has_journal)
 
     def unreachable(self, problem: str, now_ms: int) -> list[Change]:
         """Records that no broker answers. Returns the waiting changes now, because no cause can arrive."""
@@ -61,16 +53,10 @@ class Course:
             changes.append(Change("unreachable", "cluster", now_ms, text, Severity.CRITICAL))
         return changes
 
-
-def _without_older(before: Snapshot, after: Snapshot) -> Snapshot:
-    """Keeps newer partition states: the answering broker may be behind, so a partition with a lower leader epoch than
-    before keeps its known state.
-    """
-    older = {
-        key: before.partitions[key]
-        for key, state in after.partitions.items()
-        if key in before.partitions
-        and before.partitions[key].topic_id == state.topic_id
-        and state.leader_epoch < before.partitions[key].leader_epoch
-    }
-    return replace(after, partitions={**after.partitions, **older}) if older else after
+    def reachable(self, now_ms: int) -> list[Change]:
+        """Records that a broker answers."""
+        if self.problem is None:
+            return []
+        self.problem = None
+        away_s = (now_ms - self._since_ms) / 1000
+        return [Change("reachable", "cluster", now_ms, f"answers again after {away_s:.1f} s")]

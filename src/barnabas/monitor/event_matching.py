@@ -13,11 +13,15 @@ from dataclasses import replace
 from typing import Final
 
 from barnabas.monitor.changes import Change, Event
-from barnabas.monitor.snapshot import PartitionState
+from barnabas.monitor.partition_state import PartitionState
 
 #: The journal is created about a second after the first change that needs it.
 WAIT_MS: Final = 4_000
 _EVENTS_MAX: Final = 20_000
+#: Ids that are remembered, to recognize a second copy.
+_IDS_MAX: Final = 60_000
+#: The topic and partition that an event is about; None for any other subject.
+_Subject = tuple[str, int] | None
 _BROKER_KINDS: Final = {
     "broker-gone": frozenset({"broker-fenced", "controlled-shutdown", "broker-unregistered"}),
     "broker-there": frozenset({"broker-unfenced", "broker-registered"}),
@@ -36,62 +40,87 @@ class RecentEvents:
     """
 
     def __init__(self) -> None:
-        self._events: deque[tuple[int, Event]] = deque(maxlen=_EVENTS_MAX)
-        self._known: set[str] = set()
+        self._order: deque[_Subject] = deque()
+        self._by_subject: dict[_Subject, deque[tuple[int, Event]]] = {}
+        self._known: dict[str, None] = {}
         self._count = 0
-        #: Subject of a change -> number of the last event that explained one.
+        #: Subject of a change -> number of the last event that explained one. Partitions have none: what explained a
+        #: change of a partition is dropped.
         self._used: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._events)
+        return sum(map(len, self._by_subject.values()))
 
     def add(self, events: Iterable[Event]) -> None:
         """Adds an event, in the order of the journal; an event can arrive twice."""
         for event in events:
             if event["id"] in self._known:
                 continue
-            if len(self._events) == _EVENTS_MAX:
-                self._known.discard(self._events[0][1]["id"])
-            self._known.add(event["id"])
-            self._events.append((self._count, event))
+            if len(self._known) == _IDS_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[event["id"]] = None
+            if len(self._order) == _EVENTS_MAX:
+                self._drop_first(self._order.popleft())
+            subject = _subject(event)
+            self._order.append(subject)
+            self._by_subject.setdefault(subject, deque()).append((self._count, event))
             self._count += 1
 
     def explain(self, change: Change) -> Change | None:
         """Returns the change with its events and the time of the last one; None if the journal has no cause for it
         (yet).
         """
-        after = self._used.get(change.subject, -1)
-        candidates = [(number, event) for number, event in self._events if number > after]
         if change.before is not None and change.after is not None and change.kind != "min-isr-changed":
-            found = _of_partition(candidates, change.before, change.after)
+            found = self._explain_partition(change.before, change.after)
         else:
-            found = next(([entry] for entry in reversed(candidates) if _is_of(entry[1], change)), [])
+            found = self._explain_other(change)
         if not found:
             return None
-        self._used[change.subject] = found[-1][0]
         events = tuple(event for _, event in found)
         return replace(change, events=events, time_ms=events[-1]["time_ms"])
 
+    def _explain_partition(self, before: PartitionState, after: PartitionState) -> list[tuple[int, Event]]:
+        own = self._by_subject.get((after.topic, after.partition))
+        if own is None:
+            return []
+        found = _of_partition(list(own), before, after)
+        while found and own and own[0][0] <= found[-1][0]:
+            own.popleft()
+        if not own:
+            del self._by_subject[after.topic, after.partition]
+        return found
+
+    def _explain_other(self, change: Change) -> list[tuple[int, Event]]:
+        after = self._used.get(change.subject, -1)
+        for number, event in reversed(self._by_subject.get(None, ())):
+            if number > after and _is_of(event, change):
+                self._used[change.subject] = number
+                return [(number, event)]
+        return []
+
+    def _drop_first(self, subject: _Subject) -> None:
+        events = self._by_subject.get(subject)
+        if events:
+            events.popleft()
+            if not events:
+                del self._by_subject[subject]
+
+
+def _subject(event: Event) -> _Subject:
+    """Returns the partition that an event is about; None for any other event."""
+    is_of_states = isinstance(event.get("before"), dict) and isinstance(event.get("after"), dict)
+    return (str(event["topic"]), int(event["partition"])) if is_of_states and "partition" in event else None
+
 
 def _of_partition(
-    candidates: list[tuple[int, Event]], before: PartitionState, after: PartitionState
+    own: list[tuple[int, Event]], before: PartitionState, after: PartitionState
 ) -> list[tuple[int, Event]]:
     """Returns the events from the one that left the old state to the one that reached the new state."""
-    own = [(number, event) for number, event in candidates if _concerns(event, after)]
     last = next((place for place in reversed(range(len(own))) if _agrees(own[place][1]["after"], after)), None)
     if last is None:
         return []
     first = next((place for place in range(last, -1, -1) if _agrees(own[place][1]["before"], before)), last)
     return own[first : last + 1]
-
-
-def _concerns(event: Event, state: PartitionState) -> bool:
-    return (
-        event.get("topic") == state.topic
-        and event.get("partition") == state.partition
-        and isinstance(event.get("before"), dict)
-        and isinstance(event.get("after"), dict)
-    )
 
 
 def _agrees(event: Event, state: PartitionState) -> bool:

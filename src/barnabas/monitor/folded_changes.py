@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 from barnabas.monitor.changes import Change
 from barnabas.monitor.lines import change_line
 from barnabas.monitor.merged_texts import WITHIN_MS, merged, skeleton
-from barnabas.monitor.snapshot import PartitionState, Severity, at, leader_name
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.texts import at, leader_name
 
 #: Fewer partitions than this have one line each, which has more details.
 FOLDED_FROM: Final = 4

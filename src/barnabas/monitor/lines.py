@@ -1,11 +1,14 @@
-"""A snapshot and its changes as text: for a pipe, a log file, and the lower half of the live view."""
+"""The table and its changes as text: for a pipe, a log file, and the lower half of the live view."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import NO_NODE, STATES, PartitionState, Severity, Snapshot, at, ids, leader_name
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import STATES, Severity
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 COLUMNS: Final = ("partition", "state", "leader", "replicas", "ISR", "OSR", "followers", "size", "lag")
 
@@ -59,18 +62,17 @@ def size(size_bytes: int | None) -> str:
     return f"{value:.1f} TB"
 
 
-def headline(snapshot: Snapshot) -> str:
+def headline(table: ClusterTable) -> str:
     """Formats the state of the cluster as one line."""
-    counts = snapshot.counts()
+    counts = table.counts()
     wrong = [
         f"{counts[severity]} {STATES[severity]}" for severity in reversed(Severity) if severity and counts[severity]
     ]
-    silent = [broker.broker_id for broker in snapshot.brokers.values() if broker.problem is not None]
-    controller = "no active controller" if snapshot.controller == NO_NODE else f"controller {snapshot.controller}"
-    total = len(snapshot.partitions)
+    controller = "no active controller" if table.controller == NO_NODE else f"controller {table.controller}"
+    total = len(table)
     parts = [
-        f"cluster {snapshot.cluster_id or '?'}",
-        f"brokers {ids(sorted(snapshot.brokers))}" + (f" ({ids(sorted(silent))} silent)" if silent else ""),
+        f"cluster {table.cluster_id or '?'}",
+        f"brokers {ids(sorted(table.brokers))}" + (f" ({ids(sorted(table.silent))} silent)" if table.silent else ""),
         controller,
         f"{total} partition{'' if total == 1 else 's'}: {', '.join(wrong) or 'all in sync'}",
     ]

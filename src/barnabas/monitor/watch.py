@@ -1,7 +1,7 @@
-"""The watch over a cluster: an endless sequence of its states and changes, for `barnabas monitor` and other callers.
+"""The watch over a cluster: an endless sequence of its changes, for `barnabas monitor` and other callers.
 
-    async for step in watch(reader, interval_s=1.0, clock_ms=...):
-        step.snapshot, step.changes, step.problem
+    async for step in watch(feeds, interval_s=1.0, clock_ms=...):
+        step.table, step.changes, step.problem
 
 It never ends by itself, and continues after brokers could not be reached. A caller that stops iterating closes it
 with `aclose`.
@@ -11,61 +11,67 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from barnabas.monitor.changes import Change, Event
-from barnabas.monitor.cluster_reader import Unreachable
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.changes import Change
+from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.course import Course
-from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.table import ClusterTable
 
-#: The interval between reads of the journal while changes wait for their causes.
-_JOURNAL_INTERVAL_S: Final = 0.25
-
-
-class Reader(Protocol):
-    """The source of snapshots that `watch` reads: `cluster_reader.ClusterReader`."""
-
-    async def read_snapshot(self) -> Snapshot:
-        """Returns a snapshot. Raises Unreachable."""
-
-    async def new_events(self) -> list[Event]: ...
-
-    def close(self) -> None: ...
+#: The interval between two checks of changes that wait for their causes.
+_CAUSE_INTERVAL_S: Final = 0.25
+#: News that arrive within this time make one step.
+_GATHER_S: Final = 0.02
 
 
 class Step(NamedTuple):
-    """One step of a watch. `snapshot` is the last one, None before the first. `problem` says why no broker answers."""
+    """One step of a watch. `table` is None before the first look. `problem` says why no broker answers."""
 
-    snapshot: Snapshot | None
+    table: ClusterTable | None
     changes: list[Change]
     problem: str | None
-    #: Whether this is a new snapshot, and not only news from the journal.
-    is_snapshot: bool
 
 
-async def watch(reader: Reader, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
-    """Yields a step for each snapshot, and one whenever a change gets its cause in between."""
-    course = Course()
-    loop = asyncio.get_running_loop()
+async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
+    """Yields a step when something changed, and one in each interval."""
+    course = Course(feeds.table)
+    seen: list[ChangeSet] = []
+    is_filled = False
+
+    def on_first() -> None:
+        nonlocal is_filled
+        is_filled = True
+        feeds.table.subscribe(lambda change_set: seen.append(change_set) if change_set.is_of_states else None)
+        feeds.news.set()
+
+    task = asyncio.create_task(feeds.run(on_first))
     try:
         while True:
-            begin = loop.time()
-            next_snapshot = begin + interval_s
-            try:
-                snapshot = await reader.read_snapshot()
-            except Unreachable as error:
-                yield Step(course.snapshot, course.unreachable(str(error), clock_ms()), course.problem, True)
-            else:
-                if all(broker.problem is None for broker in snapshot.brokers.values()):
-                    # A snapshot of many partitions is work for the brokers: spend at most half of the time on it.
-                    next_snapshot = max(next_snapshot, 2 * loop.time() - begin)
-                changes = course.seen(snapshot, await reader.new_events())
-                yield Step(course.snapshot, changes, None, True)
-            while course.waits and loop.time() + _JOURNAL_INTERVAL_S < next_snapshot:
-                await asyncio.sleep(_JOURNAL_INTERVAL_S)
-                changes = course.explained(await reader.new_events(), clock_ms())
-                if changes:
-                    yield Step(course.snapshot, changes, course.problem, False)
-            await asyncio.sleep(max(0.0, next_snapshot - loop.time()))
+            await _news(feeds, task, _CAUSE_INTERVAL_S if course.waits else interval_s)
+            now_ms = clock_ms()
+            changes = [] if feeds.problem is not None else course.reachable(now_ms)
+            course.has_journal = feeds.has_journal
+            for change_set in seen:
+                course.seen(change_set)
+            seen.clear()
+            changes += course.explained(feeds.events(), now_ms)
+            if feeds.problem is not None:
+                changes += course.unreachable(feeds.problem, now_ms)
+            if is_filled or changes or feeds.problem is not None:
+                yield Step(feeds.table if is_filled else None, changes, feeds.problem)
     finally:
-        reader.close()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _news(feeds: ClusterFeeds, task: asyncio.Task[None], timeout_s: float) -> None:
+    """Waits until the feeds have news, at most so long. Raises what ended the feeds."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(feeds.news.wait(), timeout_s)
+        await asyncio.sleep(_GATHER_S)
+    feeds.news.clear()
+    if task.done():
+        task.result()

@@ -116,6 +116,11 @@ class ClientSession:
         self._is_proven = self._is_open
         return found
 
+    def skip(self, frame: Buffer) -> None:
+        """Accepts the response to the oldest outstanding request without decoding it. Raises DecodeError."""
+        self._answered(frame)
+        self._is_proven = self._is_open
+
     # -- the handshake
 
     def handshake(self) -> Generator[bytearray, Buffer, None]:

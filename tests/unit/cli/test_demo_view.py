@@ -7,7 +7,7 @@ import re
 
 import pytest
 from rich.console import Console
-from tests.support.watched import details, partition, snapshot
+from tests.support.watched import details, partition
 
 from barnabas.cli.demo_view import View
 from barnabas.monitor.changes import Change
@@ -18,7 +18,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_bars_and_partitions_fit_and_lines_stay(width: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True, soft_wrap=True)
-    look = snapshot(*(partition(f"orders-{number}", details=details(b1=5, b2=5, b3=5)) for number in range(6)))
+    look = [partition(f"orders-{number}", details=details(b1=5, b2=5, b3=5)) for number in range(6)]
     with View(console, 20_000) as view:
         view.phase("orders flow, and this phase has a name that is longer than any terminal of sixty columns is wide")
         view.show(4961, 3171, look)

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 from rich.console import Console
-from tests.support.watched import details, partition, snapshot
+from tests.support.watched import changed, details, look, partition, table_of
 
 from barnabas.cli import monitor
 from barnabas.cli.monitor import show_table
 from barnabas.cli.monitor_view import picture
-from barnabas.monitor.changes import Change, diff
-from barnabas.monitor.snapshot import Severity
+from barnabas.monitor.changes import Change
+from barnabas.monitor.severity import Severity
 from barnabas.monitor.watch import Step
 
 CHANGES = [Change("isr-shrink", f"orders-{number}", 1_700_000_000_000, f"change {number}") for number in range(30)]
@@ -31,8 +31,8 @@ def drawn(step: Step, changes: list[Change], height: int, width: int = 150) -> l
 @pytest.mark.parametrize("changes", [[], CHANGES])
 def test_it_fits_and_shows_the_worst(height: int, changes: list[Change]) -> None:
     sound = [partition(f"orders-{number}", details=details(b1=5, b2=5, b3=5)) for number in range(40)]
-    look = snapshot(*sound, partition("lost-0", leader=-1, isr=()))
-    lines = drawn(Step(look, [], None, True), changes, height)
+    table = table_of(*sound, partition("lost-0", leader=-1, isr=()))
+    lines = drawn(Step(table, [], None), changes, height)
     assert len(lines) <= height
     assert any("lost-0" in line and "offline" in line for line in lines)
     assert "1 offline" in lines[0]
@@ -47,7 +47,7 @@ def test_a_plain_table_lists_internal_partitions_only_where_there_is_something_t
     capsys: pytest.CaptureFixture[str], every: bool
 ) -> None:
     sound = [partition(f"__consumer_offsets-{number}") for number in range(50)]
-    show_table(snapshot(*sound, partition("__consumer_offsets-50", isr=(1,)), partition("orders-0")), every=every)
+    show_table(table_of(*sound, partition("__consumer_offsets-50", isr=(1,)), partition("orders-0")), every=every)
     printed = capsys.readouterr()
     listed = [line.split()[0] for line in printed.out.splitlines()[2:]]
     if every:
@@ -61,9 +61,9 @@ def test_a_plain_table_lists_internal_partitions_only_where_there_is_something_t
 def test_the_changes_of_a_whole_topic_are_one_line_in_both_views_and_all_in_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = snapshot(*(partition(f"__consumer_offsets-{number}") for number in range(50)))
-    after = snapshot(*(partition(f"__consumer_offsets-{number}", isr=(1, 3)) for number in range(50)))
-    step = Step(after, diff(before, after), None, True)
+    before = [partition(f"__consumer_offsets-{number}") for number in range(50)]
+    after = [partition(f"__consumer_offsets-{number}", isr=(1, 3)) for number in range(50)]
+    step = Step(table_of(*after), changed(look(*before), look(*after)), None)
     shown = [line for line in drawn(step, step.changes, 24) if "isr-shrink" in line]
     assert len(shown) == 1
     assert "__consumer_offsets: 50 partitions  isr-shrink: 2 left the ISR" in shown[0]
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_shows_whole_columns_and_tells_partitions_apart(width:
     ends = details(b1=50, b2=50, b3=30)
     states = [partition(f"{LONG}-{number}", details=ends, isr=(1, 2)) for number in range(12)]
     told = [Change("isr-shrink", f"{LONG}-3", 1_700_000_000_000, "ISR 1,2,3 -> 1,2, now at min ISR, " + "why " * 12)]
-    lines = drawn(Step(snapshot(*states), told, None, True), told, 30, width)
+    lines = drawn(Step(table_of(*states), told, None), told, 30, width)
     assert len(lines) <= 30
     assert all(len(line) <= width for line in lines)
     head = next(line for line in lines if "partition " in line and "leader" in line)
@@ -106,22 +106,22 @@ def test_a_narrow_terminal_shows_whole_columns_and_tells_partitions_apart(width:
 
 
 def test_the_table_keeps_its_place_while_figures_grow() -> None:
-    def look(lag: int) -> list[str]:
+    def with_lag(lag: int) -> list[str]:
         state = partition("orders-0", details=details(b1=lag, b2=0, b3=lag))
-        return drawn(Step(snapshot(state), [], None, True), [], 24, 120)
+        return drawn(Step(table_of(state), [], None), [], 24, 120)
 
-    assert [line.find("│", 20) for line in look(0)] == [line.find("│", 20) for line in look(9_999)]
-    assert [len(line) for line in look(0)][1:] == [len(line) for line in look(9_999)][1:]
+    assert [line.find("│", 20) for line in with_lag(0)] == [line.find("│", 20) for line in with_lag(9_999)]
+    assert [len(line) for line in with_lag(0)][1:] == [len(line) for line in with_lag(9_999)][1:]
 
 
 def test_when_nobody_answers_what_was_seen_last_is_marked() -> None:
     gone = Change("unreachable", "cluster", 1_700_000_000_000, "no broker answers", Severity.CRITICAL)
-    lines = drawn(Step(snapshot(partition()), [gone], "host:1: connection refused", True), [gone], 24)
+    lines = drawn(Step(table_of(partition()), [gone], "host:1: connection refused"), [gone], 24)
     assert lines[0] == "no broker answers: host:1: connection refused"
     assert lines[1].startswith("as last seen: ")
 
 
 def test_before_the_first_answer_there_is_only_the_reason() -> None:
-    assert drawn(Step(None, [], "host:1: connection refused", True), [], 24) == [
+    assert drawn(Step(None, [], "host:1: connection refused"), [], 24) == [
         "no broker answers: host:1: connection refused"
     ]

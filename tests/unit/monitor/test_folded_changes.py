@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.watched import T0, partition, snapshot
+from tests.support.watched import T0, changed, look, partition
 
-from barnabas.monitor.changes import Change, diff
+from barnabas.monitor.changes import Change
 from barnabas.monitor.folded_changes import FOLDED_FROM, change_lines
 from barnabas.monitor.lines import change_line
-from barnabas.monitor.snapshot import PartitionState, Severity
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
 
 FENCED = "broker 2 was fenced: no process listens at its address"
 
@@ -22,7 +23,7 @@ def loss(count: int, topic: str = "__consumer_offsets") -> list[Change]:
         was = partition(f"{topic}-{number}", leader=leader, min_isr=1)
         before.append(was)
         after.append(replace(was, leader=3 if leader == 2 else leader, leader_epoch=1, isr=(1, 3)))
-    return diff(snapshot(*before), snapshot(*after))
+    return changed(look(*before), look(*after))
 
 
 def caused(changes: list[Change], text: str = FENCED, at_ms: int = T0) -> list[Change]:
@@ -53,7 +54,7 @@ def test_another_cause_has_its_own_line_and_offsets_are_ranges() -> None:
     def back(number: int, leader: int) -> Change:
         was = partition(f"t-{number}", leader=leader, isr=(1, 3))
         text = f"broker 2 caught up with leader {leader}: log end offset {number}, the leader's {number}"
-        return caused(diff(snapshot(was), snapshot(replace(was, isr=(1, 2, 3)))), text)[0]
+        return caused(changed(look(was), look(replace(was, isr=(1, 2, 3)))), text)[0]
 
     assert texts([back(number, 1 + 2 * (number % 2)) for number in range(10)]) == [
         "ok        t: 5 partitions  isr-expand: 2 joined the ISR, now in sync, because broker 2 caught up with leader "
@@ -69,7 +70,7 @@ def test_without_a_journal_the_topic_alone_decides_and_the_worst_severity_is_sho
 
     before = [partition(f"t-{number}", isr=(2,) if number < 2 else (1, 2, 3)) for number in range(5)]
     after = [gone(state, number) for number, state in enumerate(before)]
-    (line,) = change_lines(diff(snapshot(*before), snapshot(*after)))
+    (line,) = change_lines(changed(look(*before), look(*after)))
     assert line.severity is Severity.CRITICAL
     assert line.text.endswith(
         "CRITICAL  t: 5 partitions  offline (2), isr-shrink (3): leader 1 -> none (2), 2 left the ISR (3), "

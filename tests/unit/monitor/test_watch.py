@@ -1,79 +1,104 @@
-"""The watch itself: its events when a cluster answers, stops answering, and reports causes late."""
+"""The watch itself: its steps when a cluster changes, stops answering, and reports causes late."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 
-from tests.support.watched import T0, explained, partition, snapshot
+from tests.support.phantom_feeds import clock_ms, feeds_of, run
 
-from barnabas.monitor.changes import Event
-from barnabas.monitor.cluster_reader import Unreachable
-from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.changes import Change
 from barnabas.monitor.watch import Step, watch
-
-FAILED_OVER = partition(leader=2, epoch=1, isr=(2, 3))
-
-
-class Scripted:
-    """A cluster whose answers are written down; the last one stays."""
-
-    def __init__(self, *looks: Snapshot | str, events: list[list[Event]] | None = None) -> None:
-        self._looks = list(looks)
-        self._events = events or []
-        self.looks = 0
-        self.closed = False
-
-    async def read_snapshot(self) -> Snapshot:
-        self.looks += 1
-        found = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
-        if isinstance(found, str):
-            raise Unreachable(found)
-        return found
-
-    async def new_events(self) -> list[Event]:
-        return self._events.pop(0) if self._events else []
-
-    def close(self) -> None:
-        self.closed = True
+from barnabas.testing.phantom import PhantomCluster
 
 
-def steps_of(reader: Scripted, count: int, *, interval_s: float = 0.01) -> list[Step]:
-    async def main() -> list[Step]:
-        found: list[Step] = []
-        async with aclosing(watch(reader, interval_s=interval_s, clock_ms=lambda: T0 + 100)) as steps:
-            async for step in steps:
-                found.append(step)
-                if len(found) == count:
+async def steps_until(
+    phantom: PhantomCluster, actions: list[tuple[Callable[[Step], bool], Callable[[], object]]]
+) -> list[Step]:
+    """Returns the steps up to the last condition; after each condition is met, its action is taken."""
+    found: list[Step] = []
+    async with aclosing(watch(feeds_of(phantom), interval_s=0.05, clock_ms=clock_ms)) as steps:
+        async for step in steps:
+            found.append(step)
+            while actions and actions[0][0](step):
+                actions.pop(0)[1]()
+                if actions:
                     break
-        return found
-
-    return asyncio.run(asyncio.wait_for(main(), 120))
-
-
-def test_it_goes_on_when_nobody_answers_and_when_somebody_does_again() -> None:
-    read_snapshot = snapshot(partition())
-    reader = Scripted("refused", read_snapshot, "refused", "refused", read_snapshot)
-    steps = steps_of(reader, 5)
-    assert [step.problem for step in steps] == ["refused", None, "refused", "refused", None]
-    assert [[change.kind for change in step.changes] for step in steps] == [
-        ["unreachable"],
-        ["reachable"],
-        ["unreachable"],
-        [],
-        ["reachable"],
-    ]
-    assert steps[0].snapshot is None
-    assert steps[2].snapshot is not None, "what was seen last"
-    assert reader.closed
+            if not actions:
+                return found
+    return found
 
 
-def test_a_late_cause_comes_between_two_looks() -> None:
-    before, after = snapshot(partition(), has_journal=True), snapshot(FAILED_OVER, at_ms=T0 + 50, has_journal=True)
-    event = explained(1, partition(), FAILED_OVER, "broker 1 was fenced")
-    reader = Scripted(before, after, events=[[], [], [], [event]])
-    steps = steps_of(reader, 3, interval_s=2.0)
-    assert [step.is_snapshot for step in steps] == [True, True, False]
-    assert reader.looks == 2
-    (change,) = steps[2].changes
-    assert change.cause == "broker 1 was fenced"
+def told(steps: list[Step]) -> list[Change]:
+    return [change for step in steps for change in step.changes]
+
+
+def has(kind: str) -> Callable[[Step], bool]:
+    return lambda step: any(change.kind == kind for change in step.changes)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_it_continues_when_nobody_answers_and_when_somebody_does_again() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=2) as phantom:
+
+            def stop() -> None:
+                phantom.change(lambda state: state.is_up.update({1: False, 2: False, 3: False}))
+
+            def start() -> None:
+                phantom.change(lambda state: state.start(1))
+
+            stop()
+            steps = await steps_until(
+                phantom,
+                [
+                    (lambda step: step.problem is not None, start),
+                    (has("reachable"), stop),
+                    (has("unreachable"), start),
+                    (has("reachable"), nothing),
+                ],
+            )
+            assert steps[0].table is None, "nothing was seen yet"
+            assert "connection refused" in str(steps[0].problem)
+            kinds = [change.kind for change in told(steps) if change.kind in ("unreachable", "reachable")]
+            assert kinds == ["unreachable", "reachable", "unreachable", "reachable"]
+            lost = next(step for step in reversed(steps) if step.problem is not None)
+            assert lost.table is not None, "as it was seen last"
+
+    run(main())
+
+
+def test_a_change_of_the_journal_is_told_once_with_its_cause() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=30, journal=True) as phantom:
+            steps = await steps_until(
+                phantom,
+                [
+                    (
+                        lambda step: step.table is not None,
+                        lambda: phantom.change(lambda state: state.shrink_isr("topic-00003", 1, 2)),
+                    ),
+                    (has("isr-shrink"), lambda: phantom.change(lambda state: state.kill(2))),
+                    (has("broker-gone"), nothing),
+                ],
+            )
+            shrinks = [change for change in told(steps) if change.cause == "broker 2 fell behind"]
+            assert [change.subject for change in shrinks] == ["topic-00003-1"]
+            gone = next(change for change in told(steps) if change.kind == "broker-gone")
+            assert gone.cause == "broker 2 was fenced: no process listens at its address"
+
+    run(main())
+
+
+def test_a_watch_that_is_closed_leaves_no_task() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=1) as phantom:
+            before = len(asyncio.all_tasks())
+            await steps_until(phantom, [(lambda step: step.table is not None, nothing)])
+            assert len(asyncio.all_tasks()) == before
+
+    run(main())

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
-from tests.support.watched import details, partition, snapshot
+from tests.support.watched import details, partition, table_of
 
 from barnabas.monitor import lines
-from barnabas.monitor.snapshot import ReplicaDetail, Severity
+from barnabas.monitor.partition_state import ReplicaDetail
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table_json import json_pieces
 
 
 @pytest.mark.parametrize(
@@ -56,16 +59,11 @@ def test_what_nobody_tells_is_not_known() -> None:
     assert partition(leader=-1, details=details(b2=30, b3=20)).size_bytes == 3_000
 
 
-def test_of_those_that_are_as_bad_the_internal_ones_come_last() -> None:
-    found = snapshot(partition("__a-0"), partition("b-0"), partition("__a-1", isr=(1,)), partition("b-1", isr=(1,)))
-    assert [str(state.key) for state in found.by_severity()] == ["b-1", "__a-1", "b-0", "__a-0"]
-
-
 def test_the_worst_come_first_and_are_counted() -> None:
-    found = snapshot(
+    found = table_of(
         partition("a-0"), partition("b-0", isr=(1,)), partition("b-1", leader=-1), partition("c-0", isr=(1, 2))
     )
-    assert [str(state.key) for state in found.by_severity()] == ["b-1", "b-0", "c-0", "a-0"]
+    assert [str(state.key) for state in found.values(found.by_severity())] == ["b-1", "b-0", "c-0", "a-0"]
     assert found.severity is Severity.CRITICAL
     assert found.counts() == {
         Severity.OK: 1,
@@ -74,11 +72,7 @@ def test_the_worst_come_first_and_are_counted() -> None:
         Severity.ERROR: 1,
         Severity.CRITICAL: 1,
     }
-
-
-def test_an_empty_cluster_is_well() -> None:
-    assert snapshot().severity is Severity.OK
-    assert "0 partitions: all in sync" in lines.headline(snapshot())
+    assert "0 partitions: all in sync" in lines.headline(table_of())
 
 
 def test_rows_name_all_that_there_is() -> None:
@@ -99,11 +93,7 @@ def test_rows_name_all_that_there_is() -> None:
 
 
 def test_the_headline_tells_of_silent_brokers_and_a_missing_controller() -> None:
-    found = snapshot(partition(isr=(1,)), controller=-1)
-    broken = {**found.brokers, 2: found.brokers[2]._replace(problem="no response in time")}
-    line = lines.headline(snapshot(partition(isr=(1,)), controller=-1)) + lines.headline(
-        type(found)(found.time_ms, "watched", -1, broken, found.partitions)
-    )
+    line = lines.headline(table_of(partition(isr=(1,)), controller=-1, problems={2: "no response in time"}))
     assert "no active controller" in line
     assert "brokers 1,2,3 (2 silent)" in line
     assert "1 partition: 1 under min ISR" in line
@@ -120,7 +110,7 @@ def test_the_json_of_a_look_is_as_documented() -> None:
     """docs/monitor.md names every field of it."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "monitor.md").read_text()
     documented = text[text.index('{"type": "snapshot"') : text.index("Unknown values are null")]
-    found = snapshot(partition(details=details(b1=5))).to_json()
+    found = json.loads("".join(json_pieces(table_of(partition(details=details(b1=5))))))
     (state,) = found["partitions"]
     names = {*found, *found["counts"], *found["brokers"][0], *state, *state["replica_details"][0]}
     assert set(re.findall(r'"([^"]+)"', documented)) - {"snapshot", "ok", "critical"} == names

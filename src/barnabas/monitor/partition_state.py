@@ -1,44 +1,13 @@
-"""The state of a cluster at one moment: plain values, with the problems of each partition.
-
-    CRITICAL  offline            no broker leads it: it can be neither written nor read
-              leader silent      its leader does not answer, whatever the metadata says
-    ERROR     under min ISR      writes with acks=all are refused
-    WARNING   at min ISR         they would be after one more loss; only if a replica is already missing
-    NOTICE    under-replicated   a replica is out of sync
-
-min ISR is `min.insync.replicas`, at most the number of replicas. A partition with all replicas in sync is healthy even
-at its min ISR (one replica, or min ISR = replicas).
-"""
+"""One partition as a value: a row of the table, taken out to be shown or reported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-NO_NODE: Final = -1
-
-
-class Severity(IntEnum):
-    """The severity of a state; higher is worse."""
-
-    OK = 0
-    NOTICE = 1
-    WARNING = 2
-    ERROR = 3
-    CRITICAL = 4
-
-
-#: The name of a partition's state by severity.
-STATES: Final = {
-    Severity.OK: "in sync",
-    Severity.NOTICE: "under-replicated",
-    Severity.WARNING: "at min ISR",
-    Severity.ERROR: "under min ISR",
-    Severity.CRITICAL: "offline",
-}
+from barnabas.monitor.severity import STATES, Severity
+from barnabas.monitor.texts import NO_NODE
 
 
 class ReplicaDetail(NamedTuple):
@@ -166,76 +135,15 @@ _NOTHING: Final = ReplicaDetail()
 
 
 class BrokerState(NamedTuple):
-    """A broker in the cluster. `problem` says why it did not answer the request about its logs."""
+    """A broker in the cluster. `problem` says why it did not answer; `answered_ms` is the time of its last answer."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
     problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The state of a cluster. `controller` is the active controller, -1 if it is unknown."""
-
-    time_ms: int
-    cluster_id: str | None = None
-    controller: int = NO_NODE
-    brokers: Mapping[int, BrokerState] = field(default_factory=dict)
-    partitions: Mapping[Key, PartitionState] = field(default_factory=dict)
-    #: Whether the cluster has a journal of causes.
-    has_journal: bool = False
+    answered_ms: int = 0
 
     @property
-    def topic_ids(self) -> dict[str, bytes]:
-        return {state.topic: state.topic_id for state in self.partitions.values()}
-
-    @property
-    def severity(self) -> Severity:
-        return max((state.severity for state in self.partitions.values()), default=Severity.OK)
-
-    def counts(self) -> dict[Severity, int]:
-        """Returns how many partitions are in each state."""
-        found = dict.fromkeys(Severity, 0)
-        for state in self.partitions.values():
-            found[state.severity] += 1
-        return found
-
-    def by_severity(self) -> list[PartitionState]:
-        """Returns the partitions, the worst first; among equals, internal topics last."""
-        return sorted(self.partitions.values(), key=lambda state: (-state.severity, state.is_internal, state.key))
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "snapshot",
-            "time": at(self.time_ms),
-            "cluster_id": self.cluster_id,
-            "controller": self.controller,
-            "severity": self.severity.name.lower(),
-            "counts": {STATES[severity]: count for severity, count in self.counts().items()},
-            "brokers": [
-                {
-                    "broker": broker.broker_id,
-                    "host": broker.host,
-                    "port": broker.port,
-                    "rack": broker.rack,
-                    "problem": broker.problem,
-                }
-                for _, broker in sorted(self.brokers.items())
-            ],
-            "partitions": [state.to_json() for _, state in sorted(self.partitions.items())],
-        }
-
-
-def at(time_ms: int) -> str:
-    """Formats a time as ISO 8601 in UTC, with milliseconds."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def ids(brokers: Iterable[int]) -> str:
-    return ",".join(map(str, brokers)) or "none"
-
-
-def leader_name(leader: int) -> str:
-    return "none" if leader == NO_NODE else str(leader)
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port

@@ -1,0 +1,225 @@
+"""All feeds of one cluster into one table: `run` keeps it current, `first_look` fills it once.
+
+    feeds = ClusterFeeds([("localhost", 9092)], Security(), FeedOptions(), clock_ms=...)
+    feeds.table, feeds.events(), feeds.problem
+
+If no broker answers, `problem` says why, and all addresses are tried until one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from barnabas.monitor.broker_connection import Address, NoAnswer, Security
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.changes import Event
+from barnabas.monitor.connections import Connections, Unreachable
+from barnabas.monitor.delta import Delta
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.journal_feed import JournalFeed
+from barnabas.monitor.look_feed import LookFeed
+from barnabas.monitor.look_requests import (
+    brokers_of,
+    metadata_request,
+    min_isr_request,
+    min_isrs_of,
+    quorum_leader,
+    quorum_request,
+)
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.texts import NO_NODE
+from barnabas.protocol.messages.describe_configs import DescribeConfigsResponse
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from barnabas.protocol.messages.metadata import MetadataResponse
+
+#: Without an active controller, the question about it gets no response.
+_QUORUM_TIMEOUT_S: Final = 1.0
+_CONTROLLER_INTERVAL_S: Final = 0.5
+#: The maximum age of a known min.insync.replicas, while one request can have all of them.
+_MIN_ISR_AGE_S: Final = 15.0
+_TOPICS_PER_REQUEST: Final = 500
+#: The pause between two requests for known ones, within the budget of the brokers.
+_MIN_ISR_PAUSE_S: Final = 2.5
+
+
+class ClusterFeeds:
+    def __init__(
+        self, bootstrap: Sequence[Address], security: Security, options: FeedOptions, *, clock_ms: Callable[[], int]
+    ) -> None:
+        self.table = ClusterTable()
+        #: Why no broker answers; None while one does.
+        self.problem: str | None = None
+        #: Set whenever the table, the events or the problem changed.
+        self.news = asyncio.Event()
+        self._clock_ms = clock_ms
+        self._interval_s = options.interval_s
+        self._connections = Connections(bootstrap, security, options.timeout_s)
+        self._look = LookFeed(self.table, self._connections, clock_ms, options)
+        self._journal = JournalFeed(
+            self.table, self._connections, self._look, clock_ms, topic=options.topic, on_event=self.news.set
+        )
+        self._asked_min_isrs: set[str] = set()
+        self._has_new_topics = asyncio.Event()
+        self._is_controller_known = asyncio.Event()
+        self._are_min_isrs_known = asyncio.Event()
+        self.table.subscribe(self._on_change)
+
+    @property
+    def has_journal(self) -> bool:
+        return self._look.has_journal
+
+    def focus(self, rows: Collection[int]) -> None:
+        """Asks for the sizes and offsets of these rows first."""
+        self._look.focus = rows
+
+    def events(self) -> list[Event]:
+        """Returns the events of the journal since the last call."""
+        return self._journal.taken()
+
+    async def first_look(self) -> None:
+        """Fills the table once. Raises Unreachable."""
+        tasks = [asyncio.create_task(each) for each in await self._begin()]
+        try:
+            await self._until_complete(tasks)
+        finally:
+            await _cancelled(tasks)
+            self._connections.close()
+
+    async def run(self, on_first: Callable[[], None]) -> None:
+        """Keeps the table current until it is cancelled. Calls `on_first` after the first look."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            while not tasks:
+                try:
+                    tasks = [asyncio.create_task(each) for each in await self._begin()]
+                except Unreachable as error:
+                    self._note_problem(str(error))
+                    await asyncio.sleep(self._interval_s)
+            self._note_problem(None)
+            tasks.append(asyncio.create_task(self._watch_reachability()))
+            await self._until_complete(tasks)
+            tasks.append(asyncio.create_task(self._journal.run()))
+            on_first()
+            await asyncio.gather(*tasks)
+        finally:
+            await _cancelled(tasks)
+            self._connections.close()
+
+    async def _begin(self) -> list[Coroutine[Any, Any, None]]:
+        await self._ask_brokers()
+        return [self._look.run(), self._controllers(), self._min_isrs()]
+
+    async def _until_complete(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        waits = [self._look.first_look.wait(), self._is_controller_known.wait(), self._are_min_isrs_known.wait()]
+        complete = asyncio.create_task(_all(waits))
+        await asyncio.wait([complete, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+        await complete
+
+    async def _ask_brokers(self) -> None:
+        """Learns the brokers from any of them. Raises Unreachable."""
+        answer = await self._connections.call_any(metadata_request([]), MetadataResponse)
+        self.table.apply(
+            Delta(
+                self._clock_ms(),
+                brokers=brokers_of(answer),
+                cluster_id=answer.cluster_id,
+                problems=dict.fromkeys(self.table.brokers),
+            )
+        )
+        self._connections.known = [broker.address for broker in self.table.brokers.values()]
+        self._look.named_controller = answer.controller_id
+
+    # -- questions to any broker
+
+    async def _watch_reachability(self) -> None:
+        """Tries all known addresses while no broker of the table answers."""
+        while True:
+            if all(broker.problem is not None for broker in self.table.brokers.values()):
+                try:
+                    await self._ask_brokers()
+                except Unreachable as error:
+                    self._note_problem(str(error))
+                else:
+                    self._note_problem(None)
+            elif self.problem is not None:
+                self._note_problem(None)
+            await asyncio.sleep(min(0.25, self._interval_s))
+
+    def _note_problem(self, problem: str | None) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self.news.set()
+
+    async def _controllers(self) -> None:
+        while True:
+            controller = await self._controller()
+            if controller is not None:
+                self.table.apply(Delta(self._clock_ms(), controller=controller))
+            self._is_controller_known.set()
+            await asyncio.sleep(max(self._interval_s, _CONTROLLER_INTERVAL_S))
+
+    async def _controller(self) -> int | None:
+        """Returns the leader of the metadata quorum; for a cluster without a quorum, the controller in the metadata."""
+        try:
+            answer = await self._connections.call_any(
+                quorum_request(), DescribeQuorumResponse, timeout_s=_QUORUM_TIMEOUT_S
+            )
+        except Unreachable:
+            # Brokers forward the request to the active controller: without one, it gets no response.
+            knows_quorums = self._connections.knows(DescribeQuorumRequest)
+            return NO_NODE if knows_quorums else self._look.named_controller
+        leader = quorum_leader(answer)
+        return NO_NODE if leader is None else leader
+
+    async def _min_isrs(self) -> None:
+        """Asks for `min.insync.replicas` of new topics immediately, and of the others by turns."""
+        loop = asyncio.get_running_loop()
+        begin_s, again = loop.time(), list[str]()
+        while True:
+            known = self.table.topics.by_name
+            new = [name for name in known if name not in self._asked_min_isrs]
+            while new:
+                some, new = new[:_TOPICS_PER_REQUEST], new[_TOPICS_PER_REQUEST:]
+                await self._ask_min_isrs(some)
+            if self._look.first_look.is_set():
+                self._are_min_isrs_known.set()
+            if not again and loop.time() - begin_s >= _MIN_ISR_AGE_S:
+                begin_s, again = loop.time(), self.table.topics.names()
+                self._asked_min_isrs &= known.keys()
+            if again:
+                some, again = again[:_TOPICS_PER_REQUEST], again[_TOPICS_PER_REQUEST:]
+                await self._ask_min_isrs(some)
+            pause_s = _MIN_ISR_PAUSE_S if len(known) > _TOPICS_PER_REQUEST else self._interval_s
+            self._has_new_topics.clear()
+            with suppress(TimeoutError):
+                is_known = self._are_min_isrs_known.is_set()
+                await asyncio.wait_for(self._has_new_topics.wait(), pause_s if is_known else 0.01)
+
+    async def _ask_min_isrs(self, names: Sequence[str]) -> None:
+        self._asked_min_isrs.update(names)
+        # Without the permission to ask, min ISR remains unknown.
+        with suppress(Unreachable, NoAnswer):
+            answer = await self._connections.call_any(min_isr_request(names), DescribeConfigsResponse)
+            self.table.apply(Delta(self._clock_ms(), min_isrs=min_isrs_of(answer)))
+
+    def _on_change(self, change: ChangeSet) -> None:
+        for topic_change in change.topic_changes:
+            self._asked_min_isrs.discard(topic_change.topic.name)
+            self._has_new_topics.set()
+        self.news.set()
+
+
+async def _all(waits: Sequence[Coroutine[Any, Any, Any]]) -> None:
+    await asyncio.gather(*waits)
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,168 @@
+"""The columns of partitions: one numpy array for each property, one row for each partition.
+
+A list of brokers occupies one row of a two-dimensional array, filled with -1 behind its end. Its width is that of the
+longest list in the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int32]
+LongArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+UNKNOWN: Final = -1
+#: Columns with one number for each partition.
+SCALARS: Final = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "min_isr")
+#: Columns with a list for each partition. `directories` are numbers, in the order of the replicas.
+LISTS: Final = ("replicas", "isr", "elr", "offline", "adding", "removing", "directories")
+#: Lists whose order has no meaning.
+_SETS: Final = ("isr", "elr", "offline", "adding", "removing")
+#: Columns that only some sources know.
+OPTIONAL: Final = frozenset({"partition_epoch", "min_isr", "elr", "offline", "adding", "removing", "directories"})
+
+
+@dataclass(slots=True)
+class States:
+    """The state of some partitions. -1 is no broker, and an unknown epoch or min ISR."""
+
+    topic: IntArray
+    partition: IntArray
+    leader: IntArray
+    leader_epoch: IntArray
+    partition_epoch: IntArray
+    min_isr: IntArray
+    replicas: IntArray
+    isr: IntArray
+    elr: IntArray
+    offline: IntArray
+    adding: IntArray
+    removing: IntArray
+    directories: IntArray
+
+    @classmethod
+    def empty(cls, count: int, width: int) -> States:
+        scalars = {name: np.full(count, UNKNOWN, np.int32) for name in SCALARS}
+        return cls(**scalars, **{name: np.full((count, width), UNKNOWN, np.int32) for name in LISTS})
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    @property
+    def width(self) -> int:
+        return int(self.replicas.shape[1])
+
+    def take(self, rows: IntArray | BoolArray) -> States:
+        """Returns a copy of these rows."""
+        return States(*(np.array(getattr(self, each.name)[rows]) for each in fields(self)))
+
+    def put(self, rows: IntArray, values: States, names: Iterable[str] = (*SCALARS, *LISTS)) -> None:
+        for name in names:
+            getattr(self, name)[rows] = getattr(values, name)
+
+    def resized(self, count: int, width: int) -> States:
+        """Returns a copy with room for more rows, and for longer lists."""
+        found = States.empty(count, width)
+        for name in SCALARS:
+            getattr(found, name)[: len(self)] = getattr(self, name)
+        for name in LISTS:
+            getattr(found, name)[: len(self), : self.width] = getattr(self, name)
+        return found
+
+    @staticmethod
+    def joined(parts: Sequence[States], width: int) -> States:
+        """Returns the rows of all parts, in their order."""
+        if not parts:
+            return States.empty(0, width)
+        wide = [part if part.width == width else part.resized(len(part), width) for part in parts]
+        if len(wide) == 1:
+            return wide[0]
+        return States(*(np.concatenate([getattr(part, each.name) for part in wide]) for each in fields(States)))
+
+
+def packed(lists: Sequence[Sequence[int]], width: int) -> IntArray:
+    """Returns lists of numbers as the rows of an array, filled with -1."""
+    lengths = np.fromiter(map(len, lists), np.intp, len(lists))
+    found = np.full((len(lists), width), UNKNOWN, np.int32)
+    found[np.arange(width) < lengths[:, None]] = np.fromiter(chain.from_iterable(lists), np.int32, int(lengths.sum()))
+    return found
+
+
+def unpacked(row: IntArray) -> tuple[int, ...]:
+    """Returns one row of a packed list without its fill."""
+    return tuple(int(value) for value in row if value != UNKNOWN)
+
+
+def differing(before: States, after: States, known: frozenset[str]) -> BoolArray:
+    """Returns which rows differ. Optional columns count if they are `known`; partition epochs do not count, because
+    they change only together with another column.
+    """
+    found: BoolArray = (before.leader != after.leader) | (before.leader_epoch != after.leader_epoch)
+    found |= (before.replicas != after.replicas).any(axis=1)
+    if "min_isr" in known:
+        found |= before.min_isr != after.min_isr
+    if "directories" in known:
+        found |= (before.directories != after.directories).any(axis=1)
+    for name in _SETS:
+        if name in OPTIONAL and name not in known:
+            continue
+        one, other = getattr(before, name), getattr(after, name)
+        rows = np.flatnonzero((one != other).any(axis=1))
+        if len(rows):
+            found[rows] |= (np.sort(one[rows], axis=1) != np.sort(other[rows], axis=1)).any(axis=1)
+    return found
+
+
+@dataclass(slots=True)
+class Volumes:
+    """The sizes and offsets of some partitions; -1 is unknown. The columns of replicas are in their order."""
+
+    #: By replica: bytes of its log, its log end offset, and the lag that its broker reports.
+    size: LongArray
+    end_offset: LongArray
+    reported_lag: LongArray
+    #: Of the leader.
+    start_offset: LongArray
+    high_watermark: LongArray
+
+    @classmethod
+    def empty(cls, count: int, width: int) -> Volumes:
+        by_replica = [np.full((count, width), UNKNOWN, np.int64) for _ in range(3)]
+        return cls(*by_replica, *(np.full(count, UNKNOWN, np.int64) for _ in range(2)))
+
+    def resized(self, count: int, width: int) -> Volumes:
+        found = Volumes.empty(count, width)
+        for each in fields(self):
+            value = getattr(self, each.name)
+            place = (slice(0, len(value)), slice(0, value.shape[1])) if value.ndim == 2 else slice(0, len(value))
+            getattr(found, each.name)[place] = value
+        return found
+
+    def clear(self, rows: IntArray) -> None:
+        for each in fields(self):
+            getattr(self, each.name)[rows] = UNKNOWN
+
+    def follow(self, rows: IntArray, before: IntArray, after: IntArray) -> None:
+        """Moves what is known about each replica to its place in the new lists of replicas."""
+        is_same = (before[:, :, None] == after[:, None, :]) & (after[:, None, :] != UNKNOWN)
+        place, is_known = is_same.argmax(axis=1), is_same.any(axis=1)
+        for column in (self.size, self.end_offset, self.reported_lag):
+            column[rows] = np.where(is_known, np.take_along_axis(column[rows], place, axis=1), UNKNOWN)
+
+    def lags(self, rows: IntArray, leaders: IntArray, replicas: IntArray) -> LongArray:
+        """Returns how many records of the leader's log each replica lacks. The two log ends are not read at the same
+        instant: under load, the difference includes records in flight between the reads.
+        """
+        ends = self.end_offset[rows]
+        is_leader = (replicas == leaders[:, None]) & (replicas != UNKNOWN)
+        leader_end = np.where(is_leader, ends, UNKNOWN).max(axis=1, initial=UNKNOWN)[:, None]
+        by_ends = np.maximum(0, leader_end - ends)
+        found: LongArray = np.where((leader_end >= 0) & (ends >= 0), by_ends, self.reported_lag[rows])
+        return found

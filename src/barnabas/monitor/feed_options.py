@@ -1,0 +1,23 @@
+"""The settings of the feeds of one cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.monitor.budget import SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    #: The topic that is watched; None for all.
+    topic: str | None = None
+    #: Between two looks at the same partition. The budget can make it longer.
+    interval_s: float = 1.0
+    #: The longest wait for an answer.
+    timeout_s: float = 3.0
+    #: Also the offsets that consumers see.
+    wants_offsets: bool = False
+    #: Whether the first look waits for all sizes and offsets, and not only for those of the first chunk.
+    wants_all_volumes: bool = True
+    #: The share of one core of each broker that the look can take.
+    budget_share: float = SHARE

@@ -1,0 +1,145 @@
+"""Events of the journal, applied to the table.
+
+The journal can be behind a look, and then delivers what the table already has. So an event of a partition is applied
+only if its state before is the table's, or its epochs are higher; if its state after is the table's, it only confirms
+it. An event that fits neither shows that something was missed. New topics are taken from the journal only if the event
+is younger than the watch: an old one could be about a topic that was deleted since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from barnabas.common.types import uuid_from_text
+from barnabas.monitor.changes import Event
+from barnabas.monitor.columns import UNKNOWN, unpacked
+from barnabas.monitor.delta import NO_TOPIC_ID, Delta, Partitions, Source, TopicName
+from barnabas.monitor.table import ClusterTable
+
+_COLUMNS: Final = frozenset({"partition_epoch", "elr", "adding", "removing"})
+_NEW_PARTITIONS: Final = frozenset({"topic-created", "partitions-added"})
+#: Events after which the list of brokers is asked for.
+_OF_BROKERS: Final = frozenset(
+    {"broker-registered", "broker-unfenced", "broker-fenced", "controlled-shutdown", "broker-unregistered"}
+)
+
+
+class JournalEvents:
+    """`only`: the topic that is watched, None for all. `begin_ms`: when the watch began."""
+
+    def __init__(self, table: ClusterTable, only: str | None, begin_ms: int) -> None:
+        self._table = table
+        self._only = only
+        self._begin_ms = begin_ms
+        self._batch = Partitions(_COLUMNS)
+        self._in_batch: set[tuple[str, int]] = set()
+        self._time_ms = 0
+        self.has_gap = False
+        self.is_about_brokers = False
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Applies events, in their order. `has_gap` and `is_about_brokers` then say what else has to be asked."""
+        self.has_gap = self.is_about_brokers = False
+        for event in events:
+            kind = event["kind"]
+            if kind in _OF_BROKERS:
+                self.is_about_brokers = True
+            elif kind == "journal-gap":
+                self.has_gap = True
+            elif kind == "controller-change":
+                self._write(Delta(event["time_ms"], Source.JOURNAL, controller=event.get("controller")))
+            elif self._only not in (None, event.get("topic")):
+                continue
+            elif kind in _NEW_PARTITIONS:
+                self._create(event)
+            elif kind == "topic-deleted":
+                self._write(Delta(event["time_ms"], Source.JOURNAL, deleted=[_identity(event)]))
+            elif "partition" in event and "before" in event and "after" in event:
+                self._change(event)
+        self._flush()
+
+    def _change(self, event: Event) -> None:
+        topic, partition, after = str(event["topic"]), int(event["partition"]), event["after"]
+        if (topic, partition) in self._in_batch:
+            self._flush()
+        fits = self._fits(topic, partition, event)
+        if fits is None:
+            return
+        if not fits:
+            self.has_gap = True
+            return
+        identity = _identity(event)
+        if not self._batch.topics or self._batch.topics[-1] != identity:
+            self._batch.add_topic(*identity, is_complete=False)
+        self._batch.add(
+            partition,
+            after["leader"],
+            after["leader_epoch"],
+            after["replicas"],
+            after["isr"],
+            partition_epoch=after.get("partition_epoch", UNKNOWN),
+            **{name: after.get(name, ()) for name in ("elr", "adding", "removing")},
+        )
+        self._in_batch.add((topic, partition))
+        self._time_ms = event["time_ms"]
+
+    def _fits(self, topic: str, partition: int, event: Event) -> bool | None:
+        """Returns whether the event continues the table's state; None if the table is newer."""
+        row = self._table.row_of(topic, partition)
+        if row is None or not _is_same_topic(self._table.topics.by_name[topic].identity, _identity(event)):
+            return False if row is None else None
+        states, after = self._table.states, event["after"]
+        leader_epoch, epoch = int(states.leader_epoch[row]), int(states.partition_epoch[row])
+        if after["leader_epoch"] != leader_epoch:
+            return True if after["leader_epoch"] > leader_epoch else None
+        if epoch != UNKNOWN and "partition_epoch" in after:
+            return True if after["partition_epoch"] > epoch else None
+        leader = int(states.leader[row])
+        current = (leader, set(unpacked(states.isr[row])), unpacked(states.replicas[row]))
+        return current in (_compared(event["before"]), _compared(after))
+
+    def _create(self, event: Event) -> None:
+        name, first = str(event["topic"]), event.get("first_partition")
+        known = self._table.topics.by_name.get(name)
+        if first is None or "replicas" not in event:
+            return
+        if known is None and event["time_ms"] < self._begin_ms:
+            return
+        if known is not None and not _is_same_topic(known.identity, _identity(event)):
+            self.has_gap = True
+            return
+        partitions = Partitions(_COLUMNS)
+        partitions.add_topic(*_identity(event), is_complete=False)
+        rows = zip(event["replicas"], event["leaders"], event["isrs"], strict=True)
+        for index, (replicas, leader, isr) in enumerate(rows, first):
+            if known is None or known.row_of(index) is None:
+                partitions.add(index, leader, 0, replicas, isr, partition_epoch=0)
+        if len(partitions):
+            self._write(Delta(event["time_ms"], Source.JOURNAL, partitions=partitions))
+
+    def _write(self, delta: Delta) -> None:
+        self._flush()
+        self._table.apply(delta)
+
+    def _flush(self) -> None:
+        if self._in_batch:
+            batch, self._batch = self._batch, Partitions(_COLUMNS)
+            self._in_batch.clear()
+            self._table.apply(Delta(self._time_ms, Source.JOURNAL, partitions=batch))
+
+
+def _identity(event: Event) -> TopicName:
+    try:
+        topic_id = bytes(uuid_from_text(str(event.get("topic_id", ""))))
+    except ValueError:
+        topic_id = NO_TOPIC_ID
+    return TopicName(str(event["topic"]), topic_id)
+
+
+def _is_same_topic(one: TopicName, other: TopicName) -> bool:
+    return NO_TOPIC_ID in (one.topic_id, other.topic_id) or one.topic_id == other.topic_id
+
+
+def _compared(state: Mapping[str, Any]) -> tuple[int, set[int], tuple[int, ...]]:
+    return state["leader"], set(state["isr"]), tuple(state["replicas"])

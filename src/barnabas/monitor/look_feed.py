@@ -1,0 +1,307 @@
+"""Feed P, the rolling look: each broker is asked on its own, for pages of partitions, for sizes and for offsets.
+
+    lane of a broker    a ping each interval (Metadata without topics: does it answer, who is in the cluster), the pages
+                        that it is to be asked for, and the sizes and offsets of its replicas
+
+No answer waits for another broker. All but pings keep to the budget of the broker. An answer whose bytes are those of
+the last one is not decoded. A look in a hurry, after brokers came or went, keeps to no budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.common.types import EVENTS_TOPIC
+from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
+from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.connections import Connections
+from barnabas.monitor.delta import Delta, NameRange, Partitions, TopicName
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.look_requests import (
+    PAGE_MAX,
+    brokers_of,
+    metadata_partitions,
+    metadata_request,
+    page_partitions,
+    page_request,
+)
+from barnabas.monitor.page_plan import Page, PagePlan, covered
+from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.volume_sweep import VolumeSweep
+from barnabas.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from barnabas.protocol.messages.metadata import MetadataResponse
+
+#: How often a lane looks for something to do; with many brokers less often.
+_TICK_S: Final = 0.1
+_TICK_PER_BROKER_S: Final = 0.01
+#: A broker that answered within this time can name the brokers of the cluster.
+_AUTHORITY_S: Final = 3.0
+#: Changed rows of one page from which on the other pages are looked at immediately.
+_MANY_ROWS: Final = 50
+_HURRY_INTERVAL_S: Final = 1.0
+_NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One broker, as it is asked."""
+
+    broker_id: int
+    sweep: VolumeSweep
+    budget: Budget
+    task: asyncio.Task[None] | None = None
+    pinged_s: float = _NEVER
+    answered_s: float = _NEVER
+    #: Whether it has answered or failed once.
+    is_known: bool = False
+
+
+class LookFeed:
+    def __init__(
+        self,
+        table: ClusterTable,
+        connections: Connections,
+        clock_ms: Callable[[], int],
+        options: FeedOptions,
+    ) -> None:
+        self._table = table
+        self._connections = connections
+        self._clock_ms = clock_ms
+        self._options = options
+        topic, self._interval_s = options.topic, options.interval_s
+        self._plan = PagePlan(self._interval_s, None if topic is None else tuple(sorted({topic, EVENTS_TOPIC})))
+        self._lanes: dict[int, _Lane] = {}
+        self._hurried_s = _NEVER
+        self._is_hurry_wanted = False
+        #: Whether the first look is complete: until then there is no budget.
+        self.is_complete = False
+        self.first_look = asyncio.Event()
+        #: The broker that leads the journal; None if there is no journal.
+        self.journal_leader: int | None = None
+        self.has_journal = False
+        #: The controller that Metadata names; None before the first answer.
+        self.named_controller: int | None = None
+        #: Rows whose sizes and offsets are asked for first.
+        self.focus: Collection[int] = ()
+
+    def hurry(self) -> None:
+        """Looks at all partitions soon, whatever the budget says."""
+        self._is_hurry_wanted = True
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._hurried_s >= _HURRY_INTERVAL_S:
+            self._hurried_s, self._is_hurry_wanted = now_s, False
+            self._plan.hurry()
+
+    def ask_brokers(self) -> None:
+        """Asks every broker for the list of brokers, immediately."""
+        for lane in self._lanes.values():
+            lane.pinged_s = _NEVER
+
+    async def run(self) -> None:
+        """Keeps a lane for each broker of the table, until it is cancelled."""
+        try:
+            while True:
+                for broker_id in self._table.brokers:
+                    lane = self._lanes.get(broker_id)
+                    if lane is None:
+                        sweep = VolumeSweep(self._table, broker_id, wants_offsets=self._options.wants_offsets)
+                        lane = self._lanes[broker_id] = _Lane(broker_id, sweep, Budget(self._options.budget_share))
+                        lane.task = asyncio.create_task(self._run_lane(lane))
+                    elif lane.task is not None and lane.task.done():
+                        lane.task.result()
+                        del self._lanes[broker_id]
+                if self._is_hurry_wanted:
+                    self.hurry()
+                self._check_complete()
+                await asyncio.sleep(self._tick_s if self.is_complete else 0.01)
+        finally:
+            tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._lanes.clear()
+
+    @property
+    def _tick_s(self) -> float:
+        return max(_TICK_S, _TICK_PER_BROKER_S * len(self._table.brokers))
+
+    def _check_complete(self) -> None:
+        if self.is_complete or not self._plan.is_complete:
+            return
+        lanes = [self._lanes.get(broker_id) for broker_id in self._table.brokers]
+        if all(lane is not None and self._is_done(lane) for lane in lanes):
+            self.is_complete = True
+            self.first_look.set()
+
+    def _is_done(self, lane: _Lane) -> bool:
+        broker = self._table.brokers[lane.broker_id]
+        if broker.problem is not None:
+            return True
+        return lane.sweep.rounds > 0 or (lane.sweep.chunks > 0 and not self._options.wants_all_volumes)
+
+    # -- one broker
+
+    async def _run_lane(self, lane: _Lane) -> None:
+        while True:
+            broker = self._table.brokers.get(lane.broker_id)
+            if broker is None:
+                return
+            connection = self._connections.lane(broker.address)
+            try:
+                did = await self._next(lane, broker, connection)
+            except NoAnswer as error:
+                lane.is_known = True
+                self._apply(Delta(self._clock_ms(), problems={lane.broker_id: str(error)}))
+                await asyncio.sleep(self._interval_s)
+                lane.pinged_s = _NEVER
+            else:
+                if not did:
+                    await asyncio.sleep(self._tick_s if self.is_complete else 0.005)
+
+    async def _next(self, lane: _Lane, broker: BrokerState, connection: BrokerConnection) -> bool:
+        """Asks the broker for what is due next. Returns False if nothing is. Raises NoAnswer."""
+        now_s = asyncio.get_running_loop().time()
+        if connection.is_ended or now_s - lane.pinged_s >= self._interval_s:
+            lane.pinged_s = now_s
+            await self._ping(lane, connection)
+            return True
+        has_budget = not self.is_complete or lane.budget.is_free(now_s)
+        page = self._plan.due(lane.broker_id, self._alive(), now_s)
+        if page is not None and (has_budget or page.is_urgent):
+            await self._ask_page(lane, connection, page)
+            return True
+        wanted = (
+            self.is_complete or lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
+        )
+        if has_budget and self._plan.is_complete and wanted and lane.sweep.is_due(now_s, self._interval_s):
+            rows, seen = await lane.sweep.ask(connection, now_s, self._clock_ms(), self.focus)
+            lane.budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
+            if seen is not None:
+                self._table.apply_volumes(seen)
+            return rows > 0
+        return False
+
+    def _alive(self) -> list[int]:
+        return [broker.broker_id for broker in self._table.brokers.values() if broker.problem is None]
+
+    async def _ping(self, lane: _Lane, connection: BrokerConnection) -> None:
+        asked_ms = self._clock_ms()
+        answer = await connection.call(metadata_request([]), MetadataResponse)
+        lane.answered_s = asyncio.get_running_loop().time()
+        lane.is_known = True
+        delta = Delta(self._clock_ms(), asked_ms=asked_ms, problems={lane.broker_id: None})
+        if self._is_authority(lane):
+            self.named_controller = answer.controller_id
+            delta.brokers = brokers_of(answer)
+            delta.cluster_id = answer.cluster_id
+            if not delta.brokers:
+                delta.brokers = None
+        self._apply(delta)
+
+    def _is_authority(self, lane: _Lane) -> bool:
+        """Whether this broker's answer says who is in the cluster. Of two brokers that are asked, one can be behind."""
+        answering = [
+            each.broker_id
+            for each in self._lanes.values()
+            if lane.answered_s - each.answered_s <= _AUTHORITY_S and each.broker_id in self._alive()
+        ]
+        return lane.broker_id == min(answering, default=lane.broker_id)
+
+    def _apply(self, delta: Delta) -> ChangeSet | None:
+        found = self._table.apply(delta)
+        if found is not None and self.is_complete and (found.brokers or len(found.rows) >= _MANY_ROWS):
+            self.hurry()
+        if delta.brokers is not None:
+            self._connections.known = [broker.address for broker in self._table.brokers.values()]
+            self._connections.forget(self._connections.known)
+        return found
+
+    # -- pages
+
+    async def _ask_page(self, lane: _Lane, connection: BrokerConnection, page: Page) -> None:
+        loop = asyncio.get_running_loop()
+        now_s, asked_ms = loop.time(), self._clock_ms()
+        self._plan.asked(page, now_s)
+        try:
+            if connection.knows(DescribeTopicPartitionsRequest):
+                rows = await self._ask_partitions(connection, page, asked_ms, now_s)
+            else:
+                rows = await self._ask_metadata(connection, page, asked_ms)
+        except BaseException:
+            self._plan.failed(page)
+            raise
+        lane.answered_s = loop.time()
+        lane.budget.spend(now_s, lane.answered_s, rows, PAGE_ROW_S)
+
+    async def _ask_partitions(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
+        before = None if self._plan.must_decode(page, now_s) else page.frame
+        request = page_request(page.start, page.names)
+        frame, answer = await connection.call_for_news(request, DescribeTopicPartitionsResponse, before)
+        if answer is None:
+            self._plan.repeated(page)
+            return PAGE_MAX
+        page.healed_s = now_s
+        cursor = answer.next_cursor
+        following = None if cursor is None else (cursor.topic_name, cursor.partition_index)
+        partitions = page_partitions(answer, page.start, self._options.topic)
+        names = covered(page.start, following)
+        self._note_journal(
+            names, {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
+        )
+        self._take(partitions, names, asked_ms)
+        self._plan.answered(page, frame, following)
+        return len(partitions)
+
+    async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int) -> int:
+        answer = await connection.call(metadata_request(page.names), MetadataResponse)
+        partitions = metadata_partitions(answer, self._options.topic)
+        is_whole = page.names is None or page.names == self._plan.names
+        if is_whole:
+            self._note_journal(
+                NameRange(), {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
+            )
+            self._take(partitions, NameRange(), asked_ms)
+            self._plan.answered(page, b"", None)
+            self._plan.divided(_chunks(partitions))
+        else:
+            absent = set(page.names or ()) - {topic.name for topic in partitions.topics}
+            self._take(partitions, None, asked_ms, [TopicName(name) for name in sorted(absent)])
+            self._plan.repeated(page)
+            page.frame = b""
+        return len(partitions)
+
+    def _take(
+        self, partitions: Partitions, names: NameRange | None, asked_ms: int, deleted: Sequence[TopicName] = ()
+    ) -> None:
+        self._apply(Delta(self._clock_ms(), asked_ms=asked_ms, partitions=partitions, covers=names, deleted=deleted))
+
+    def _note_journal(self, names: NameRange, leaders: dict[str | None, int]) -> None:
+        if names.first <= EVENTS_TOPIC and (names.end is None or names.end > EVENTS_TOPIC):
+            self.has_journal = EVENTS_TOPIC in leaders
+            self.journal_leader = leaders.get(EVENTS_TOPIC)
+
+
+def _chunks(partitions: Partitions) -> list[tuple[str, ...]]:
+    """Returns the names of topics in groups of at most `PAGE_MAX` partitions; none if one answer can have them all."""
+    if len(partitions) <= PAGE_MAX:
+        return []
+    counts = [0] * len(partitions.topics)
+    for index in partitions.indexes().tolist():
+        counts[index] += 1
+    found: list[list[str]] = [[]]
+    room = PAGE_MAX
+    for topic, count in sorted(zip(partitions.topics, counts, strict=True)):
+        if count > room and found[-1]:
+            found.append([])
+            room = PAGE_MAX
+        found[-1].append(topic.name)
+        room -= count
+    return [tuple(names) for names in found]

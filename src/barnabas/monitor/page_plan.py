@@ -1,0 +1,118 @@
+"""The pages of a rolling look: where each begins, when it was last asked, and which broker is asked next. Pure.
+
+A page begins where the one before ended, so the answers decide about the beginnings. Each page has one broker at a
+time, so that two brokers of which one is behind do not change a row back and forth; with each round of `HEAL_S` all
+pages move on to the next broker, and every page is decoded and compared in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from barnabas.monitor.delta import NameRange
+from barnabas.monitor.look_requests import Cursor
+
+#: The time after which each page is compared in full, whether its bytes changed or not.
+HEAL_S: Final = 60.0
+_NEVER: Final = float("-inf")
+
+
+@dataclass(slots=True)
+class Page:
+    """A range of partitions. `frame` is the last answer."""
+
+    start: Cursor | None
+    #: The topics to ask for; None for all.
+    names: tuple[str, ...] | None = None
+    #: Whether it has only a second copy of what other pages have, and is asked once in `HEAL_S`.
+    is_rare: bool = False
+    asked_s: float = _NEVER
+    is_in_flight: bool = False
+    frame: bytes | None = None
+    healed_s: float = _NEVER
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it was never asked, got no answer, or is wanted in a hurry."""
+        return self.asked_s == _NEVER
+
+
+class PagePlan:
+    def __init__(self, interval_s: float, names: tuple[str, ...] | None = None) -> None:
+        self.interval_s = interval_s
+        self.names = names
+        self.pages = [Page(None, names)]
+        #: Complete rounds; every page was asked that often.
+        self._rotation = 0
+        self._rotated_s: float | None = None
+
+    def due(self, broker: int, alive: Sequence[int], now_s: float) -> Page | None:
+        """Returns the page that a broker has to be asked for now, the one that waits longest first."""
+        if broker not in alive:
+            return None
+        if self._rotated_s is None or now_s - self._rotated_s >= HEAL_S:
+            self._rotation += self._rotated_s is not None
+            self._rotated_s = now_s
+        found = None
+        place = sorted(alive).index(broker)
+        for index, page in enumerate(self.pages):
+            is_own = (index + self._rotation) % len(alive) == place
+            if (
+                is_own
+                and not page.is_in_flight
+                and now_s - page.asked_s >= (HEAL_S if page.is_rare else self.interval_s)
+                and (found is None or page.asked_s < found.asked_s)
+            ):
+                found = page
+        return found
+
+    def must_decode(self, page: Page, now_s: float) -> bool:
+        return now_s - page.healed_s >= HEAL_S
+
+    def asked(self, page: Page, now_s: float) -> None:
+        page.asked_s, page.is_in_flight = now_s, True
+
+    def failed(self, page: Page) -> None:
+        """Makes a page without an answer due for another broker."""
+        page.is_in_flight, page.asked_s = False, _NEVER
+
+    def answered(self, page: Page, frame: bytes, following: Cursor | None) -> None:
+        """Takes the place where the page ended."""
+        page.is_in_flight, page.frame = False, frame
+        if page not in self.pages:
+            return
+        index = self.pages.index(page)
+        after = self.pages[index + 1 :]
+        if following is None:
+            self.pages = self.pages[: index + 1]
+        elif not after or after[0].start != following:
+            kept = [each for each in after if each.start is not None and each.start > following]
+            self.pages = [*self.pages[: index + 1], Page(following, self.names), *kept]
+
+    def divided(self, chunks: Sequence[tuple[str, ...]]) -> None:
+        """Asks for these topics from now on, and for all only rarely: brokers without pages answer by names."""
+        if [page.names for page in self.pages[1:]] != list(chunks):
+            known = {page.names: page for page in self.pages[1:]}
+            self.pages = [self.pages[0], *(known.get(names) or Page(None, names) for names in chunks)]
+        self.pages[0].is_rare = bool(chunks)
+
+    def repeated(self, page: Page) -> None:
+        page.is_in_flight = False
+
+    def hurry(self) -> None:
+        """Makes all pages due now."""
+        for page in self.pages:
+            page.asked_s = _NEVER
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every page was answered once."""
+        return all(page.frame is not None for page in self.pages)
+
+
+def covered(start: Cursor | None, following: Cursor | None) -> NameRange:
+    """Returns the names of the topics that a page has from their first partition on."""
+    first = "" if start is None else start[0] if start[1] == 0 else start[0] + "\0"
+    return NameRange(first, None if following is None else following[0])

@@ -1,0 +1,101 @@
+"""The sweep over the sizes and offsets of one broker's replicas: in chunks, those on screen first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import numpy as np
+
+from barnabas.monitor.broker_connection import BrokerConnection
+from barnabas.monitor.columns import IntArray
+from barnabas.monitor.delta import VolumesSeen
+from barnabas.monitor.look_requests import (
+    CONSUMER,
+    EARLIEST,
+    PAGE_MAX,
+    Key,
+    log_dirs_request,
+    offsets_of,
+    offsets_request,
+    sizes_of,
+)
+from barnabas.monitor.table import ClusterTable
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+_NEVER: Final = float("-inf")
+
+
+class VolumeSweep:
+    """`wants_offsets`: also the offsets that consumers see, from the leaders."""
+
+    def __init__(self, table: ClusterTable, broker: int, *, wants_offsets: bool) -> None:
+        self._table = table
+        self._broker = broker
+        self._wants_offsets = wants_offsets
+        self._keys: list[Key] = []
+        self._begun_s = _NEVER
+        #: Complete sweeps.
+        self.rounds = 0
+        self.chunks = 0
+
+    def is_due(self, now_s: float, interval_s: float) -> bool:
+        return bool(self._keys) or now_s - self._begun_s >= interval_s
+
+    async def ask(
+        self, connection: BrokerConnection, now_s: float, time_ms: int, focus: Collection[int] = ()
+    ) -> tuple[int, VolumesSeen | None]:
+        """Asks for the next chunk. Returns how many rows the answers had, and the answers. Raises NoAnswer."""
+        if not self._keys:
+            self._begun_s = now_s
+            self._keys = self._all_keys(focus)
+        chunk, self._keys = sorted(self._keys[:PAGE_MAX]), self._keys[PAGE_MAX:]
+        seen = VolumesSeen(time_ms, self._broker)
+        rows = await self._ask_replicas(connection, chunk, seen) if chunk else 0
+        led = self._led(chunk) if self._wants_offsets else []
+        if led and connection.knows(ListOffsetsRequest):
+            for column, timestamp in (("high_watermarks", -1), ("start_offsets", EARLIEST)):
+                request = offsets_request(led, timestamp=timestamp, replica_id=CONSUMER)
+                setattr(seen, column, offsets_of(await connection.call(request, ListOffsetsResponse)))
+                rows += len(led)
+        self.chunks += 1
+        self.rounds += not self._keys
+        return rows, seen if rows else None
+
+    async def _ask_replicas(self, connection: BrokerConnection, chunk: list[Key], seen: VolumesSeen) -> int:
+        rows = 0
+        if connection.knows(DescribeLogDirsRequest):
+            answer = await connection.call(log_dirs_request(chunk), DescribeLogDirsResponse)
+            seen.sizes, seen.reported_lags = sizes_of(answer)
+            rows += len(chunk)
+        if connection.knows(ListOffsetsRequest):
+            seen.end_offsets = offsets_of(await connection.call(offsets_request(chunk), ListOffsetsResponse))
+            rows += len(chunk)
+        return rows
+
+    def _all_keys(self, focus: Collection[int]) -> list[Key]:
+        table = self._table
+        rows = table.rows
+        own = table.in_order(rows[(table.states.replicas[rows] == self._broker).any(axis=1)])
+        if focus and len(own) > PAGE_MAX:
+            is_first = np.isin(own, np.array(list(focus), np.int32))
+            own = np.concatenate([own[is_first], own[~is_first]])
+        return self._keys_of(own)
+
+    def _keys_of(self, rows: IntArray) -> list[Key]:
+        names = {number: topic.name for number, topic in self._table.topics.by_number.items()}
+        states = self._table.states
+        return [
+            (names[topic], partition)
+            for topic, partition in zip(states.topic[rows].tolist(), states.partition[rows].tolist(), strict=True)
+        ]
+
+    def _led(self, chunk: list[Key]) -> list[Key]:
+        leaders = self._table.states.leader
+        found = []
+        for key in chunk:
+            row = self._table.row_of(*key)
+            if row is not None and leaders[row] == self._broker:
+                found.append(key)
+        return found
