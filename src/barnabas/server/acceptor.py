@@ -6,6 +6,8 @@ restart, a thousand returning clients must not delay those that are already conn
 
     accepted -> waits for the first byte -> waits for its turn -> handshake -> served
                  `_HANDSHAKE_S` for all of it, `_HALF_OPEN_MAX` such connections
+
+With limits of connections (`admission.py`) each connection has a slot from its accept until it closes.
 """
 
 from __future__ import annotations
@@ -18,8 +20,13 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from barnabas.broker.throttling.connection_limits import Slot
+    from barnabas.server.admission import Admission
 
 log = logging.getLogger("barnabas.connections")
 
@@ -40,7 +47,10 @@ _TLS_HANDSHAKE: Final = b"\x16"
 _DRAINED_BYTES: Final = 65536
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-MakeProtocol = Callable[[], asyncio.BaseProtocol]
+#: Makes the protocol of a connection, which releases the slot when the connection is lost.
+MakeProtocol = Callable[["Slot | None"], asyncio.BaseProtocol]
+#: A connection that can be closed: the time of its last use in nanoseconds, and the function that closes it.
+Closable = tuple[int, Callable[[], None]]
 
 
 class TlsSide(NamedTuple):
@@ -60,6 +70,9 @@ class Acceptor:
         self._loop = loop
         self._make = make
         self._tls: TlsSide | None = None
+        self._admission: Admission | None = None
+        #: The slots of connections before the end of their handshake.
+        self._slots: dict[socket.socket, Slot] = {}
         self._is_open = False
         #: A descriptor to give up when all are in use, so that a connection can be accepted and closed.
         self._spare: int | None = None
@@ -70,11 +83,16 @@ class Acceptor:
         #: Connections whose handshake can begin.
         self._ready: deque[socket.socket] = deque()
         self._begins_soon = False
-        self._establishing: set[asyncio.Task[None]] = set()
+        self._establishing: set[asyncio.Task[bool]] = set()
 
     def use_tls(self, tls: TlsSide) -> None:
         """Lets every connection begin with a handshake."""
         self._tls = tls
+
+    def use_limits(self, admission: Admission) -> None:
+        """Lets connections in as the limits allow."""
+        self._admission = admission
+        admission.connect(self._enter, self._watch)
 
     @property
     def half_open(self) -> int:
@@ -92,10 +110,11 @@ class Acceptor:
         """Accepts no more connections, and drops those whose handshake is under way."""
         if self._is_open:
             self._is_open = False
-            for listening in self.sockets:
-                self._loop.remove_reader(listening.fileno())
+            self._unwatch()
         for listening in self.sockets:
             listening.close()
+        if self._admission is not None:
+            self._admission.close()
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -103,14 +122,35 @@ class Acceptor:
             self._expiry.cancel()
         for waiting in tuple(self._silent):
             self._forget_silent(waiting)
-            waiting.close()
+            self._drop(waiting)
         while self._ready:
-            self._ready.popleft().close()
+            self._drop(self._ready.popleft())
         for task in tuple(self._establishing):
             task.cancel()
 
+    def silent(self) -> Iterator[Closable]:
+        """Yields the connections that have sent nothing yet."""
+        for waiting, deadline in self._silent.items():
+            yield int((deadline - _HANDSHAKE_S) * 1e9), partial(self._close_silent, waiting)
+
+    def _close_silent(self, waiting: socket.socket) -> None:
+        if waiting in self._silent:
+            self._forget_silent(waiting)
+            self._drop(waiting)
+
+    def _drop(self, waiting: socket.socket) -> None:
+        """Closes a connection that is not served."""
+        waiting.close()
+        slot = self._slots.pop(waiting, None)
+        if slot is not None:
+            slot.release()
+
+    def _unwatch(self) -> None:
+        for each in self.sockets:
+            self._loop.remove_reader(each.fileno())
+
     def _watch(self) -> None:
-        if self._is_open:
+        if self._is_open and (self._admission is None or not self._admission.is_blocked):
             if self._spare is None:
                 with contextlib.suppress(OSError):
                     self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -120,19 +160,34 @@ class Acceptor:
     # -- accept
 
     def _accept(self, listening: socket.socket) -> None:
+        admission = self._admission
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                accepted, _ = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._on_refused(listening, error)
                 return
             accepted.setblocking(False)
-            if self._tls is None:
-                self._establish(accepted, None, 0)
-            else:
-                self._await_first_byte(accepted)
+            if admission is None:
+                self._enter(accepted, None)
+                continue
+            slot = admission.offer(accepted, address[0])
+            if slot is not None:
+                self._enter(accepted, slot)
+            elif admission.is_blocked:
+                self._unwatch()
+                return
+
+    def _enter(self, accepted: socket.socket, slot: Slot | None) -> None:
+        """Begins a connection that the limits allow."""
+        if self._tls is None:
+            self._establish(accepted, slot, None, 0)
+            return
+        if slot is not None:
+            self._slots[accepted] = slot
+        self._await_first_byte(accepted)
 
     def _on_refused(self, listening: socket.socket, error: OSError) -> None:
         """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
@@ -149,8 +204,7 @@ class Acceptor:
             self._spare = None
             with contextlib.suppress(OSError):
                 listening.accept()[0].close()
-        for each in self.sockets:
-            self._loop.remove_reader(each.fileno())
+        self._unwatch()
         self._loop.call_later(_PAUSE_S, self._watch)
 
     # -- TLS
@@ -194,7 +248,7 @@ class Acceptor:
                 waiting.recv(_DRAINED_BYTES)  # Unread data would make a reset of the orderly end.
             self._fail(waiting, "the client does not speak TLS, which this listener requires (its security.protocol?)")
         else:
-            waiting.close()
+            self._drop(waiting)
 
     def _begin_soon(self) -> None:
         if not self._begins_soon and self._ready:
@@ -206,22 +260,40 @@ class Acceptor:
         tls = self._tls
         assert tls is not None
         for _ in range(min(_HANDSHAKES_PER_TURN, len(self._ready))):
-            self._establish(self._ready.popleft(), tls.context(), _HANDSHAKE_S)
+            ready = self._ready.popleft()
+            self._establish(ready, self._slots.pop(ready, None), tls.context(), _HANDSHAKE_S)
         self._begin_soon()
 
-    def _establish(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
-        task = self._loop.create_task(self._connect(accepted, context, timeout_s))
+    def _establish(
+        self, accepted: socket.socket, slot: Slot | None, context: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        task = self._loop.create_task(self._connect(accepted, slot, context, timeout_s))
         self._establishing.add(task)
-        task.add_done_callback(self._establishing.discard)
+        task.add_done_callback(partial(self._established, accepted, slot))
 
-    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
+    def _established(self, accepted: socket.socket, slot: Slot | None, task: asyncio.Task[bool]) -> None:
+        """Releases what a connection holds that does not become a transport, also if its task never ran."""
+        self._establishing.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a connection cannot be served", exc_info=error)
+        if error is not None or task.cancelled() or not task.result():
+            accepted.close()
+            if slot is not None:
+                slot.release()
+
+    async def _connect(
+        self, accepted: socket.socket, slot: Slot | None, context: ssl.SSLContext | None, timeout_s: float
+    ) -> bool:
+        """Returns whether the connection has become a transport, which then releases the slot."""
+        make = partial(self._make, slot)
         try:
             if context is None:
-                await self._loop.connect_accepted_socket(self._make, accepted)
+                await self._loop.connect_accepted_socket(make, accepted)
             else:
                 peer = _peer(accepted)
                 await self._loop.connect_accepted_socket(
-                    self._make,
+                    make,
                     accepted,
                     ssl=context,
                     ssl_handshake_timeout=timeout_s,
@@ -230,12 +302,13 @@ class Acceptor:
         except OSError as error:
             if context is not None and self._tls is not None:
                 self._tls.failed(peer, f"SSL handshake failed: {cause_of(error)}")
-            accepted.close()
+            return False
+        return True
 
     def _fail(self, waiting: socket.socket, cause: str) -> None:
         assert self._tls is not None
         self._tls.failed(_peer(waiting), f"SSL handshake failed: {cause}")
-        waiting.close()
+        self._drop(waiting)
 
 
 def cause_of(error: OSError) -> str:
