@@ -24,6 +24,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.common.reports import LineLimit
+from barnabas.server.clock import SystemClock
+
 if TYPE_CHECKING:
     from barnabas.broker.throttling.connection_limits import Slot
     from barnabas.server.admission import Admission
@@ -41,7 +44,6 @@ _HANDSHAKE_S: Final = 10.0
 _SHUTDOWN_S: Final = 5.0
 #: The pause after the system has refused a connection for want of memory or descriptors.
 _PAUSE_S: Final = 0.1
-_REPORT_S: Final = 10.0
 #: The first byte of a TLS handshake.
 _TLS_HANDSHAKE: Final = b"\x16"
 _DRAINED_BYTES: Final = 65536
@@ -76,7 +78,7 @@ class Acceptor:
         self._is_open = False
         #: A descriptor to give up when all are in use, so that a connection can be accepted and closed.
         self._spare: int | None = None
-        self._may_report_at = 0.0
+        self._reports = LineLimit(SystemClock().now_ms)
         #: Connections that wait for their first byte, oldest first, with their deadlines.
         self._silent: dict[socket.socket, float] = {}
         self._expiry: asyncio.TimerHandle | None = None
@@ -193,10 +195,9 @@ class Acceptor:
         """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
         moment.
         """
-        now = self._loop.time()
-        if now >= self._may_report_at:
-            self._may_report_at = now + _REPORT_S
-            log.warning("cannot accept a connection: %s", error.strerror)
+        suffix = self._reports.suffix(error.errno)
+        if suffix is not None:
+            log.warning("cannot accept a connection: %s%s", error.strerror, suffix)
         if error.errno not in _SHORTAGES:
             return
         if self._spare is not None:
