@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from tests.support.zookeeper_broker import ZooKeeperBroker
 
+from barnabas.broker.throttling.connection_limits import Slot
 from barnabas.metadata.security import SecurityImage
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.batch import Record, encode_batch
+from barnabas.simulation.host import EPOCH_WALL_MS
 from barnabas.znodes import paths
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import DeleteRequest
 
+BATCH = bytes(encode_batch([Record(0, EPOCH_WALL_MS, None, bytes(1_000), [])]))
 _SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 
 
@@ -120,3 +125,59 @@ def test_an_invalid_one_keeps_its_last_values_and_stops_no_other() -> None:
         assert any(problem in text for text in texts), (problem, texts)
     operator.write("users/ann", content(producer_byte_rate="9"))
     assert quotas(broker)[("user", "ann"),] == {"producer_byte_rate": 9.0}
+
+
+def produced(broker: ZooKeeperBroker, client_id: str, count: int) -> list[int]:
+    """Returns the throttle times of Produce requests of a kilobyte."""
+    row = ProduceRequest.PartitionProduceData(index=0, records=BATCH)
+    request = ProduceRequest(
+        acks=1, timeout_ms=100, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[row])]
+    )
+    client = broker.connect(client_id)
+    return [client.call(request, 9, ProduceResponse, within_ms=60_000).throttle_time_ms for _ in range(count)]
+
+
+def test_quotas_in_znodes_throttle_clients() -> None:
+    broker = ZooKeeperBroker()
+    broker.tree.set("/config/clients/%3Cdefault%3E", content(producer_byte_rate="999999"))
+    broker.tree.set("/config/clients/<default>", content(producer_byte_rate="100"))
+    broker.start()
+    assert max(produced(broker, "app", 3)) > 0
+    operator = Operator(broker)
+    operator.write("clients/app", content(producer_byte_rate="1000000"))
+    assert produced(broker, "app", 5) == [0] * 5
+    operator.write("users/ANONYMOUS/clients/app", content(producer_byte_rate="100"))
+    assert max(produced(broker, "app", 3)) > 0
+    # A quota that limits nothing, which only znodes can hold.
+    for value in ("0", "-1", "NaN"):
+        operator.write("users/ANONYMOUS/clients/app", content(producer_byte_rate=value))
+        assert produced(broker, "app", 3) == [0] * 3
+    operator.write("users/ANONYMOUS/clients/app", content())
+    operator.write("clients/app", content())
+    operator.write("clients/<default>", content())
+    assert broker.broker.services.throttles is not None
+    operator.write("clients/%3Cdefault%3E", content())  # a client id of that name
+    assert broker.broker.services.throttles is None
+
+
+def test_quotas_of_addresses_in_znodes_limit_connections() -> None:
+    broker = ZooKeeperBroker()
+    broker.tree.set("/config/ips/10.0.0.1", content(connection_creation_rate="1"))
+    broker.start()
+    limits = broker.broker.connection_limits["PLAINTEXT"]
+
+    def taken(address: str) -> int:
+        now_ms = broker.host.clock.now_ms()
+        return sum(isinstance(limits.take("PLAINTEXT", address, now_ms), Slot) for _ in range(20))
+
+    assert (taken("10.0.0.1"), taken("10.0.0.2")) == (10, 20)
+    operator = Operator(broker)
+    operator.write("ips/<default>", content(connection_creation_rate="1"))
+    operator.write("ips/10.0.0.4", content(connection_creation_rate="0"))
+    for address, value in {"10.0.0.5": "NaN", "10.0.0.6": "-1", "10.0.0.7": "Infinity", "10.0.0.8": "0.5"}.items():
+        operator.write(f"ips/{address}", content(connection_creation_rate=value))
+    assert [taken(f"10.0.0.{each}") for each in (5, 6, 7, 8)] == [0, 20, 20, 0]
+    assert (taken("10.0.0.3"), taken("10.0.0.4")) == (10, 0)
+    operator.write("ips/<default>", content())
+    operator.write("ips/10.0.0.1", content())
+    assert (taken("10.0.0.1"), taken("10.0.0.3"), taken("10.0.0.4")) == (20, 20, 0)

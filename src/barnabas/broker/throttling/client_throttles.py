@@ -146,7 +146,8 @@ class Quota(Generic[_R]):
         applied = self.table.find(*client)
         if len(self._by_client) >= self._kept_max:
             self._forget_idle(now_ms)
-        found = None if applied is None else self._shared(applied)
+        # Znodes can hold a limit of 0, below it or NaN, with which Kafka throttles nobody either.
+        found = None if applied is None or not applied.limit > 0 else self._shared(applied)
         self._by_client[client] = found
         return found
 

@@ -260,7 +260,7 @@ class ConnectionLimits:
         address is not above its quota.
         """
         quota = self._quotas.find(address)
-        if quota is None:
+        if quota is None or quota < 0 or quota >= UNLIMITED:
             return 0
         rate = self._rates.get(address)
         if rate is None:
@@ -268,7 +268,7 @@ class ConnectionLimits:
                 self._forget_idle(now_ms)
             rate = self._rates[address] = SampledRate(*self._windows)
         rate.record(1, now_ms)
-        time_ms = self._excess_ms(rate, int(quota), now_ms)
+        time_ms = self._excess_ms(rate, int(quota) if quota > 0 else 0, now_ms)
         if time_ms:
             rate.record(-1, now_ms)
             if listener.name != self._protected:
