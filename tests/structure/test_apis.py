@@ -101,8 +101,6 @@ def test_in_zookeeper_mode_the_apis_are_those_of_kafka_3_9_1() -> None:
         "RenewDelegationToken",
         "ExpireDelegationToken",
         "DescribeDelegationToken",
-        "DescribeClientQuotas",
-        "AlterClientQuotas",
         "DescribeUserScramCredentials",
         "AlterUserScramCredentials",
         "Envelope",

@@ -21,7 +21,7 @@ from barnabas.broker.peers.broker_channels import BrokerChannels
 from barnabas.broker.peers.partition_verification import TransactionVerifier
 from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.quorum_side import QuorumSide
-from barnabas.broker.quota_following import follow_quotas
+from barnabas.broker.quota_following import follow_quotas, make_connection_limits
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.in_flight import ConnectionLog
@@ -76,6 +76,8 @@ class Broker:
         #: Whether clients are served.
         self._is_let_in = False
         self._dispatchers: list[Dispatcher] = []
+        #: The limits of connections, by listener.
+        self.connection_limits = make_connection_limits(config)
         self.metadata = MetadataStore()
         has_authorizer = config.str_of("authorizer.class.name") != ""
         self.authorizer = Authorizer(config, host.clock) if has_authorizer else None
@@ -151,7 +153,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
-        follow_quotas(self.services)
+        follow_quotas(self.services, dict.fromkeys(self.connection_limits.values()))
         self.services.recently_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image, catch_up=self.journal.on_catch_up_change)
         self.side.open()

@@ -14,6 +14,7 @@ import logging
 from typing import Final, Protocol
 
 from barnabas.common.host import Clock
+from barnabas.common.reports import LineLimit
 from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.messages.index import request_class
 
@@ -46,13 +47,11 @@ class _Asker(Protocol):
 class AuditLog:
     """The audit log of one node."""
 
-    __slots__ = ("_clock", "_lines")
+    __slots__ = ("_limit",)
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        #: (principal, operation, type, name, allowed) -> the time of its last line, and the number of decisions since
-        #: then that were not logged.
-        self._lines: dict[tuple[str, int, int, str, bool], list[int]] = {}
+        #: The causes are (principal, operation, type, name, what was decided).
+        self._limit = LineLimit(clock.now_ms, _INTERVAL_MS, causes_max=_REMEMBERED_MAX)
 
     @property
     def tells_allowed(self) -> bool:
@@ -95,23 +94,13 @@ class AuditLog:
     ) -> None:
         if not _LOG.isEnabledFor(level):
             return
-        now_ms = self._clock.now_ms()
-        key = (asker.principal, int(operation), int(resource), name, what == "Denied")
-        last = self._lines.get(key)
-        left_out = ""
-        if last is not None:
-            if now_ms - last[0] < _INTERVAL_MS:
-                last[1] += 1
-                return
-            if last[1]:
-                left_out = f" ({last[1]} more since the last line)"
-        if len(self._lines) >= _REMEMBERED_MAX:
-            self._lines.clear()
-        self._lines[key] = [now_ms, 0]
+        suffix = self._limit.suffix((asker.principal, int(operation), int(resource), name, what))
+        if suffix is None:
+            return
         request = request_class(asker.api_key).NAME.removesuffix("Request")
         _LOG.log(
             level,
             f"Principal = {asker.principal} is {what} operation = {operation.name} from host = "
             f"{asker.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} for request = "
-            f"{request} with resourceRefCount = {references} based on rule {rule}{left_out}",
+            f"{request} with resourceRefCount = {references} based on rule {rule}{suffix}",
         )

@@ -34,6 +34,7 @@ from barnabas.metadata.registrations import endpoints_of
 from barnabas.metadata.security import Credentials, SecurityImage
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -292,6 +293,9 @@ class QuorumSide:
                 reply(None)
 
         forward_message(self.access, context, request, answered)
+
+    def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
+        self.controller.quotas.alter(request, context.reply, actor=context.principal)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

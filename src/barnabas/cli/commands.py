@@ -74,6 +74,7 @@ ENTRIES: Final = (
     CommandEntry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
     CommandEntry("users", "users", "app", "List, add and remove SCRAM credentials of users"),
     CommandEntry("acls", "acls", "app", "List, add, remove and explain the rules of the authorizer"),
+    CommandEntry("quotas", "quotas", "app", "List, set and remove quotas of users, client ids and addresses"),
     CommandEntry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
     CommandEntry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
     CommandEntry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),

@@ -175,6 +175,16 @@ HEEDED: Final[dict[str, str]] = {
     "log.segment.bytes": "The maximum size of a segment file in bytes.",
     "log.segment.delete.delay.ms": "How long a file stays on disk, under another name, after it is removed from the "
     "log, in milliseconds.",
+    "max.connection.creation.rate": "The number of connections per second above which listeners rest before they "
+    "accept the next one, of the whole broker and of each listener (listener.name.NAME.max.connection.creation.rate "
+    "for one). The inter-broker listener is exempt from the broker's rate.",
+    "max.connections": "The maximum number of connections of the broker and of each listener "
+    "(listener.name.NAME.max.connections for one). At the limit a listener waits for a connection to close. "
+    "Inter-broker connections are accepted above the broker's limit; the least recently used connection of another "
+    "listener is closed for each.",
+    "max.connections.per.ip": "The maximum number of connections from one address. More are closed immediately.",
+    "max.connections.per.ip.overrides": "Limits of single addresses or host names instead of max.connections.per.ip, "
+    "as host:number, separated by commas.",
     "max.incremental.fetch.session.cache.slots": "The maximum number of incremental fetch sessions that the broker "
     "keeps.",
     "max.request.partition.size.limit": "The maximum number of partitions in one DescribeTopicPartitions response.",
@@ -395,7 +405,6 @@ _REASONS_BY_PREFIX: Final = (
     (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
-    (("max.connection",), "has no effect: connections are not limited"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),
 )
 

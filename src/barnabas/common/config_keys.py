@@ -315,6 +315,8 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {name: group for group in _PRECEDENCE fo
 _SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 LISTENER_PREFIX = "listener.name."
+#: Keys that can be set for a listener in the whole cluster; others with its prefix belong to one broker.
+CLUSTER_LEVEL_LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
 #: Suffixes of keys with the prefix `listener.name.<listener>.<mechanism>.`.
 _MECHANISM_KEYS = (
     "sasl.jaas.config",

@@ -75,6 +75,25 @@ class SampledRate:
                 sample[:] = (now_ms, now_ms, 0.0)
 
 
+class SampledAverage:
+    """The average of the values of the last `samples` windows of `window_ms`."""
+
+    __slots__ = ("_count", "_sum")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._sum = SampledRate(samples, window_ms)
+        self._count = SampledRate(samples, window_ms)
+
+    def record(self, value: float, now_ms: int) -> None:
+        self._sum.record(value, now_ms)
+        self._count.record(1, now_ms)
+
+    def value(self, now_ms: int) -> float:
+        """Returns the average; 0 if there are no values."""
+        count = self._count.total(now_ms)
+        return self._sum.total(now_ms) / count if count else 0.0
+
+
 class TokenBucket:
     """A bucket that fills with `rate` tokens per second, up to `burst_s` seconds of them (Kafka's `TokenBucket`). The
     tokens can become negative: a value is subtracted even if it exceeds the tokens in the bucket."""

@@ -17,6 +17,7 @@ from barnabas.common import config_docs
 from barnabas.common.authorizer_keys import AUTHORIZER_KEYS
 from barnabas.common.config_keys import (
     BROKER_KEYS,
+    CLUSTER_LEVEL_LISTENER_KEYS,
     LISTENER_PREFIX,
     OWN_KEYS,
     PER_BROKER,
@@ -246,7 +247,8 @@ class Settings:
             raise ConfigError(f"Unknown dynamic config {name}")
         if key.update_mode == READ_ONLY and key.name == name:
             raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
-        if not per_broker and (key.update_mode == PER_BROKER or key.name != name):
+        is_own = key.update_mode == PER_BROKER or (key.name != name and key.name not in CLUSTER_LEVEL_LISTENER_KEYS)
+        if not per_broker and is_own:
             raise ConfigError(
                 f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
             )

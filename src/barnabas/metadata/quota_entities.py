@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.common.addresses import canonical
 from barnabas.metadata.security import QuotaEntity
 
 USER: Final = "user"
@@ -110,7 +111,8 @@ class AddressQuotas:
             if len(entity) != 1 or entity[0][0] != IP or CONNECTION_CREATION_RATE not in values:
                 continue
             is_changed = True
-            address, value = entity[0][1], values[CONNECTION_CREATION_RATE]
+            name, value = entity[0][1], values[CONNECTION_CREATION_RATE]
+            address = None if name is None else canonical(name) or name
             if address is None:
                 self._default = value
             elif value is None:
@@ -120,6 +122,7 @@ class AddressQuotas:
         return is_changed
 
     def find(self, address: str) -> float | None:
+        """Returns the quota of an address in the form of `common.addresses`."""
         return self._values.get(address, self._default)
 
 

@@ -7,6 +7,8 @@ when it begins.
 
     accepted -> waits for the first byte -> waits for its turn -> handshake -> served
                  `_HANDSHAKE_S` for all of it, `_HALF_OPEN_MAX` such connections
+
+With limits of connections (`admission.py`) each connection has a slot from its accept until it closes.
 """
 
 from __future__ import annotations
@@ -19,8 +21,16 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.common.reports import LineLimit
+from barnabas.server.clock import SystemClock
+
+if TYPE_CHECKING:
+    from barnabas.broker.throttling.connection_limits import Slot
+    from barnabas.server.admission import Admission
 
 log = logging.getLogger("barnabas.connections")
 
@@ -36,13 +46,15 @@ _HANDSHAKE_S: Final = 10.0
 _SHUTDOWN_S: Final = 5.0
 #: The pause after the system could not accept a connection because memory or descriptors ran out.
 _PAUSE_S: Final = 0.1
-_REPORT_S: Final = 10.0
 #: The first byte of a TLS handshake.
 _TLS_HANDSHAKE: Final = b"\x16"
 _DRAINED_BYTES: Final = 65536
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-MakeProtocol = Callable[[], asyncio.BaseProtocol]
+#: Makes the protocol of a connection, which releases the slot when the connection is lost.
+MakeProtocol = Callable[["Slot | None"], asyncio.BaseProtocol]
+#: A connection that can be closed: the time of its last use in nanoseconds, and the function that closes it.
+Closable = tuple[int, Callable[[], None]]
 
 
 class TlsSide(NamedTuple):
@@ -62,21 +74,29 @@ class Acceptor:
         self._loop = loop
         self._make = make
         self._tls: TlsSide | None = None
+        self._admission: Admission | None = None
+        #: The slots of connections before the end of their handshake.
+        self._slots: dict[socket.socket, Slot] = {}
         self._is_open = False
         #: A reserved descriptor: when all are in use, it is closed, so that a connection can be accepted and closed.
         self._spare: int | None = None
-        self._may_report_at = 0.0
+        self._reports = LineLimit(SystemClock().now_ms)
         #: Connections that wait for their first byte, oldest first, with their deadlines.
         self._silent: dict[socket.socket, float] = {}
         self._expiry: asyncio.TimerHandle | None = None
         #: Connections whose handshake can begin.
         self._ready: deque[socket.socket] = deque()
         self._begins_soon = False
-        self._establishing: set[asyncio.Task[None]] = set()
+        self._establishing: set[asyncio.Task[bool]] = set()
 
     def use_tls(self, tls: TlsSide) -> None:
         """Requires a TLS handshake on every connection."""
         self._tls = tls
+
+    def use_limits(self, admission: Admission) -> None:
+        """Lets connections in as the limits allow."""
+        self._admission = admission
+        admission.connect(self._enter, self._watch)
 
     @property
     def half_open(self) -> int:
@@ -94,10 +114,11 @@ class Acceptor:
         """Stops listening, and drops the connections whose handshake is not complete."""
         if self._is_open:
             self._is_open = False
-            for listening in self.sockets:
-                self._loop.remove_reader(listening.fileno())
+            self._unwatch()
         for listening in self.sockets:
             listening.close()
+        if self._admission is not None:
+            self._admission.close()
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -105,14 +126,35 @@ class Acceptor:
             self._expiry.cancel()
         for waiting in tuple(self._silent):
             self._forget_silent(waiting)
-            waiting.close()
+            self._drop(waiting)
         while self._ready:
-            self._ready.popleft().close()
+            self._drop(self._ready.popleft())
         for task in tuple(self._establishing):
             task.cancel()
 
+    def silent(self) -> Iterator[Closable]:
+        """Yields the connections that have sent nothing yet."""
+        for waiting, deadline in self._silent.items():
+            yield int((deadline - _HANDSHAKE_S) * 1e9), partial(self._close_silent, waiting)
+
+    def _close_silent(self, waiting: socket.socket) -> None:
+        if waiting in self._silent:
+            self._forget_silent(waiting)
+            self._drop(waiting)
+
+    def _drop(self, waiting: socket.socket) -> None:
+        """Closes a connection that is not served."""
+        waiting.close()
+        slot = self._slots.pop(waiting, None)
+        if slot is not None:
+            slot.release()
+
+    def _unwatch(self) -> None:
+        for each in self.sockets:
+            self._loop.remove_reader(each.fileno())
+
     def _watch(self) -> None:
-        if self._is_open:
+        if self._is_open and (self._admission is None or not self._admission.is_blocked):
             if self._spare is None:
                 with contextlib.suppress(OSError):
                     self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -122,26 +164,42 @@ class Acceptor:
     # -- accept
 
     def _accept(self, listening: socket.socket) -> None:
+        admission = self._admission
         for _ in range(_ACCEPTS_PER_TURN):
             try:
-                accepted, _ = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._on_refused(listening, error)
                 return
             accepted.setblocking(False)
-            if self._tls is None:
-                self._establish(accepted, None, 0)
-            else:
-                self._await_first_byte(accepted)
+            if admission is None:
+                self._enter(accepted, None)
+                continue
+            slot = admission.offer(accepted, address[0])
+            if slot is not None:
+                self._enter(accepted, slot)
+            elif admission.is_blocked:
+                self._unwatch()
+                return
+
+    def _enter(self, accepted: socket.socket, slot: Slot | None) -> None:
+        """Begins a connection that the limits allow."""
+        if self._tls is None:
+            self._establish(accepted, slot, None, 0)
+            return
+        if slot is not None:
+            self._slots[accepted] = slot
+        self._await_first_byte(accepted)
 
     def _on_refused(self, listening: socket.socket, error: OSError) -> None:
-        """Closes a connection for which there is no descriptor, so that its client notices, and pauses accepting."""
-        now = self._loop.time()
-        if now >= self._may_report_at:
-            self._may_report_at = now + _REPORT_S
-            log.warning("cannot accept a connection: %s", error.strerror)
+        """Closes a connection for which there is no descriptor, so that its client knows, and accepts none for a
+        moment.
+        """
+        suffix = self._reports.suffix(error.errno)
+        if suffix is not None:
+            log.warning("cannot accept a connection: %s%s", error.strerror, suffix)
         if error.errno not in _SHORTAGES:
             return
         if self._spare is not None:
@@ -149,8 +207,7 @@ class Acceptor:
             self._spare = None
             with contextlib.suppress(OSError):
                 listening.accept()[0].close()
-        for each in self.sockets:
-            self._loop.remove_reader(each.fileno())
+        self._unwatch()
         self._loop.call_later(_PAUSE_S, self._watch)
 
     # -- TLS
@@ -195,7 +252,7 @@ class Acceptor:
                 waiting.recv(_DRAINED_BYTES)
             self._fail(waiting, "the client does not speak TLS, which this listener requires (its security.protocol?)")
         else:
-            waiting.close()
+            self._drop(waiting)
 
     def _begin_soon(self) -> None:
         if not self._begins_soon and self._ready:
@@ -207,22 +264,40 @@ class Acceptor:
         tls = self._tls
         assert tls is not None
         for _ in range(min(_HANDSHAKES_PER_TURN, len(self._ready))):
-            self._establish(self._ready.popleft(), tls.context(), _HANDSHAKE_S)
+            ready = self._ready.popleft()
+            self._establish(ready, self._slots.pop(ready, None), tls.context(), _HANDSHAKE_S)
         self._begin_soon()
 
-    def _establish(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
-        task = self._loop.create_task(self._connect(accepted, context, timeout_s))
+    def _establish(
+        self, accepted: socket.socket, slot: Slot | None, context: ssl.SSLContext | None, timeout_s: float
+    ) -> None:
+        task = self._loop.create_task(self._connect(accepted, slot, context, timeout_s))
         self._establishing.add(task)
-        task.add_done_callback(self._establishing.discard)
+        task.add_done_callback(partial(self._established, accepted, slot))
 
-    async def _connect(self, accepted: socket.socket, context: ssl.SSLContext | None, timeout_s: float) -> None:
+    def _established(self, accepted: socket.socket, slot: Slot | None, task: asyncio.Task[bool]) -> None:
+        """Releases what a connection holds that does not become a transport, also if its task never ran."""
+        self._establishing.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a connection cannot be served", exc_info=error)
+        if error is not None or task.cancelled() or not task.result():
+            accepted.close()
+            if slot is not None:
+                slot.release()
+
+    async def _connect(
+        self, accepted: socket.socket, slot: Slot | None, context: ssl.SSLContext | None, timeout_s: float
+    ) -> bool:
+        """Returns whether the connection has become a transport, which then releases the slot."""
+        make = partial(self._make, slot)
         try:
             if context is None:
-                await self._loop.connect_accepted_socket(self._make, accepted)
+                await self._loop.connect_accepted_socket(make, accepted)
             else:
                 peer = _peer(accepted)
                 await self._loop.connect_accepted_socket(
-                    self._make,
+                    make,
                     accepted,
                     ssl=context,
                     ssl_handshake_timeout=timeout_s,
@@ -231,12 +306,13 @@ class Acceptor:
         except OSError as error:
             if context is not None and self._tls is not None:
                 self._tls.failed(peer, f"SSL handshake failed: {cause_of(error)}")
-            accepted.close()
+            return False
+        return True
 
     def _fail(self, waiting: socket.socket, cause: str) -> None:
         assert self._tls is not None
         self._tls.failed(_peer(waiting), f"SSL handshake failed: {cause}")
-        waiting.close()
+        self._drop(waiting)
 
 
 def cause_of(error: OSError) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer
+from barnabas.server.clock import SystemClock
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
 from barnabas.server.memory import ProcessMemory
@@ -19,16 +20,6 @@ from barnabas.server.thread_pool import ThreadPool
 from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
-
-
-class SystemClock:
-    now_s = staticmethod(time.monotonic)
-
-    def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def wall_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 class LoopTimers:

@@ -12,11 +12,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Sequence
-from time import monotonic
 from typing import Final, Protocol, cast
 
 from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.reports import LineLimit
 from barnabas.server.acceptor import cause_of
+from barnabas.server.clock import SystemClock
 from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas.connections")
@@ -28,9 +29,6 @@ _PROBE_S: Final = 1
 #: cause.
 _HANDSHAKE_S: Final = 8.0
 _SHUTDOWN_S: Final = 1.0
-#: The interval in which the same failure of the same peer is logged once.
-_REPORT_S: Final = 10.0
-_REPORTED_MAX: Final = 1_000
 
 
 class ClientContexts(Protocol):
@@ -41,19 +39,16 @@ class ClientContexts(Protocol):
 
 
 class _Failures:
-    """Logs failed handshakes: one line in `_REPORT_S` for each peer and cause."""
+    """Logs failed handshakes: one line in ten seconds for each peer and cause."""
 
     def __init__(self) -> None:
-        self._reported: dict[tuple[str, str], float] = {}
+        self._limit = LineLimit(SystemClock().now_ms)
 
     def report(self, peer: str, error: ssl.SSLError) -> None:
         cause = cause_of(error)
-        now = monotonic()
-        if now - self._reported.get((peer, cause), -_REPORT_S) >= _REPORT_S:
-            if len(self._reported) >= _REPORTED_MAX:
-                self._reported.clear()
-            self._reported[peer, cause] = now
-            log.warning("TLS with the node at %s failed: %s", peer, cause)
+        suffix = self._limit.suffix((peer, cause))
+        if suffix is not None:
+            log.warning("TLS with the node at %s failed: %s%s", peer, cause, suffix)
 
 
 def notice_silence(sock: socket.socket) -> None:

@@ -12,18 +12,21 @@ import re
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Final, NamedTuple, Protocol, cast
 
 from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.throttling.connection_limits import Slot
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
 from barnabas.protocol.messages.index import request_class
 from barnabas.server import acceptor
-from barnabas.server.acceptor import Acceptor, TlsSide
+from barnabas.server.acceptor import Acceptor, Closable, TlsSide
+from barnabas.server.admission import Admission
 from barnabas.server.busy_polling import BusyPolling
 from barnabas.server.turns import SHORT_NS, Turns
 
@@ -40,6 +43,7 @@ BACKLOG = 1024
 #: With fewer free file descriptors than this, a warning is logged.
 _DESCRIPTORS_LEFT_MIN = 8
 _NUMBER = re.compile(r"[0-9]+")
+_GIVES_WAY: Final = "there are more than max.connections, and this one was not used for the longest time"
 
 
 class SocketOptions(NamedTuple):
@@ -96,6 +100,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_turns",
         "_written",
         "idle_sweeps",
+        "slot",
+        "used_ns",
     )
 
     def __init__(
@@ -123,6 +129,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._written: list[int] = []
         #: Sweeps of the listener since the last byte was received or sent.
         self.idle_sweeps = 0
+        #: The time of the last read.
+        self.used_ns = perf_counter_ns()
+        #: The place of the connection in the counts of limits, if there are limits.
+        self.slot: Slot | None = None
 
     # -- asyncio
 
@@ -166,7 +176,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         if begin_ns > turns.cpu_sample_ns:
             turns.sample_cpu(begin_ns)
         self._connection.received(nbytes)
-        now_ns = perf_counter_ns()
+        self.used_ns = now_ns = perf_counter_ns()
         elapsed_ns = now_ns - begin_ns
         turns.total_ns += elapsed_ns
         if elapsed_ns < SHORT_NS:
@@ -191,9 +201,21 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
+        self._release_slot()
         connection, self._connection = self._connection, None  # A reference cycle would exist until a full collection.
         if connection is not None:
             self._turns.run(connection.closed)
+
+    def _release_slot(self) -> None:
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            slot.release()
+
+    def give_way(self, cause: str) -> None:
+        """Closes the connection in favour of others; its slot is free immediately."""
+        self._release_slot()
+        if self._connection is not None:
+            self._connection.abort(cause)
 
     def pause_writing(self) -> None:
         if self._connection is not None:
@@ -294,6 +316,12 @@ class ListenerLog:
         kind = (peer.partition(":")[0], _NUMBER.sub("#", what))
         self._reports.report(kind, f"request of {peer}: {what}", error)
 
+    def rejected(self, address: str, count: int) -> None:
+        self._reports.inform(
+            ("rejected", address),
+            f"Rejected connection from /{address}, address already has the configured maximum of {count} connections.",
+        )
+
     def accepted(self, descriptor: int) -> None:
         """Warns when the descriptors run out. The system assigns the lowest free number, so a high one means that
         almost all are in use; libuv then closes new connections silently.
@@ -338,9 +366,10 @@ class ListeningSocket:
         on_accepted: Callable[[int], None] | None = None,
         turns: Turns | None = None,
         peer_names: PeerNames | None = None,
+        admission: Admission | None = None,
     ) -> ListeningSocket:
         """Binds the address. Raises OSError if it is in use. `on_accepted` is called with the descriptor of each
-        connection. With `peer_names` the connections use TLS.
+        connection. With `peer_names` the connections use TLS, with `admission` they are limited.
         """
         loop = asyncio.get_running_loop()
         watch = turns or Turns()
@@ -353,8 +382,8 @@ class ListeningSocket:
             for bound in sockets:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
 
-        def make() -> ConnectionProtocol:
-            return ConnectionProtocol(
+        def make(slot: Slot | None) -> ConnectionProtocol:
+            made = ConnectionProtocol(
                 dispatcher,
                 name,
                 open_connections,
@@ -364,8 +393,12 @@ class ListeningSocket:
                 watch,
                 peer_names,
             )
+            made.slot = slot
+            return made
 
         accepting = Acceptor(loop, sockets, make)
+        if admission is not None:
+            accepting.use_limits(admission)
         if peer_names is not None:
             side = TlsSide(
                 lambda: peer_names.server(name), lambda peer, why: dispatcher.log.closed_for_cause(peer, why, None)
@@ -387,6 +420,13 @@ class ListeningSocket:
     @property
     def connection_count(self) -> int:
         return len(self._open)
+
+    def closable(self) -> Iterator[Closable]:
+        """Yields the connections that can give way to others."""
+        yield from self._acceptor.silent()
+        for protocol in self._open:
+            if protocol.slot is not None:
+                yield protocol.used_ns, partial(protocol.give_way, _GIVES_WAY)
 
     def close(self) -> None:
         """Stops listening, and ends the open connections."""

@@ -23,6 +23,7 @@ from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.host import ServerHost
+from barnabas.server.limited_listeners import LimitedListeners
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
 from barnabas.server.memory import check_regularly, prepare, settle
 from barnabas.server.turns import Turns
@@ -132,7 +133,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     try:
         prepare()
         broker.open()
-        sockets = await _bind(broker, config, listener_log, host.turns, contexts)
+        sockets = await _bind(broker, host, listener_log, contexts)
         early, late = _parted(sockets, broker)
         await _open(early)
         exporter = await _export(broker, config, sockets, host.turns)
@@ -262,10 +263,16 @@ def _announce(config: BrokerConfig) -> None:
 
 
 async def _bind(
-    broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns, contexts: NodeContexts | None
+    broker: Broker, host: ServerHost, listener_log: ListenerLog, contexts: NodeContexts | None
 ) -> list[ListeningSocket]:
     """Binds the addresses of all listeners of this node. Raises ConfigError if one is unavailable."""
-    sockets = []
+    config = broker.config
+    limited = LimitedListeners(
+        asyncio.get_running_loop(), broker.connection_limits, host.clock.now_ms, listener_log.rejected
+    )
+    await limited.resolve()
+    config.subscribe(lambda _: limited.resolve_soon())
+    sockets: list[ListeningSocket] = []
     for listener in config.listeners:
         dispatcher = broker.dispatcher(listener.name)
         try:
@@ -276,14 +283,16 @@ async def _bind(
                 listener.port,
                 SocketOptions.from_config(config),
                 listener_log.accepted,
-                turns,
+                host.turns,
                 contexts if contexts is not None and contexts.serves(listener.name) else None,
+                limited.admissions[listener.name],
             )
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror}"
             ) from error
         sockets.append(bound)
+    limited.use(sockets)
     return sockets
 
 

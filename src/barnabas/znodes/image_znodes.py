@@ -120,7 +120,7 @@ def client_znodes(security: SecurityImage) -> Iterator[Content]:
     for entity, quotas in security.quotas.items():
         path = quota_path(entity)
         if path is not None:
-            configs[path] = {key: _quota_text(key, value) for key, value in sorted(quotas.items())}
+            configs[path] = {key: quota_text(key, value) for key, value in sorted(quotas.items())}
     for (mechanism, user), credential in sorted(security.scram.items()):
         path = paths.config(paths.USER_CONFIGS, paths.sanitize(user))
         configs.setdefault(path, {})[_MECHANISM_NAMES[mechanism]] = scram_text(credential)
@@ -144,7 +144,8 @@ def quota_path(entity: QuotaEntity) -> str | None:
             return None
 
 
-def _quota_text(key: str, value: float) -> str:
+def quota_text(key: str, value: float) -> str:
+    """Returns the text of a quota in a znode."""
     return str(int(value + 1e-6)) if key in _WHOLE_QUOTAS else show(value) or ""
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from tests.support.zookeeper_broker import ZooKeeperBroker
 
+from barnabas.broker.throttling.connection_limits import Slot
 from barnabas.metadata.security import SecurityImage
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.batch import Record, encode_batch
+from barnabas.simulation.host import EPOCH_WALL_MS
 from barnabas.znodes import paths
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import DeleteRequest
 
+BATCH = bytes(encode_batch([Record(0, EPOCH_WALL_MS, None, bytes(1_000), [])]))
 _SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 
 
@@ -120,3 +127,155 @@ def test_an_invalid_one_keeps_its_last_values_and_stops_no_other() -> None:
         assert any(problem in text for text in texts), (problem, texts)
     operator.write("users/ann", content(producer_byte_rate="9"))
     assert quotas(broker)[("user", "ann"),] == {"producer_byte_rate": 9.0}
+
+
+def produced(broker: ZooKeeperBroker, client_id: str, count: int) -> list[int]:
+    """Returns the throttle times of Produce requests of a kilobyte."""
+    row = ProduceRequest.PartitionProduceData(index=0, records=BATCH)
+    request = ProduceRequest(
+        acks=1, timeout_ms=100, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[row])]
+    )
+    client = broker.connect(client_id)
+    return [client.call(request, 9, ProduceResponse, within_ms=60_000).throttle_time_ms for _ in range(count)]
+
+
+def test_quotas_in_znodes_throttle_clients() -> None:
+    broker = ZooKeeperBroker()
+    broker.tree.set("/config/clients/%3Cdefault%3E", content(producer_byte_rate="999999"))
+    broker.tree.set("/config/clients/<default>", content(producer_byte_rate="100"))
+    broker.start()
+    assert max(produced(broker, "app", 3)) > 0
+    operator = Operator(broker)
+    operator.write("clients/app", content(producer_byte_rate="1000000"))
+    assert produced(broker, "app", 5) == [0] * 5
+    operator.write("users/ANONYMOUS/clients/app", content(producer_byte_rate="100"))
+    assert max(produced(broker, "app", 3)) > 0
+    # A quota that limits nothing, which only znodes can hold.
+    for value in ("0", "-1", "NaN"):
+        operator.write("users/ANONYMOUS/clients/app", content(producer_byte_rate=value))
+        assert produced(broker, "app", 3) == [0] * 3
+    operator.write("users/ANONYMOUS/clients/app", content())
+    operator.write("clients/app", content())
+    operator.write("clients/<default>", content())
+    assert broker.broker.services.throttles is not None
+    operator.write("clients/%3Cdefault%3E", content())  # a client id of that name
+    assert broker.broker.services.throttles is None
+
+
+def test_quotas_of_addresses_in_znodes_limit_connections() -> None:
+    broker = ZooKeeperBroker()
+    broker.tree.set("/config/ips/10.0.0.1", content(connection_creation_rate="1"))
+    broker.start()
+    limits = broker.broker.connection_limits["PLAINTEXT"]
+
+    def taken(address: str) -> int:
+        now_ms = broker.host.clock.now_ms()
+        return sum(isinstance(limits.take("PLAINTEXT", address, now_ms), Slot) for _ in range(20))
+
+    assert (taken("10.0.0.1"), taken("10.0.0.2")) == (10, 20)
+    operator = Operator(broker)
+    operator.write("ips/<default>", content(connection_creation_rate="1"))
+    operator.write("ips/10.0.0.4", content(connection_creation_rate="0"))
+    for address, value in {"10.0.0.5": "NaN", "10.0.0.6": "-1", "10.0.0.7": "Infinity", "10.0.0.8": "0.5"}.items():
+        operator.write(f"ips/{address}", content(connection_creation_rate=value))
+    assert [taken(f"10.0.0.{each}") for each in (5, 6, 7, 8)] == [0, 20, 20, 0]
+    assert (taken("10.0.0.3"), taken("10.0.0.4")) == (10, 0)
+    operator.write("ips/<default>", content())
+    operator.write("ips/10.0.0.1", content())
+    assert (taken("10.0.0.1"), taken("10.0.0.3"), taken("10.0.0.4")) == (20, 20, 0)
+
+
+Alter = AlterClientQuotasRequest
+Entity = dict[str, str | None]
+Row = tuple[int, str | None]
+
+
+def altered(
+    broker: ZooKeeperBroker, *changes: tuple[Entity, str, float | None], validate_only: bool = False
+) -> list[Row]:
+    """Sets quotas, and removes those without a value. Returns the errors."""
+    entries = [
+        Alter.EntryData(
+            entity=[Alter.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+            ops=[Alter.OpData(key=key, value=value or 0.0, remove=value is None)],
+        )
+        for entity, key, value in changes
+    ]
+    request = Alter(entries=entries, validate_only=validate_only)
+    answer = broker.connect().call(request, 1, AlterClientQuotasResponse, within_ms=10_000)
+    return [(row.error_code, row.error_message) for row in answer.entries]
+
+
+def test_quotas_are_set_and_removed_by_requests() -> None:
+    broker = ZooKeeperBroker().start()
+    other = ZooKeeperBroker(broker.tree, broker__id="2").start()
+    Operator(broker).write("users/ann", content(SCRAM__SHA__256=_SCRAM))
+    ann: Entity = {"user": "ann"}
+    everyone: Entity = {"client-id": None, "user": None}
+    assert (
+        altered(
+            broker,
+            (ann, "producer_byte_rate", 7.0),
+            (ann | {"client-id": "c/1"}, "request_percentage", 12.5),
+            (everyone, "consumer_byte_rate", 8.0),
+            ({"client-id": "app"}, "controller_mutation_rate", 3.0),
+            ({"ip": "::1"}, "connection_creation_rate", 9.0),
+        )
+        == [(0, None)] * 5
+    )
+    texts = {}
+    for path in ("users/ann", "users/ann/clients/c%2F1", "users/<default>/clients/<default>", "ips/%3A%3A1"):
+        znode = broker.tree.content(f"/config/{path}")
+        assert znode is not None, path
+        texts[path] = bytes(znode.data or b"")
+    assert b'"producer_byte_rate":"7"' in texts["users/ann"]
+    assert b"SCRAM-SHA-256" in texts["users/ann"]
+    assert b'"request_percentage":"12.5"' in texts["users/ann/clients/c%2F1"]
+    assert b'"consumer_byte_rate":"8"' in texts["users/<default>/clients/<default>"]
+    assert b'"connection_creation_rate":"9"' in texts["ips/%3A%3A1"]
+    other.settle()
+    assert quotas(other) == quotas(broker)
+    assert len(quotas(broker)) == 5
+    described = broker.connect().call(DescribeClientQuotasRequest(), 1, DescribeClientQuotasResponse)
+    assert described.entries is not None
+    assert len(described.entries) == 5
+
+    assert altered(broker, (ann, "producer_byte_rate", None), validate_only=True) == [(0, None)]
+    assert len(quotas(broker)) == 5
+    gone = altered(broker, (ann, "producer_byte_rate", None), ({"client-id": "app"}, "controller_mutation_rate", None))
+    assert gone == [(0, None)] * 2
+    assert len(quotas(broker)) == 3
+    assert list(security(broker).scram) == [(1, "ann")]
+
+
+def test_invalid_changes_of_quotas_write_nothing() -> None:
+    broker = ZooKeeperBroker().start()
+    broker.tree.set("/config/users/bad", b"{")
+    errors = altered(
+        broker,
+        ({"user": "ann"}, "producer_byte_rate", -1.0),
+        ({"user": "ann", "ip": "::1"}, "producer_byte_rate", 1.0),
+        ({"user": ""}, "producer_byte_rate", 1.0),
+        ({"planet": "earth"}, "producer_byte_rate", 1.0),
+        ({"user": "bad"}, "producer_byte_rate", 1.0),
+        ({"user": "bob"}, "producer_byte_rate", 5.0),
+    )
+    assert [code for code, _ in errors] == [42, 42, 42, 42, -1, 0]
+    assert errors[4][1] == "/config/users/bad is not a configuration; see the log of the broker."
+    assert quotas(broker) == {(("user", "bob"),): {"producer_byte_rate": 5.0}}
+
+
+def test_a_change_of_quotas_survives_the_loss_of_the_session() -> None:
+    broker = ZooKeeperBroker().start()
+    client = broker.connect()
+    row = Alter.EntryData(
+        entity=[Alter.EntityData(entity_type="user", entity_name="ann")],
+        ops=[Alter.OpData(key="producer_byte_rate", value=7.0)],
+    )
+    client.send(Alter(entries=[row]), 1)
+    broker.store.expire()
+    broker.settle(1_000)
+    ((_, answer),) = client.received()
+    assert isinstance(answer, AlterClientQuotasResponse)
+    assert [each.error_code for each in answer.entries] == [0]
+    assert quotas(broker) == {(("user", "ann"),): {"producer_byte_rate": 7.0}}

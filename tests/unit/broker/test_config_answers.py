@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.wired import PROPERTIES
 
 from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from barnabas.broker.peers.controller_access import ControllerAccess
@@ -274,3 +275,29 @@ def test_answers_are_those_of_apache_kafka() -> None:
     for probe, actual, expected in different:
         print(probe, actual, expected, sep="\n  ")
     assert not different
+
+
+def test_limits_of_one_listener_change_at_both_levels() -> None:
+    node = Node(PROPERTIES)
+
+    def answer(broker: str, key: str, value: str) -> tuple[int, str | None]:
+        changes = [[4, broker, [[key, 0, value]]]]
+        probe = {"api": "IncrementalAlterConfigs", "validate_only": False, "resources": changes}
+        ((code, message, _, _),) = change(node, probe)
+        return code, message
+
+    prefixed = "listener.name.plaintext."
+    for broker in ("", "1"):
+        for key in ("max.connections", "max.connection.creation.rate"):
+            assert answer(broker, prefixed + key, "7") == (0, None)
+            code, message = answer(broker, prefixed + key, "0")
+            assert (code, message) == (
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {key} 0 for configuration "
+                "Invalid dynamic configuration",
+            )
+            assert node.config.value_on("PLAINTEXT", key) == 7
+    code, message = answer("", prefixed + "ssl.keystore.location", "/k")
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message is not None
+    assert message.startswith("Cannot update these configs at default cluster level")

@@ -196,3 +196,23 @@ def test_sizes_and_ends_of_logs() -> None:
     assert metrics("kafka_log_log_size", topic="orders", partition="1") == 0
     assert metrics("kafka_log_log_logendoffset", topic="__cluster_metadata", partition="0") > 0
     assert metrics("kafka_log_logmanager_logdirectoryoffline", logDirectory="/data") == 0
+
+
+def test_rates_of_connections_are_shown_by_listener_and_address() -> None:
+    wired = WiredBroker()
+    limits = wired.broker.connection_limits["PLAINTEXT"]
+    limits.follow({(("ip", "10.0.0.1"),): {"connection_creation_rate": 1.0}})
+    now_ms = wired.host.clock.now_ms()
+    for _ in range(11):
+        limits.arrive("PLAINTEXT", now_ms)
+        limits.take("PLAINTEXT", "10.0.0.1", now_ms)
+    limits.waited("PLAINTEXT", 7)
+    metrics = Metrics.of(wired.broker)
+    prefix = "kafka_server_socket_server_metrics_"
+    assert metrics(f"{prefix}connection_accept_rate", listener="PLAINTEXT") == 1.0
+    assert metrics(f"{prefix}connection_accept_rate", listener="CONTROLLER") == 0.0
+    assert metrics(f"{prefix}connection_accept_rate", ip="10.0.0.1") == 1.0
+    assert metrics(f"{prefix}broker_connection_accept_rate") == 1.0
+    assert metrics(f"{prefix}connection_accept_throttle_time", listener="PLAINTEXT") == 0.0
+    assert metrics(f"{prefix}ip_connection_accept_throttle_time", listener="PLAINTEXT") == 1_000
+    assert metrics("kafka_network_acceptor_acceptorblockedpercent_count", listener="PLAINTEXT") == 7_000_000

@@ -355,5 +355,5 @@ def test_audit_log_has_kafkas_lines_and_one_per_second(
     assert caplog.records[-1].message == line.replace(
         "DefaultDeny",
         "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=*, patternType=LITERAL, principal=User:*, "
-        "host=*, operation=WRITE, permissionType=DENY)) (49 more since the last line)",
+        "host=*, operation=WRITE, permissionType=DENY)) (49 more in the last 1 s)",
     )

@@ -4,7 +4,7 @@ end.
 
 from __future__ import annotations
 
-from barnabas.common.reports import LimitedReports
+from barnabas.common.reports import LimitedReports, LineLimit
 
 
 class _Clock:
@@ -82,4 +82,15 @@ def test_causes_that_peers_name_cost_no_memory_without_end() -> None:
     for number in range(5_000):
         reports.report(number, f"{number}")
     assert len(faults.lines) == 5_000
-    assert len(reports._causes) <= 1_000
+    assert len(reports._limit) <= 1_000
+
+
+def test_a_log_of_its_own_has_its_interval_and_its_number_of_causes() -> None:
+    clock = _Clock()
+    limit = LineLimit(clock.now_ms, 1_000, causes_max=2)
+    assert [limit.suffix("a") for _ in range(3)] == ["", None, None]
+    clock.ms = 1_500
+    assert limit.suffix("a") == " (2 more in the last 2 s)"
+    assert [limit.suffix(cause) for cause in ("b", "c", "b")] == ["", "", None]
+    assert len(limit) == 2
+    assert not limit.is_known("a")

@@ -8,7 +8,7 @@ import pytest
 from tests.support.controller_world import ControllerWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.quota_changes import alter_client_quotas
+from barnabas.controller.requests.client_quotas import alter_client_quotas
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 
 Entity = Mapping[str, str | None]

@@ -68,7 +68,7 @@ async def serving(folder: Path, *, tls: bool = True) -> AsyncIterator[Served]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     loop = asyncio.get_running_loop()
-    accepting = Acceptor(loop, await acceptor.bind(loop, "127.0.0.1", 0), Echo)
+    accepting = Acceptor(loop, await acceptor.bind(loop, "127.0.0.1", 0), lambda slot: Echo())
     served = Served(accepting, authority.certificate)
     if tls:
         accepting.use_tls(TlsSide(lambda: context, lambda peer, why: served.failures.append(why)))

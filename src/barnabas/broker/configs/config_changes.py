@@ -14,7 +14,7 @@ from barnabas.broker.configs import loggers
 from barnabas.broker.configs.config_describe import parse_broker_id
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.config import BrokerConfig
-from barnabas.common.config_keys import ConfigType, ResourceType, parse_text
+from barnabas.common.config_keys import CLUSTER_LEVEL_LISTENER_KEYS, ConfigType, ResourceType, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.controller.requests.configs import check_count
@@ -311,9 +311,12 @@ def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
 
 def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
     """Raises ConfigError for changes that are valid in a properties file but not at run time."""
-    for name in ("max.connections", "max.connection.creation.rate"):
-        if proposed.int_of(name) <= 0:
-            raise _refused(f"Invalid {name} {proposed.int_of(name)}")
+    for listener in (None, *(each.name for each in current.listeners)):
+        for name in CLUSTER_LEVEL_LISTENER_KEYS:
+            then = proposed.value_of(name) if listener is None else proposed.value_on(listener, name)
+            now = current.value_of(name) if listener is None else current.value_on(listener, name)
+            if isinstance(then, int) and then <= 0 and then != now:
+                raise _refused(f"Invalid {name} {then}")
     for name in ("listeners", "listener.security.protocol.map"):
         if proposed.list_of(name) != current.list_of(name):
             raise ConfigError(f"{name} cannot be changed while the node runs")

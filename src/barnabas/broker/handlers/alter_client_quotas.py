@@ -7,7 +7,7 @@ from typing import Final
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.pieces import Pieces
-from barnabas.controller.kraft.quota_changes import entity_of
+from barnabas.controller.requests.client_quotas import entity_of
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 
 ERROR_ROWS: Final = (ErrorRows("entries", "entries", inner=ErrorRows("entity", "entity")),)
@@ -15,4 +15,4 @@ PIECES: Final = Pieces(50, "entries", "entries", answers_once=True, key_of=entit
 
 
 def handle(context: RequestContext, request: AlterClientQuotasRequest, services: Services) -> None:
-    services.quorum.controller.quotas.alter(request, context.reply, actor=context.principal)
+    services.side.alter_client_quotas(context, request)

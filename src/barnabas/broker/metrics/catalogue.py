@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.metrics import (
     authentications,
     client_rates,
+    connections,
     controller,
     coordinators,
     logs,
@@ -30,6 +31,7 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "requests": requests.collect,
     "authentications": authentications.collect,
     "client-rates": client_rates.collect,
+    "connections": connections.collect,
     "cluster": controller.collect,
     "logs": logs.collect,
     "coordinators": coordinators.collect,

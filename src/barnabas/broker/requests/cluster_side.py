@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.controller.requests.topics import Permit
     from barnabas.metadata.registrations import FeatureRange
     from barnabas.protocol.api import Offer
+    from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
     from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
     from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -143,6 +144,9 @@ class ClusterSide(Protocol):
         """Requests a decision about configuration changes that this broker has already checked. `changes` are those of
         `request`; `reply` receives a result for each, or None if no answer comes in time.
         """
+
+    def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
+        """Obtains a decision about changes of quotas, and answers the request."""
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Requests a decision about the change of feature levels, and answers the client's request."""

@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Clock
-from barnabas.common.sampled_rates import SampledRate, TokenBucket
+from barnabas.common.sampled_rates import SampledAverage, SampledRate, TokenBucket
 from barnabas.metadata.quota_entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -63,21 +63,18 @@ class Client(NamedTuple):
 class _Measured:
     """The rate of the clients that share a quota, and their throttle times."""
 
-    __slots__ = ("_throttle_count", "_throttle_times", "rate")
+    __slots__ = ("_throttle_times", "rate")
 
     def __init__(self, windows: Windows) -> None:
         self.rate = SampledRate(*windows)
-        self._throttle_times = SampledRate(*windows)
-        self._throttle_count = SampledRate(*windows)
+        self._throttle_times = SampledAverage(*windows)
 
     def throttled(self, time_ms: int, now_ms: int) -> None:
         self._throttle_times.record(time_ms, now_ms)
-        self._throttle_count.record(1, now_ms)
 
     def throttle_time_ms(self, now_ms: int) -> float:
         """Returns the average throttle time of the recent requests."""
-        count = self._throttle_count.total(now_ms)
-        return self._throttle_times.total(now_ms) / count if count else 0.0
+        return self._throttle_times.value(now_ms)
 
 
 class ClientRate(_Measured):
@@ -150,7 +147,8 @@ class Quota(Generic[_R]):
         applied = self.table.find(*client)
         if len(self._by_client) >= self._kept_max:
             self._forget_idle(now_ms)
-        found = None if applied is None else self._shared(applied)
+        # Znodes can hold a limit of 0, below it or NaN, with which Kafka throttles nobody either.
+        found = None if applied is None or not applied.limit > 0 else self._shared(applied)
         self._by_client[client] = found
         return found
 

@@ -7,8 +7,7 @@
     image
 
 A znode without a valid configuration leaves the image as it was, and is reported. Notifications end after 15 minutes;
-each broker deletes those that it finds. Quotas and SCRAM credentials are part of the image, which the throttling and
-the log-in of this broker follow.
+each broker deletes those that it finds.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ class ConfigWatch:
                     entities += (f"{below}/{client}" for client in clients)
         found: set[ClientEntity] = set()
         for entity in entities:
-            client = yield from self._refresh_client(entity)
+            client = yield from self.refresh_client(entity)
             if client is not None:
                 found.add(client)
         for gone in sorted(client_entities(self._metadata.image.security) - found, key=repr):
@@ -153,7 +152,7 @@ class ConfigWatch:
         self._publish(_RESOURCES[kind], "" if name == paths.DEFAULT_ENTITY else name, overrides)
         return overrides
 
-    def _refresh_client(self, entity: str) -> Steps[ClientEntity | None]:
+    def refresh_client(self, entity: str) -> Steps[ClientEntity | None]:
         """Reads the configuration of a user, a client or an address. Returns the entity that the path names, or None if
         it names none.
         """
@@ -217,7 +216,7 @@ class ConfigWatch:
                 entity = next(iter(self._wanted))
                 del self._wanted[entity]
                 if entity.partition("/")[0] in CLIENT_TYPES:
-                    yield from self._refresh_client(entity)
+                    yield from self.refresh_client(entity)
                 else:
                     yield from self.refresh(entity)
 

@@ -8,7 +8,7 @@ not exist is created. The response follows when this broker's own image has the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch, entity_path
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create, make_path
@@ -100,28 +100,35 @@ class ConfigWrites:
                 overrides.pop(record.name, None)
             else:
                 overrides[record.name] = record.value
-        error = yield from self._write(f"{paths.CONFIG}/{entity}", encode_config(overrides))
-        if error:
-            return ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused the change of {entity}: {StoreError(error).name}"
-        yield from create(
-            self._store, paths.NEW_CONFIG_CHANGE, encode_config_change(entity), CreateFlags.PERSISTENT_SEQUENTIAL
-        )
+        problem = yield from write_config(self._store, entity, overrides)
+        if problem is not None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR, problem
         yield from self._watch.refresh(entity)
         return result
 
-    def _write(self, path: str, data: bytes) -> Steps[int]:
-        """Writes a configuration, or creates its znode. Returns ZooKeeper's error code; 0 if there is none."""
-        check = Part(OpCode.CHECK, CheckVersionRequest(paths.CONTROLLER, _CONTROLLER_VERSION))
-        write = Part(OpCode.SET_DATA, SetDataRequest(path, data, ANY_VERSION))
-        reply: MultiReply = yield lambda answered: self._store.multi([check, write], answered)
-        refused = reply.refused_part
-        if refused is None:
-            return 0
-        assert reply.errors is not None, "not lost"
-        if reply.errors[refused] != StoreError.NO_NODE:
-            return reply.errors[refused]
-        error = yield from make_path(self._store, path, data)
-        if error == StoreError.NODE_EXISTS:  # The check of /controller failed: there is no controller.
-            reply = yield lambda answered: self._store.multi([write], answered)
-            return 0 if reply.refused_part is None else StoreError.SYSTEM_ERROR
-        return error
+
+def write_config(store: ZnodeStore, entity: str, overrides: Mapping[str, str]) -> Steps[str | None]:
+    """Writes a configuration and its notification. Returns the error message; None if it is written."""
+    error = yield from _write(store, f"{paths.CONFIG}/{entity}", encode_config(overrides))
+    if error:
+        return f"ZooKeeper refused the change of {entity}: {StoreError(error).name}"
+    yield from create(store, paths.NEW_CONFIG_CHANGE, encode_config_change(entity), CreateFlags.PERSISTENT_SEQUENTIAL)
+    return None
+
+
+def _write(store: ZnodeStore, path: str, data: bytes) -> Steps[int]:
+    """Writes a configuration, or creates its znode. Returns ZooKeeper's error code; 0 if there is none."""
+    check = Part(OpCode.CHECK, CheckVersionRequest(paths.CONTROLLER, _CONTROLLER_VERSION))
+    write = Part(OpCode.SET_DATA, SetDataRequest(path, data, ANY_VERSION))
+    reply: MultiReply = yield lambda answered: store.multi([check, write], answered)
+    refused = reply.refused_part
+    if refused is None:
+        return 0
+    assert reply.errors is not None, "not lost"
+    if reply.errors[refused] != StoreError.NO_NODE:
+        return reply.errors[refused]
+    error = yield from make_path(store, path, data)
+    if error == StoreError.NODE_EXISTS:  # there is no controller
+        reply = yield lambda answered: store.multi([write], answered)
+        return 0 if reply.refused_part is None else StoreError.SYSTEM_ERROR
+    return error

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from barnabas.broker.zookeeper.client_door import ClientDoor
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites
+from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
 from barnabas.common.config import BrokerConfig
@@ -62,6 +63,7 @@ class Membership:
         self._registrar = Registrar(host, config, store, endpoints)
         self.configs = ConfigWatch(host, store, metadata)
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
+        self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -173,12 +175,13 @@ class Membership:
         if self._is_active:
             self._join()
             self.writes.resume()
+            self.quota_writes.resume()
 
     def disconnected(self) -> None:
         self._controller.disconnected()
 
     def reconnected(self) -> None:
-        for steps in (self._joining, self.configs, self.writes, *self._others):
+        for steps in (self._joining, self.configs, self.writes, self.quota_writes, *self._others):
             if steps is not None:
                 steps.resume()
         self._controller.reconnected()

@@ -38,6 +38,7 @@ from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.api import EARLY_ZOOKEEPER_APIS, ZOOKEEPER_APIS, Offer
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
@@ -223,6 +224,10 @@ class ZooKeeperSide:
         self._membership.writes.change(
             changes, context.principal, reply, replace=replace, validate_only=request.validate_only
         )
+
+    def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
+        """Decides about the changes and writes them, as any broker can."""
+        self._membership.quota_writes.alter(request, context.principal, context.reply)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Refuses each update, because ZooKeeper mode has no features."""

@@ -1,0 +1,111 @@
+"""Changes of client quotas in ZooKeeper mode: any broker decides and writes them, as it does for configurations.
+
+    read the znodes -> decide (`controller.requests.client_quotas`) -> write each znode, with its notification
+
+A znode of a user holds SCRAM credentials too, which stay. The response follows when this broker's own image has the
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.broker.zookeeper.config_watch import ConfigWatch
+from barnabas.broker.zookeeper.config_writes import write_config
+from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, read
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.controller.requests.client_quotas import alter_client_quotas, entity_of
+from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.security import QuotaEntity
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
+from barnabas.protocol.messages.records_metadata import ClientQuotaRecord
+from barnabas.znodes import paths
+from barnabas.znodes.config_znodes import decode_config
+from barnabas.znodes.image_znodes import quota_path, quota_text
+from barnabas.znodes.znode_json import ZnodeError
+from barnabas.zookeeper.client.store import ZnodeStore
+
+_Request = AlterClientQuotasRequest
+_Response = AlterClientQuotasResponse
+
+
+class QuotaWrites:
+    """The changes of quotas that this broker makes. The changes of one request are made one after the other."""
+
+    def __init__(
+        self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._store = store
+        self._metadata = metadata
+        self._watch = watch
+        self._running: dict[StoreSteps, None] = {}
+
+    def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
+        """Decides about the change of each entity, and writes it unless it is only validated."""
+
+        def done(response: _Response) -> None:
+            del self._running[steps]
+            reply(response)
+
+        steps = StoreSteps(self._alter(request, actor), done)
+        self._running[steps] = None
+        steps.start()
+
+    def resume(self) -> None:
+        for steps in tuple(self._running):
+            steps.resume()
+
+    def _alter(self, request: _Request, actor: str) -> Steps[_Response]:
+        for entry in request.entries:
+            path = _entity_path(entity_of(entry))
+            if path is not None:
+                yield from self._watch.refresh_client(path)
+        view = ControllerView(self._metadata.image, self._config, self._host.random)
+        decided = alter_client_quotas(view, request, actor)
+        if request.validate_only:
+            return decided.response
+        changes: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
+        for record, _ in decided.records:
+            assert isinstance(record, ClientQuotaRecord), "a decision about quotas"
+            entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
+            changes.setdefault(entity, []).append(record)
+        for row in decided.response.entries:
+            entity = tuple((part.entity_type, part.entity_name) for part in row.entity)
+            if entity in changes:
+                problem = yield from self._write(entity, changes[entity])
+                if problem is not None:
+                    row.error_code, row.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, problem
+        return decided.response
+
+    def _write(self, entity: QuotaEntity, records: list[ClientQuotaRecord]) -> Steps[str | None]:
+        """Changes the znode of an entity. Returns the error message; None if it is written."""
+        name = _entity_path(entity)
+        assert name is not None, "the decision allows no other entity"
+        path = f"{paths.CONFIG}/{name}"
+        reply = yield from read(self._store, path)
+        try:
+            overrides = decode_config(path, None if reply.znode is None else reply.znode.data)
+        except ZnodeError:
+            return f"{path} is not a configuration; see the log of the broker."
+        for record in records:
+            if record.remove:
+                overrides.pop(record.key, None)
+            else:
+                overrides[record.key] = quota_text(record.key, record.value)
+        problem = yield from write_config(self._store, name, overrides)
+        if problem is None:
+            yield from self._watch.refresh_client(name)
+        return problem
+
+
+def _entity_path(entity: QuotaEntity) -> str | None:
+    """Returns the path of an entity below /config; None if it cannot have one."""
+    if any(name == "" for _, name in entity):
+        return None
+    path = quota_path(entity)
+    return None if path is None else path.removeprefix(f"{paths.CONFIG}/")
