@@ -22,7 +22,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.sasl.mechanism import LogInRefused, Mechanism, Outcome
+from barnabas.protocol.sasl.mechanism import LogInRefused, LogInUndecided, Mechanism, Outcome
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -263,7 +263,10 @@ class Gate:
             if outcome is not None:
                 self._check_same_user(outcome)
         except LogInRefused as error:
-            return self._refuse(header, error.text)
+            return self._refuse(header, error.text, error.cause)
+        except LogInUndecided as error:
+            self.state, self._exchange = GateState.FAILED, None
+            return Verdict(Act.CLOSE, header, cause=str(error))
         lifetime_ms = 0
         if outcome is not None:
             lifetime_ms = self._open(outcome, now_ms, wall_ms)
@@ -305,7 +308,7 @@ class Gate:
             f"mechanism '{self.before[0]}'",
         )
 
-    def _refuse(self, header: RequestFields | None, text: str | None) -> Verdict:
+    def _refuse(self, header: RequestFields | None, text: str | None, cause: str | None = None) -> Verdict:
         self.state, self._exchange = GateState.FAILED, None
         if text is None:
             during = "re-authentication" if self.is_renewing else "authentication"
@@ -314,9 +317,9 @@ class Gate:
                 f"{self._mechanism}"
             )
         if header is None:
-            return Verdict(Act.REFUSE, cause=text)
+            return Verdict(Act.REFUSE, cause=cause or text)
         refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-        return Verdict(Act.REFUSE, header, refusal, text)
+        return Verdict(Act.REFUSE, header, refusal, cause or text)
 
 
 _KINDS: Final = {

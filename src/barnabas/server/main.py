@@ -21,6 +21,7 @@ from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.common.jaas_file import with_jaas_file
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
@@ -105,13 +106,17 @@ def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
     if file is None:
         raise UsageError(_USAGE)
     try:
-        with open(file, encoding="utf-8") as stream:
-            properties = parse_properties(stream.read())
+        properties = parse_properties(_text_of(file))
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {file}: the file is not UTF-8") from error
-    return BrokerConfig.from_properties({**properties, **overrides}), cluster_id
+    return BrokerConfig.from_properties(with_jaas_file({**properties, **overrides}, _text_of)), cluster_id
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
 
 
 async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.AbstractEventLoop) -> int:

@@ -278,7 +278,7 @@ def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are supported"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are supported"),
         ({"sasl.enabled.mechanisms": ""}, "at least one of PLAIN"),
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
         ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),
