@@ -1,19 +1,21 @@
 """Requests of this node to servers of the web (`common.host.Web`): the key sets and tokens of an identity provider.
 
-Each request has a thread of its own, because a name server or a peer can be slow in ways that no timeout of a socket
-ends: it is answered in time, and the thread, a daemon, ends when the system lets it. At most `_THREADS_MAX` requests
+Each request has a thread of its own. A peer can be slow in ways that no timeout of a socket ends, a byte at a time, so
+the loop ends the connection of a request that takes too long. The thread is a daemon: a name server that does not
+answer does not delay the end of the process. At most `_THREADS_MAX` requests
 are under way; further ones fail. Redirects are not followed: only URLs that the configuration allows are asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from time import monotonic
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from barnabas.common.continuations import later
 from barnabas.common.host import WebRequest
@@ -36,18 +38,31 @@ class _Exchange:
         self._client = client
         self._request = request
         self._done: Done | None = later(done)
+        self._connection = _connection(request)
+        #: The socket, also when the connection has handed it to its response.
+        self._socket: socket.socket | None = None
 
     def run(self) -> None:
         """Fetches the document. It runs in a thread."""
         content: bytes | None = None
         error: OSError | None = None
         try:
-            content = _fetch(self._request)
+            self._connection.connect()
+            self._socket = self._connection.sock
+            content = _fetch(self._connection, self._request)
         except OSError as raised:
             error = raised
         except (HTTPException, ValueError) as raised:
             error = WebError(f"no response of HTTP: {type(raised).__name__}")
         self._client.report(self, content, error)
+
+    def give_up(self) -> None:
+        """Ends the request without a response, and its connection, which wakes the thread."""
+        self.end(None, TimeoutError("no answer in time"))
+        found = self._socket
+        if found is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(found, socket.SHUT_RDWR)
 
     def end(self, content: bytes | None, error: OSError | None) -> None:
         done, self._done = self._done, None
@@ -70,8 +85,7 @@ class WebClient:
             return
         self._threads += 1
         threading.Thread(target=exchange.run, name="barnabas-web", daemon=True).start()
-        late = TimeoutError("no answer in time")
-        self._loop.call_later(request.timeout_ms / 1_000, self._turns.run, lambda: exchange.end(None, late))
+        self._loop.call_later(request.timeout_ms / 1_000, self._turns.run, exchange.give_up)
 
     def report(self, exchange: _Exchange, content: bytes | None, error: OSError | None) -> None:
         """Delivers a result. It is called in the thread of the request."""
@@ -85,11 +99,18 @@ class WebClient:
         self._turns.run(lambda: exchange.end(content, error))
 
 
-def _fetch(request: WebRequest) -> bytes:
+def _connection(request: WebRequest) -> HTTPConnection:
+    url, timeout_s = urlsplit(request.url), request.timeout_ms / 1_000
+    assert url.hostname is not None, "the configuration is checked"
+    if url.scheme == "https":
+        # It trusts the certificates of the system, or those of the file that SSL_CERT_FILE names.
+        return HTTPSConnection(url.hostname, url.port, timeout=timeout_s)
+    return HTTPConnection(url.hostname, url.port, timeout=timeout_s)
+
+
+def _fetch(connection: HTTPConnection, request: WebRequest) -> bytes:
     """Returns the document of a request. Raises OSError and HTTPException."""
     url = urlsplit(request.url)
-    deadline_s = monotonic() + request.timeout_ms / 1_000
-    connection = _connection(url, request.timeout_ms / 1_000)
     try:
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         headers = {"Accept": "application/json", "Connection": "close", **dict(request.headers)}
@@ -97,27 +118,17 @@ def _fetch(request: WebRequest) -> bytes:
         response = connection.getresponse()
         if response.status != 200:
             raise WebError(f"it answers with status {response.status}")
-        return _read(response, request.bytes_max, deadline_s)
+        return _read(response, request.bytes_max)
     finally:
         connection.close()
 
 
-def _connection(url: SplitResult, timeout_s: float) -> HTTPConnection:
-    assert url.hostname is not None, "the configuration is checked"
-    if url.scheme == "https":
-        # Certificates of the system, or of the file that SSL_CERT_FILE names.
-        return HTTPSConnection(url.hostname, url.port, timeout=timeout_s)
-    return HTTPConnection(url.hostname, url.port, timeout=timeout_s)
-
-
-def _read(response: HTTPResponse, bytes_max: int, deadline_s: float) -> bytes:
+def _read(response: HTTPResponse, bytes_max: int) -> bytes:
     found = bytearray()
     while piece := response.read1(_PIECE_BYTES):
         found += piece
         if len(found) > bytes_max:
             raise WebError(f"its document has more than {bytes_max} bytes")
-        if monotonic() > deadline_s:
-            raise TimeoutError("no answer in time")
     if response.length:
         raise WebError("its document is cut off")
     return bytes(found)
