@@ -146,7 +146,7 @@ class GatePolicy(Protocol):
 class Gate:
     """The gate of one connection. `take` decides about each frame, in the order of their arrival."""
 
-    __slots__ = ("_began_ms", "_exchange", "_mechanism", "_policy", "before", "ends_ms", "outcome", "renews", "state")
+    __slots__ = ("_exchange", "_mechanism", "_policy", "_renewal_ms", "before", "ends_ms", "outcome", "renews", "state")
 
     def __init__(self, policy: GatePolicy) -> None:
         self._policy = policy
@@ -159,7 +159,7 @@ class Gate:
         self.before: tuple[str, Outcome] | None = None
         #: The end of the session, on the monotonic clock; None if it has none.
         self.ends_ms: int | None = None
-        self._began_ms: int | None = None
+        self._renewal_ms: int | None = None
         #: Whether the client understands the lifetime of a session (SaslAuthenticate version 1).
         self.renews = False
 
@@ -171,6 +171,12 @@ class Gate:
     @property
     def is_renewing(self) -> bool:
         return self.before is not None
+
+    @property
+    def began_ms(self) -> int:
+        """Returns when the last renewal began, on the monotonic clock."""
+        assert self._renewal_ms is not None, "a renewal has begun"
+        return self._renewal_ms
 
     @property
     def mechanism(self) -> str:
@@ -236,9 +242,9 @@ class Gate:
     def _begin_renewal(self, now_ms: int) -> bool:
         """Begins a renewal. Returns False if the session has no end, or a renewal began less than a second ago."""
         assert self.outcome is not None, "the client has logged in"
-        if self.ends_ms is None or (self._began_ms is not None and now_ms - self._began_ms < RENEWAL_INTERVAL_MS):
+        if self.ends_ms is None or (self._renewal_ms is not None and now_ms - self._renewal_ms < RENEWAL_INTERVAL_MS):
             return False
-        self._began_ms = now_ms
+        self._renewal_ms = now_ms
         self.before = (self._mechanism, self.outcome)
         return True
 

@@ -140,7 +140,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         sockets = await _bind(broker, config, listener_log, host.turns, contexts)
         early, late = _parted(sockets, broker)
         await _open(early)
-        exporter = await _export(broker, config, sockets, host.turns)
+        exporter = await _export(broker, config, sockets, host.turns, contexts)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
@@ -213,14 +213,21 @@ def _contexts(config: BrokerConfig, host: ServerHost) -> NodeContexts | None:
 
 
 async def _export(
-    broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
+    broker: Broker,
+    config: BrokerConfig,
+    sockets: Sequence[ListeningSocket],
+    turns: Turns,
+    contexts: NodeContexts | None,
 ) -> Exporter | None:
     """Starts /metrics if it is configured."""
     address = config.str_of("barnabas.metrics.listener")
     if not address:
         return None
     made: Exporter = importlib.import_module("barnabas.server.exporter").Exporter(
-        broker, lambda: [(each.name, each.connection_count) for each in sockets], turns
+        broker,
+        lambda: [(each.name, each.connection_count) for each in sockets],
+        turns,
+        contexts.certificates if contexts is not None else lambda: (),
     )
     await made.start(address)
     return made

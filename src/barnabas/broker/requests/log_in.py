@@ -50,7 +50,7 @@ class ListenerLogIn:
         self._listener = listener
         self._cluster_id = cluster_id
         self._credentials = credentials
-        self._counts = counts.of(listener)
+        self._counts = counts.of(listener, host.clock)
         self._count_request = count_request
         self.mechanisms: Sequence[str] = ()
         self._passwords: Mapping[str, str] = {}
@@ -155,7 +155,10 @@ class ListenerLogIn:
         if gate.state is GateState.OPEN:
             assert gate.outcome is not None, "an open gate has a user"
             connection.principal = gate.outcome.principal
-            self._counts.count_success(is_renewal=gate.is_renewing, renews=gate.renews)
+            if gate.is_renewing:
+                self._counts.count_renewal(gate.began_ms)
+            else:
+                self._counts.count_success(renews=gate.renews)
             gate.end_renewal()
             connection.frames.limit_frames(self._config.int_of("socket.request.max.bytes"))
             if not gate.is_needed:
