@@ -37,7 +37,7 @@ HEAD: Final = """# Configuration
 Every key of Kafka 4.1 is known, with its type, default and limits. The tables below have those that have an effect, and
 the keys of Barnabas. A node that starts with another key set to something else than its default logs why it has no
 effect ([the list](#keys-without-an-effect)); an unknown key is logged too. A key for a protection that does not exist
-(SASL, an authorizer) ends the start.
+(GSSAPI, another authorizer) ends the start.
 
 **Set in** says where a key can be set: in the properties `file`, at run time for one `broker`, or at run time for all
 brokers of the `cluster` (IncrementalAlterConfigs, `kafka-configs --alter`). The value for one broker takes precedence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from barnabas.common.oauth_settings import Expectations, UnsecuredRules
 from barnabas.protocol.sasl.mechanism import LogInRefused
 from barnabas.protocol.sasl.oauth_server import OAuthBearerServer
 from barnabas.protocol.sasl.signed_tokens import KeySet, UnknownKey, load_jose
-from barnabas.protocol.sasl.tokens import TokenRefused
+from barnabas.protocol.sasl.tokens import TokenRefused, ValidToken
 from barnabas.protocol.sasl.unsecured_tokens import validate_unsecured
 
 pytestmark = pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
@@ -42,10 +43,11 @@ HEADERS: Final = st.fixed_dictionaries(
 
 
 def _judge(token: str) -> None:
-    for judge in (
+    judges: list[Callable[[], ValidToken]] = [
         lambda: KEYS.validate(token, EXPECTED, NOW_MS),
         lambda: validate_unsecured(token, RULES, NOW_MS),
-    ):
+    ]
+    for judge in judges:
         try:
             name, expires_ms = judge()
         except (TokenRefused, UnknownKey):

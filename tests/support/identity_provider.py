@@ -14,7 +14,7 @@ from tests.support.tokens import AUDIENCE, ISSUER, key, key_set, public, signed
 
 
 class IdentityProvider(ThreadingHTTPServer):
-    """It is served from its creation until `close`. Tokens name the client that asked for them."""
+    """A provider that serves from its creation until `close`. Tokens name the client that asked for them."""
 
     daemon_threads = True
 

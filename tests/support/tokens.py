@@ -39,7 +39,7 @@ _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 @cache
 def key(algorithm: str, name: str = "one") -> Any:
     """Returns a private key for an algorithm."""
-    extra = {"kid": f"{name}-{algorithm[:2] if algorithm[0] in 'RP' else algorithm}", "use": "sig"}
+    extra: Any = {"kid": f"{name}-{algorithm[:2] if algorithm[0] in 'RP' else algorithm}", "use": "sig"}
     if algorithm in _CURVES:
         return jwk.ECKey.generate_key(_CURVES[algorithm], extra)
     if algorithm in ("EdDSA", "Ed25519"):

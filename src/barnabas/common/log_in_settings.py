@@ -26,6 +26,7 @@ SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _OAUTH: Final = "sasl.oauthbearer."
+_LOGIN: Final = "sasl.login."
 _REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _RECEIVE: Final = "sasl.server.max.receive.size"
 _INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
@@ -139,8 +140,8 @@ def _number(config: ListenerSettings, listener: str, mechanism: str, key: str) -
 
 
 def affects_log_in(keys: Iterable[str]) -> bool:
-    """Returns whether one of these keys changes what listeners offer, or their users."""
-    return any(key.endswith((_JAAS, _ENABLED)) or _OAUTH in key for key in keys)
+    """Returns whether one of these keys changes what listeners offer, their users, or the logins of this node."""
+    return any(key.endswith((_JAAS, _ENABLED)) or _OAUTH in key or _LOGIN in key for key in keys)
 
 
 def check(config: ListenerSettings) -> None:

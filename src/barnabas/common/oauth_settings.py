@@ -73,7 +73,7 @@ class Source(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """What the claims of a token must say."""
+    """The requirements for the claims of a token."""
 
     audiences: tuple[str, ...]
     issuer: str | None
@@ -83,7 +83,7 @@ class Expectations(NamedTuple):
 
 
 class UnsecuredRules(NamedTuple):
-    """What the claims of an unsecured token must say."""
+    """The requirements for the claims of an unsecured token."""
 
     principal_claim: str
     scope_claim: str
@@ -147,6 +147,7 @@ def listener_tokens(config: MechanismSettings, listener: str, entry: JaasEntry |
     """Returns the tokens that a listener accepts. Raises ConfigError."""
     reader = _Reader(config, listener)
     options = {} if entry is None else entry.options
+    _check_options(listener, options)
     key_set = reader.source(
         _KEY_SET,
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
@@ -177,6 +178,7 @@ def listener_tokens(config: MechanismSettings, listener: str, entry: JaasEntry |
 def login_tokens(config: MechanismSettings, listener: str, entry: JaasEntry) -> UnsecuredLogin | EndpointLogin:
     """Returns the source of the tokens by which this node logs in on a listener of others. Raises ConfigError."""
     reader = _Reader(config, listener)
+    _check_options(listener, entry.options)
     source = reader.source(_TOKENS, "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
     if source is None:
         return _unsecured_login(listener, entry.options)
@@ -235,6 +237,16 @@ class _Reader:
         if url not in self._config.list_of(ALLOWED_URLS):
             raise ConfigError(f"{key}: {url} is not allowed. Add it to {ALLOWED_URLS} to allow it")
         return Source(key, url, self.number(backoff, 1), self.number(backoff_max, 1))
+
+
+def _check_options(listener: str, options: Mapping[str, str]) -> None:
+    """Raises ConfigError for TLS settings: a JAAS entry can be changed over the network, and must name no files."""
+    named = next((name for name in options if name.startswith("ssl.")), None)
+    if named is not None:
+        raise ConfigError(
+            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are checked by "
+            "the certificates of the system, or of the file that the environment's SSL_CERT_FILE names"
+        )
 
 
 def check_url(key: str, url: str) -> None:

@@ -39,7 +39,7 @@ def properties(**more: str) -> dict[str, str]:
 class Listener:
     """A broker whose clients share a listener."""
 
-    def __init__(self, document: bytes | OSError | None = None, **more: str) -> None:
+    def __init__(self, document: bytes | OSError | None = None, /, **more: str) -> None:
         host = MemoryHost(seed=1)
         host.web.documents[URL] = key_set(public(key("ES256"))) if document is None else document
         self.wired = WiredBroker(host, **properties(**more))

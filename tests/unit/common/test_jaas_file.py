@@ -98,6 +98,6 @@ def test_an_entry_is_shown_as_it_is_read(value: str) -> None:
 
 @pytest.mark.parametrize("comments", ["/* a */ " * 2_000, "// a // b\n" * 2_000, "/***/" * 2_000])
 def test_comments_take_linear_time(comments: str) -> None:
-    """Whoever can change a configuration could otherwise stop the broker with a text that is no entry."""
+    """An administrator could otherwise stop a broker with a text that is no entry."""
     with pytest.raises(jaas.JaasError, match="a quotation mark is not closed"):
         jaas.parse(comments + '"')

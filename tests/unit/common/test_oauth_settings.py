@@ -96,6 +96,7 @@ _PROTOCOL: Final = 'only "http", "https", and "file" protocol are supported'
         (_entry('unsecuredLoginStringClaim_sub="x"') | {KEY_SET: URL}, "choose one"),
         (_entry('unsecuredValidatorAllowableClockSkewMs="-1"'), "unsecuredValidatorAllowableClockSkewMs is not"),
         (_entry('unsecuredValidatorAllowableClockSkewMs="1e3"'), "unsecuredValidatorAllowableClockSkewMs is not"),
+        ({PREFIX + "sasl.jaas.config": f'{MODULE} ssl.truststore.location="/x";'}, "ssl.truststore.location of OAUTH"),
         ({KEY_SET: "https://other.test/keys"}, "https://other.test/keys is not allowed. Add it to barnabas.sasl."),
         ({KEY_SET: URL + "?a"}, "is not allowed"),
         ({KEY_SET: "file:///etc/passwd"}, "file:///etc/passwd is not allowed"),

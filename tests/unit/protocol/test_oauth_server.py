@@ -27,7 +27,7 @@ def test_a_good_token_logs_in_with_one_message() -> None:
 
 @pytest.mark.parametrize("second", [b"\x01", first_message("good"), b"", b"\x01\x01"])
 def test_a_refused_token_is_answered_with_the_status_and_then_the_log_in_fails(second: bytes) -> None:
-    """After a refusal nothing logs in on this exchange, also not another token."""
+    """No other token logs in on an exchange whose token was refused."""
     server = OAuthBearerServer(_validate)
     assert server.evaluate(first_message("bad")) == Step(REFUSAL.encode())
     for _ in range(2):

@@ -63,17 +63,31 @@ class NodeTokens:
     def _source(self, listener: str) -> _Source:
         found = self._sources.get(listener)
         if found is None:
-            settings = log_in_settings.login_tokens_of(self._config, listener)
-            if isinstance(settings, UnsecuredLogin):
-                found = _Source(self._host, settings)
-            else:
-                found = _Fetched(self._host, settings, listener, _timeout_ms(self._config, listener))
-            self._sources[listener] = found
+            found = self._sources[listener] = self._make(listener)
         return found
 
+    def _make(self, listener: str) -> _Source:
+        settings = log_in_settings.login_tokens_of(self._config, listener)
+        if isinstance(settings, UnsecuredLogin):
+            return _Source(self._host, settings)
+        return _Fetched(self._host, settings, listener, _timeout_ms(self._config, listener))
+
     def _on_config(self, keys: frozenset[str]) -> None:
-        if log_in_settings.affects_log_in(keys):
-            self.close()
+        """Replaces the sources whose settings have changed. Their last token is used until the next one is there."""
+        if not log_in_settings.affects_log_in(keys):
+            return
+        for listener, source in list(self._sources.items()):
+            try:
+                if log_in_settings.login_tokens_of(self._config, listener) == source.settings:
+                    continue
+                made = self._make(listener)
+            except ConfigError as error:
+                self._host.faults.report(f"this node keeps its login on listener {listener}: {error}")
+                continue
+            if isinstance(made, _Fetched) and isinstance(source, _Fetched):
+                made.begin_with(source)
+            source.close()
+            self._sources[listener] = made
 
 
 def _timeout_ms(config: BrokerConfig, listener: str) -> int:
@@ -84,14 +98,15 @@ def _timeout_ms(config: BrokerConfig, listener: str) -> int:
 class _Source:
     """Unsecured tokens: each log-in has a new one."""
 
-    def __init__(self, host: Host, settings: UnsecuredLogin | None) -> None:
+    def __init__(self, host: Host, settings: UnsecuredLogin | EndpointLogin) -> None:
         self._host = host
-        self._settings = settings
+        self.settings = settings
 
     def login(self) -> Login:
-        assert self._settings is not None, "other sources have their own tokens"
-        token = make_unsecured(self._settings, self._host.clock.wall_ms())
-        return Login(OAUTHBEARER, str(self._settings.claims[self._settings.principal_claim]), token)
+        settings = self.settings
+        assert isinstance(settings, UnsecuredLogin), "other sources have tokens of others"
+        token = make_unsecured(settings, self._host.clock.wall_ms())
+        return Login(OAUTHBEARER, str(settings.claims[settings.principal_claim]), token)
 
     def close(self) -> None:
         """Ends the work of the source; this one has none."""
@@ -102,7 +117,7 @@ class _Fetched(_Source):
 
     def __init__(self, host: Host, settings: EndpointLogin, listener: str, timeout_ms: int) -> None:
         """Raises ConfigError if the file cannot be used."""
-        super().__init__(host, None)
+        super().__init__(host, settings)
         self._refresh = settings.refresh
         self._is_file = settings.source.path is not None
         self._login: Login | None = None
@@ -122,6 +137,11 @@ class _Fetched(_Source):
         if self._host.clock.wall_ms() >= self._expires_ms:
             raise LoginUnavailable("the token of this node has expired")
         return self._login
+
+    def begin_with(self, other: _Fetched) -> None:
+        """Uses another source's token until there is one of this source."""
+        if self._login is None:
+            self._login, self._expires_ms = other._login, other._expires_ms
 
     def close(self) -> None:
         self._document.close()

@@ -131,8 +131,9 @@ def _parse_key(jose: Jose, row: Any) -> _Key | None:
     if not isinstance(operations, list) or "verify" not in operations or not isinstance(key_id, str | None):
         return None
     curve = None if kind == "RSA" else curve
-    known = isinstance(kind, str) and isinstance(curve, str | None)
-    algorithms = _KEY_TYPES.get((kind, curve)) if known else None
+    if not isinstance(kind, str) or not isinstance(curve, str | None):
+        return None
+    algorithms = _KEY_TYPES.get((kind, curve))
     if algorithms is None or (own is not None and own not in algorithms):
         return None
     try:
