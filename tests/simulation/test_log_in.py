@@ -150,9 +150,9 @@ def test_sessions_of_nodes_are_renewed_under_load() -> None:
         _write_and_read(cluster, b"value %d" % number)
         cluster.run_for(250)
     counts = [each for node in cluster.cluster.nodes.values() for _, each in _broker(node).services.log_in_counts]
-    assert sum(each.succeeded_renewals for each in counts) > 20
-    assert [each.failed_renewals for each in counts] == [0] * len(counts)
-    assert [each.failed for each in counts] == [0] * len(counts)
+    assert sum(each.renewals.total for each in counts) > 20
+    assert [each.renewal_failures.total for each in counts] == [0] * len(counts)
+    assert [each.failures.total for each in counts] == [0] * len(counts)
     assert [each.expired for each in counts] == [0] * len(counts)
 
 

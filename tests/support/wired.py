@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from barnabas.broker.assembly import Broker
 from barnabas.broker.requests.client_connection import Connection
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec
@@ -115,14 +116,15 @@ class WiredBroker:
 class WiredClient:
     """One connection. Requests are encoded, cut into frames, answered and decoded as on a wire."""
 
-    def __init__(self, wired: WiredBroker, client_id: str = "wired") -> None:
+    def __init__(self, wired: WiredBroker, client_id: str = "wired", dispatcher: Dispatcher | None = None) -> None:
         self._wired = wired
         self._client_id = client_id
         self._correlation_id = 0
         self._requested: dict[int, tuple[int, int]] = {}
         self._frames = FrameReader(ReceiveArea(), 1 << 30)
         self.link = MemoryLink()
-        self.core: Connection = wired.broker.dispatcher("PLAINTEXT").connect(self.link, "/127.0.0.1", "PLAINTEXT")
+        dispatcher = wired.broker.dispatcher("PLAINTEXT") if dispatcher is None else dispatcher
+        self.core: Connection = dispatcher.connect(self.link, "/127.0.0.1", "PLAINTEXT")
 
     def send(self, request: Message, version: int) -> int:
         """Sends a request without waiting, and returns the correlation id."""

@@ -18,6 +18,7 @@ from barnabas.broker.coordination import Coordinators
 from barnabas.broker.fetching.fetch_sessions import SessionCache
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.peers.broker_channels import BrokerChannels
+from barnabas.broker.peers.node_tokens import NodeTokens
 from barnabas.broker.peers.partition_verification import TransactionVerifier
 from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.quorum_side import QuorumSide
@@ -82,6 +83,7 @@ class Broker:
         has_authorizer = config.str_of("authorizer.class.name") != ""
         self.authorizer = Authorizer(config, host.clock) if has_authorizer else None
         self.logs = LogManager(host, config)
+        self._tokens = NodeTokens(host, config)
         side = make_side(SideParts(host, config, self._area, self.metadata, self.logs, lambda: self.services))
         self.side = side
         ports = ReplicaPorts(side.access.send, self._own_epoch, self._on_replica_event, side.assignments)
@@ -145,6 +147,7 @@ class Broker:
 
     def open(self) -> None:
         """Opens the replicas and begins to follow the metadata. Raises ConfigError, StorageFault."""
+        self._tokens.start()
         if self.authorizer is not None:
             # The authorizer subscribes first: requests that see a new image are then checked by the rules of that
             # image.
@@ -201,6 +204,7 @@ class Broker:
             if self.config.is_broker:
                 self.logs.shutdown(self.side.broker_epoch)
             self.side.close()
+            self._tokens.close()
             self.logs.health.close()
             done()
 

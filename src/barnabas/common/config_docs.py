@@ -256,13 +256,54 @@ HEEDED: Final[dict[str, str]] = {
     "replication.quota.window.size.seconds": "The time span of each sample of the rate of throttled replication, in "
     "seconds.",
     "request.timeout.ms": "How long this broker waits for the response of another broker, in milliseconds.",
-    "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are "
-    "supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
+    "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 "
+    "and OAUTHBEARER are supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
     "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and password "
     "by which this node logs in to others. Brokers read it only with the prefix listener.name.LISTENER.MECHANISM.",
     "sasl.mechanism.controller.protocol": "The SASL mechanism by which this node logs in to controllers.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism by which this node logs in to other brokers. A change "
     "at run time applies to new connections.",
+    "sasl.login.connect.timeout.ms": "How long this node waits for a connection to the token endpoint, in "
+    "milliseconds. Here, its sum with sasl.login.read.timeout.ms limits the whole request; each is 10,000 if it is not "
+    "set.",
+    "sasl.login.read.timeout.ms": "How long this node waits for the response of the token endpoint, in milliseconds.",
+    "sasl.login.refresh.buffer.seconds": "How long before the end of its token this node gets the next one, at the "
+    "latest, in seconds, if the token lasts long enough.",
+    "sasl.login.refresh.min.period.seconds": "How long this node waits at least before it gets its next token, in "
+    "seconds, if the token lasts long enough.",
+    "sasl.login.refresh.window.factor": "The part of its token's lifetime after which this node gets the next one.",
+    "sasl.login.refresh.window.jitter": "The part of its token's lifetime of which a random share is added to "
+    "sasl.login.refresh.window.factor.",
+    "sasl.login.retry.backoff.max.ms": "How long this node waits at most before it asks the token endpoint again, in "
+    "milliseconds.",
+    "sasl.login.retry.backoff.ms": "How long this node waits before it asks the token endpoint again after the first "
+    "failure, in milliseconds; twice as long after each further one.",
+    "sasl.oauthbearer.client.credentials.client.id": "The id by which this node asks the token endpoint for its token. "
+    "If not set, clientId of the JAAS entry.",
+    "sasl.oauthbearer.client.credentials.client.secret": "The secret by which this node asks the token endpoint for "
+    "its token. If not set, clientSecret of the JAAS entry.",
+    "sasl.oauthbearer.clock.skew.seconds": "How far the clocks of the issuer of a token and of this node can differ, "
+    "in seconds.",
+    "sasl.oauthbearer.expected.audience": "The audiences (claim aud) of which a token must name one, separated by "
+    "commas. If not set, a token must name none.",
+    "sasl.oauthbearer.expected.issuer": "The issuer (claim iss) that a token must name. If not set, each is accepted.",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the key set is fetched, in milliseconds.",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "How long the node waits at most before it fetches the key "
+    "set again, in milliseconds.",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long the node waits before it fetches the key set again "
+    "after the first failure, in milliseconds; twice as long after each further one.",
+    "sasl.oauthbearer.jwks.endpoint.url": "The key set (JWKS) that signs the tokens of OAUTHBEARER, as http, https or "
+    "file URL. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
+    "sasl.oauthbearer.jwt.retriever.class": "The class that gets the tokens of this node. The three of Kafka for "
+    "client credentials and files can be named; the URL decides.",
+    "sasl.oauthbearer.jwt.validator.class": "The class that validates tokens. DefaultJwtValidator and "
+    "BrokerJwtValidator can be named; both mean that the broker validates them.",
+    "sasl.oauthbearer.scope": "The scope that this node asks the token endpoint for. If not set, scope of the JAAS "
+    "entry.",
+    "sasl.oauthbearer.scope.claim.name": "The claim of a token that has its scope.",
+    "sasl.oauthbearer.sub.claim.name": "The claim of a token that names the user.",
+    "sasl.oauthbearer.token.endpoint.url": "Where this node gets the tokens by which it logs in to others: the http or "
+    "https URL of a token endpoint, or the file URL of a token. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
     "sasl.server.max.receive.size": "The maximum size of a request before the log-in, in bytes.",
     "socket.listen.backlog.size": "The length of the queue of connections to accept. Here, the default of 50 does not "
     "apply: if not set, the queue has 1,024 places.",
@@ -330,6 +371,10 @@ OWN: Final[dict[str, str]] = {
     "barnabas.cluster.events.enable": "Whether the cluster keeps a journal of its changes and their causes, in the "
     "topic __cluster_events. Must be the same on all nodes.",
     "barnabas.cluster.events.retention.ms": "The retention.ms of __cluster_events when it is created.",
+    "barnabas.jaas.config.file": "A JAAS file, as Java's java.security.auth.login.config: its sections "
+    "listener.KafkaServer and KafkaServer have the entries of listeners without sasl.jaas.config.",
+    "barnabas.sasl.oauthbearer.allowed.urls": "The URLs that the keys of OAUTHBEARER can have, separated by commas, as "
+    "Java's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.",
     "barnabas.leader.election.strategy": "Which of the replicas that can lead without a loss becomes the leader: "
     "assignment (the first replica in the order of the assignment, as in Kafka), least-leaders (the broker that leads "
     "the fewest partitions), or module:function of an installed Python module. Must be the same on all controllers.",
@@ -367,7 +412,7 @@ ZOOKEEPER: Final[dict[str, str]] = {
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
-_NO_SECURITY = "has no effect: GSSAPI, OAUTHBEARER and delegation tokens are not supported"
+_NO_SECURITY = "has no effect: GSSAPI and delegation tokens are not supported"
 _OPENSSL = "has no effect: OpenSSL serves TLS, without a choice of Java's providers"
 _NO_TIERS = "has no effect: tiered storage is not supported"
 _NO_TWO_PHASES = "has no effect: two-phase commit is not supported"

@@ -274,6 +274,8 @@ BROKER_KEYS = _keys(config_table.BROKER)
 #: Barnabas's own keys: read from the properties file, not shown to clients, which compare with Kafka's.
 OWN_KEYS = _keys(
     (
+        ("barnabas.jaas.config.file", "string", "", None, "medium", False, READ_ONLY),
+        ("barnabas.sasl.oauthbearer.allowed.urls", "list", "", None, "medium", False, READ_ONLY),
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
         ("barnabas.leader.election.strategy", "string", "assignment", None, "medium", False, READ_ONLY),
         ("barnabas.log.unsynced.bytes.max", "long", "67108864", "[0,...]", "low", False, READ_ONLY),
@@ -320,11 +322,10 @@ CLUSTER_LEVEL_LISTENER_KEYS = ("max.connections", "max.connection.creation.rate"
 #: Suffixes of keys with the prefix `listener.name.<listener>.<mechanism>.`.
 _MECHANISM_KEYS = (
     "sasl.jaas.config",
-    "sasl.login.callback.handler.class",
-    "sasl.login.class",
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
     "sasl.server.max.receive.size",
+    *(name for name in BROKER_KEYS if name.startswith(("sasl.oauthbearer.", "sasl.login."))),
 )
 
 

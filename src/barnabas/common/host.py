@@ -194,6 +194,28 @@ class Links(Protocol):
         """
 
 
+class WebRequest(NamedTuple):
+    """A request to a server of the web. Its content is never shown."""
+
+    url: str
+    #: The content of a POST request; None for GET.
+    content: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    timeout_ms: int = 10_000
+    #: A larger response is refused.
+    bytes_max: int = 1 << 18
+
+    def __repr__(self) -> str:
+        return f"WebRequest({self.url})"
+
+
+class Web(Protocol):
+    def fetch(self, request: WebRequest, done: Callable[[bytes | None, OSError | None], None]) -> None:
+        """Fetches a document, without redirects. `done` gets its bytes, or the error; it is called later, at the latest
+        after the timeout.
+        """
+
+
 class Memory(Protocol):
     """Information about the memory of the process, for the core's limits."""
 
@@ -235,6 +257,8 @@ class Host(Protocol):
     def disk(self) -> Disk: ...
     @property
     def links(self) -> Links: ...
+    @property
+    def web(self) -> Web: ...
     @property
     def memory(self) -> Memory: ...
     @property

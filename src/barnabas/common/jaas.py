@@ -1,4 +1,5 @@
-"""JAAS entries (`sasl.jaas.config`): one login module with its options, of brokers and of clients.
+"""JAAS entries (`sasl.jaas.config`): one login module with its options, of brokers and of clients; and JAAS files,
+which have several, in sections.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p" user_u="p";
 
@@ -32,8 +33,11 @@ _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 #: The prefix of the Java packages of Kafka's classes in Databricks' clients.
 _SHADED: Final = "kafkashaded."
 _USER: Final = "user_"
+#: White space and comments. Each comment has one end only, so that a match takes linear time.
+_BLANKS: Final = r"\s*(?://[^\n]*(?:\n|\Z)\s*|/\*(?:[^*]|\*(?!/))*\*/\s*)*"
+_BLANK: Final = re.compile(_BLANKS)
 _TOKEN: Final = re.compile(
-    r"""\s*(?://[^\n]*\n\s*|/\*.*?\*/\s*)*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([;=])|([^\s"';=]+))""", re.S
+    rf"""{_BLANKS}(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([;={{}}])|([^\s"';={{}}]+))""", re.S
 )
 _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 
@@ -64,7 +68,10 @@ def parse(text: str) -> JaasEntry:
 
 
 def parse_all(text: str) -> list[JaasEntry]:
-    tokens = _tokens(text)
+    return _entries(_tokens(text))
+
+
+def _entries(tokens: list[tuple[str, bool]]) -> list[JaasEntry]:
     entries = []
     while tokens:
         end = next((index for index, token in enumerate(tokens) if token == (";", True)), None)
@@ -76,10 +83,10 @@ def parse_all(text: str) -> list[JaasEntry]:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Returns the words of an entry, each with whether it is one of the signs `;` and `=`."""
+    """Returns the words, and whether each is a sign (`;`, `=`, `{` or `}`)."""
     found, position = [], 0
     text = text.rstrip()
-    while position < len(text):
+    while not _BLANK.fullmatch(text, position):
         match = _TOKEN.match(text, position)
         if match is None:
             raise JaasError("a quotation mark is not closed")
@@ -108,3 +115,39 @@ def _entry(tokens: list[tuple[str, bool]]) -> JaasEntry:
         options[rest[0][0]] = rest[2][0]
         del rest[:3]
     return JaasEntry(module, options)
+
+
+def parse_file(text: str, last_name: str) -> dict[str, list[JaasEntry]]:
+    """Parses a JAAS file: sections of entries, `NAME { entries };`. Returns the sections whose name, after a possible
+    prefix and a dot, is `last_name`; others can have modules of any kind. Raises JaasError.
+    """
+    tokens = _tokens(text)
+    sections: dict[str, list[JaasEntry]] = {}
+    while tokens:
+        end = next((index for index, token in enumerate(tokens) if token == ("}", True)), None)
+        if len(tokens) < 2 or tokens[0][1] or tokens[1] != ("{", True) or end is None:
+            raise JaasError("a section must have the form NAME { entries };")
+        name, body = tokens[0][0], tokens[2:end]
+        if tokens[end + 1 : end + 2] != [(";", True)]:
+            raise JaasError(f'the section {name} does not end with "}};"')
+        if name in sections:
+            raise JaasError(f"it has the section {name} twice")
+        del tokens[: end + 2]
+        if name.rpartition(".")[2] != last_name:
+            continue
+        try:
+            sections[name] = _entries(body)
+        except JaasError as error:
+            raise JaasError(f"section {name}: {error}") from None
+    return sections
+
+
+def shown(entry: JaasEntry) -> str:
+    """Returns the text of an entry."""
+    options = "".join(f" {name}={_quoted(value)}" for name, value in entry.options.items())
+    return f"{MODULES[entry.module]}{entry.module} required{options};"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -14,20 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from barnabas.common import jaas
+from barnabas.common import jaas, oauth_settings
 from barnabas.common.config_keys import LISTENER_PREFIX, Value, invalid
 from barnabas.common.endpoints import Listener
 from barnabas.common.errors import ConfigError
 from barnabas.common.jaas import JaasEntry
+from barnabas.common.oauth_settings import EndpointLogin, ListenerTokens, UnsecuredLogin
 
-SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTHBEARER: Final = oauth_settings.MECHANISM
+SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
+_OAUTH: Final = "sasl.oauthbearer."
+_LOGIN: Final = "sasl.login."
 _REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _RECEIVE: Final = "sasl.server.max.receive.size"
 _INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER: Final = "sasl.mechanism.controller.protocol"
-_CLASSES: Final = ("sasl.server.callback.handler.class", "sasl.login.class", "sasl.login.callback.handler.class")
+_CLASSES: Final = ("sasl.login.class", *oauth_settings.CLASSES)
 
 
 class ListenerSettings(Protocol):
@@ -48,6 +52,7 @@ class ListenerSettings(Protocol):
     def value_or_none(self, key: str) -> Value: ...
     def text_or_none(self, key: str) -> str | None: ...
     def str_of(self, key: str) -> str: ...
+    def list_of(self, key: str) -> tuple[str, ...]: ...
 
 
 def has_log_in(security_protocol: str) -> bool:
@@ -94,6 +99,20 @@ def credentials_of(config: ListenerSettings, listener: str, mechanism: str) -> t
     return name, password
 
 
+def login_tokens_of(config: ListenerSettings, listener: str) -> UnsecuredLogin | EndpointLogin:
+    """Returns the source of the tokens by which this node logs in on a listener of other nodes. Raises ConfigError."""
+    entry = jaas_entry(config, listener, OAUTHBEARER)
+    if entry is None:
+        key = jaas_key(listener, OAUTHBEARER)
+        raise ConfigError(f"{key} must be set: this node logs in to others on {listener} with {OAUTHBEARER}")
+    return oauth_settings.login_tokens(config, listener, entry)
+
+
+def listener_tokens_of(config: ListenerSettings, listener: str) -> ListenerTokens:
+    """Returns the tokens that a listener accepts. Raises ConfigError."""
+    return oauth_settings.listener_tokens(config, listener, jaas_entry(config, listener, OAUTHBEARER))
+
+
 def mechanism_to_log_in(config: ListenerSettings, listener: str) -> str | None:
     """Returns the mechanism by which this node logs in on a listener of other nodes; None if it has no log-in."""
     if not has_log_in(config.security_protocol_of(listener)):
@@ -121,8 +140,8 @@ def _number(config: ListenerSettings, listener: str, mechanism: str, key: str) -
 
 
 def affects_log_in(keys: Iterable[str]) -> bool:
-    """Returns whether one of these keys changes what listeners offer, or their users."""
-    return any(key.endswith((_JAAS, _ENABLED)) for key in keys)
+    """Returns whether one of these keys changes what listeners offer, their users, or the logins of this node."""
+    return any(key.endswith((_JAAS, _ENABLED)) or _OAUTH in key or _LOGIN in key for key in keys)
 
 
 def check(config: ListenerSettings) -> None:
@@ -144,12 +163,26 @@ def check(config: ListenerSettings) -> None:
         if name in own and mechanism not in mechanisms_of(config, name):
             offered = ",".join(mechanisms_of(config, name))
             raise ConfigError(f"{key} ({mechanism}) must be included in {_ENABLED} of listener {name} ({offered})")
-        credentials_of(config, name, mechanism)
+        if mechanism == OAUTHBEARER:
+            login_tokens_of(config, name)
+        else:
+            credentials_of(config, name, mechanism)
     if secured:
-        for suffix in _CLASSES:
-            for key in config.originals:
-                if key.endswith(suffix):
-                    raise ConfigError(f"{key} is not supported: Java classes cannot be loaded")
+        _check_classes(config)
+
+
+def _check_classes(config: ListenerSettings) -> None:
+    """Raises ConfigError for a Java class; for OAUTHBEARER, Kafka's own can be named."""
+    for key, name in config.originals.items():
+        suffix = next((each for each in _CLASSES if key.endswith(each)), None)
+        if suffix is None:
+            continue
+        allowed = oauth_settings.CLASSES.get(suffix, ())
+        if not key.endswith(f".{OAUTHBEARER.lower()}.{suffix}") and not suffix.startswith(_OAUTH):
+            allowed = ()
+        if name.strip() not in allowed:
+            hint = f"; {allowed[0]} can be named" if allowed else ""
+            raise ConfigError(f"{key} is not supported: Java classes cannot be loaded{hint}")
 
 
 def _check_listener(config: ListenerSettings, name: str) -> None:
@@ -164,3 +197,5 @@ def _check_listener(config: ListenerSettings, name: str) -> None:
             raise ConfigError(
                 f'{jaas_key(name, mechanism)} must be set, with the users of PLAIN (user_NAME="password")'
             )
+        if mechanism == OAUTHBEARER:
+            listener_tokens_of(config, name)

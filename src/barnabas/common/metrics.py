@@ -51,7 +51,8 @@ def lines_of(family: Family) -> Iterator[str]:
     """Yields the lines of the exposition format, each with its line end."""
     name = family.name
     yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"
-    for labels, value, suffix in family.samples:
+    for labels, number, suffix in family.samples:
+        value = number if number == number else "NaN"
         shown = ",".join([f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels])
         yield f"{name}{suffix}{{{shown}}} {value}\n" if shown else f"{name}{suffix} {value}\n"
 

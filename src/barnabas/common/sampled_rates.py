@@ -1,4 +1,5 @@
-"""Rates for quotas, computed as Kafka's metrics compute them: a rate over sliding windows, and a token bucket.
+"""Rates for quotas and metrics, computed as Kafka's metrics compute them: a rate over sliding windows, the average and
+maximum of durations over such windows, and a token bucket.
 
 Neither has a timer: time passes when a value is recorded or read. Times are milliseconds that only grow.
 """
@@ -92,6 +93,39 @@ class SampledAverage:
         """Returns the average; 0 if there are no values."""
         count = self._count.total(now_ms)
         return self._sum.total(now_ms) / count if count else 0.0
+
+
+class SampledTimes:
+    """The average and the maximum of durations over `samples` windows of `window_ms` (Kafka's `Avg` and `Max`)."""
+
+    __slots__ = ("_samples", "_span_ms", "_window_ms")
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._span_ms = samples * window_ms
+        #: [begin, count, sum, maximum] of each window.
+        self._samples: list[list[float]] = []
+
+    def record(self, value: float, now_ms: int) -> None:
+        self._forget(now_ms)
+        if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
+            self._samples.append([now_ms, 0, 0.0, value])
+        sample = self._samples[-1]
+        sample[1:] = (sample[1] + 1, sample[2] + value, max(sample[3], value))
+
+    def average(self, now_ms: int) -> float | None:
+        """Returns the average; None if no value counts."""
+        self._forget(now_ms)
+        count = sum(sample[1] for sample in self._samples)
+        return sum(sample[2] for sample in self._samples) / count if count else None
+
+    def maximum(self, now_ms: int) -> float | None:
+        """Returns the maximum; None if no value counts."""
+        self._forget(now_ms)
+        return max((sample[3] for sample in self._samples), default=None)
+
+    def _forget(self, now_ms: int) -> None:
+        self._samples = [sample for sample in self._samples if now_ms - sample[0] < self._span_ms]
 
 
 class TokenBucket:

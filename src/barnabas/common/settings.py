@@ -47,6 +47,7 @@ class Settings:
         "_check_files",
         "_cluster_default",
         "_defaults",
+        "_find_login",
         "_identity",
         "_per_broker",
         "_reread_files",
@@ -72,6 +73,7 @@ class Settings:
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
         self._subscribers: list[Callable[[frozenset[str]], None]] = []
+        self._find_login: Callable[[str], Any] | None = None
         self._check_files: Callable[[Any], None] | None = None
         self._reread_files: Callable[[], None] | None = None
         #: Warnings about the properties file: unknown keys, and keys without effect.
@@ -239,6 +241,15 @@ class Settings:
         """Raises ConfigError if the node must not change to the files that `proposed` names."""
         if self._check_files is not None:
             self._check_files(proposed)
+
+    def use_logins(self, find: Callable[[str], Any]) -> None:
+        """Sets the function of the owner of this node's tokens: it returns the login for a listener of other nodes."""
+        self._find_login = find
+
+    def login_for(self, listener: str) -> Any:
+        """Returns the login by a token on a listener of other nodes."""
+        assert self._find_login is not None, "the node's tokens are there before its connections"
+        return self._find_login(listener)
 
     def dynamic_key(self, name: str, *, per_broker: bool) -> ConfigKey:
         """Returns the key that a dynamic layer can set. Raises ConfigError if the key cannot be set dynamically."""

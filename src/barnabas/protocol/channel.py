@@ -37,7 +37,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
+from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity, LoginUnavailable
 from barnabas.protocol.sasl.log_in_requests import LogIn, LogInFailed, log_in
 from barnabas.protocol.wire import skip_tagged_fields
 
@@ -233,7 +233,13 @@ class Channel:
         self._await_setup(self._end, self._times.setup_timeout_ms)
         nonce = (self._host.random.uuid() + self._host.random.uuid()).hex()
         version = min(self._versions.get(_AUTHENTICATE, (0, 0))[1], SaslAuthenticateRequest.VERSIONS[1])
-        self._log_in = log_in(self._security.login(), nonce, lambda: version)
+        try:
+            login = self._security.login()
+        except LoginUnavailable as error:
+            end, cause = self._end, PermissionError(f"cannot log in: {error}")
+            self._host.timers.call_soon(lambda: self._fail(cause) if self._end is end else None)
+            return
+        self._log_in = log_in(login, nonce, lambda: version)
         self._request_log_in(*next(self._log_in))
 
     def _request_log_in(self, request: Message, version: int) -> None:

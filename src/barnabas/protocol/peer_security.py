@@ -11,8 +11,14 @@ from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.endpoints import TLS_PROTOCOLS
-from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
+from barnabas.common.log_in_settings import OAUTHBEARER, credentials_of, mechanism_to_log_in
 from barnabas.protocol.sasl.logins import Login
+
+
+class LoginUnavailable(Exception):
+    """The error for a log-in that has no credentials now, such as a token that has not arrived. A later try can have
+    them.
+    """
 
 
 class ChannelSecurity(NamedTuple):
@@ -20,7 +26,8 @@ class ChannelSecurity(NamedTuple):
 
     #: The listener whose TLS settings apply (`common.host.Links.dial`); None means plain text.
     tls: str | None = None
-    #: Returns the credentials for the next connection; None if the listener has no log-in.
+    #: Returns the credentials for a log-in that begins now, or raises LoginUnavailable; None if the listener has no
+    #: log-in.
     login: Callable[[], Login] | None = None
 
 
@@ -51,7 +58,18 @@ def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
 def _login(config: BrokerConfig, listener: str) -> Login:
     mechanism = mechanism_to_log_in(config, listener)
     assert mechanism is not None, "the security protocol of a listener does not change"
+    if mechanism == OAUTHBEARER:
+        found: Login = config.login_for(listener)
+        return found
     return Login(mechanism, *credentials_of(config, listener, mechanism))
+
+
+def peer_listeners(config: BrokerConfig) -> list[str]:
+    """Returns the listeners of other nodes that this node dials."""
+    names = list(config.controller_listener_names[:1])
+    if config.is_broker:
+        names.append(config.inter_broker_listener)
+    return list(dict.fromkeys(names))
 
 
 def tls_listeners(config: BrokerConfig) -> list[str]:

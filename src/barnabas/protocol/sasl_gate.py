@@ -22,7 +22,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.sasl.mechanism import LogInRefused, Mechanism, Outcome
+from barnabas.protocol.sasl.mechanism import LogInRefused, LogInUndecided, Mechanism, Outcome
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -146,7 +146,7 @@ class GatePolicy(Protocol):
 class Gate:
     """The gate of one connection. `take` decides about each frame, in the order of their arrival."""
 
-    __slots__ = ("_began_ms", "_exchange", "_mechanism", "_policy", "before", "ends_ms", "outcome", "renews", "state")
+    __slots__ = ("_exchange", "_mechanism", "_policy", "_renewal_ms", "before", "ends_ms", "outcome", "renews", "state")
 
     def __init__(self, policy: GatePolicy) -> None:
         self._policy = policy
@@ -159,7 +159,7 @@ class Gate:
         self.before: tuple[str, Outcome] | None = None
         #: The end of the session, on the monotonic clock; None if it has none.
         self.ends_ms: int | None = None
-        self._began_ms: int | None = None
+        self._renewal_ms: int | None = None
         #: Whether the client understands the lifetime of a session (SaslAuthenticate version 1).
         self.renews = False
 
@@ -171,6 +171,12 @@ class Gate:
     @property
     def is_renewing(self) -> bool:
         return self.before is not None
+
+    @property
+    def began_ms(self) -> int:
+        """Returns when the last renewal began, on the monotonic clock."""
+        assert self._renewal_ms is not None, "a renewal has begun"
+        return self._renewal_ms
 
     @property
     def mechanism(self) -> str:
@@ -236,9 +242,9 @@ class Gate:
     def _begin_renewal(self, now_ms: int) -> bool:
         """Begins a renewal. Returns False if the session has no end, or a renewal began less than a second ago."""
         assert self.outcome is not None, "the client has logged in"
-        if self.ends_ms is None or (self._began_ms is not None and now_ms - self._began_ms < RENEWAL_INTERVAL_MS):
+        if self.ends_ms is None or (self._renewal_ms is not None and now_ms - self._renewal_ms < RENEWAL_INTERVAL_MS):
             return False
-        self._began_ms = now_ms
+        self._renewal_ms = now_ms
         self.before = (self._mechanism, self.outcome)
         return True
 
@@ -263,7 +269,10 @@ class Gate:
             if outcome is not None:
                 self._check_same_user(outcome)
         except LogInRefused as error:
-            return self._refuse(header, error.text)
+            return self._refuse(header, error.text, error.cause)
+        except LogInUndecided as error:
+            self.state, self._exchange = GateState.FAILED, None
+            return Verdict(Act.CLOSE, header, cause=str(error))
         lifetime_ms = 0
         if outcome is not None:
             lifetime_ms = self._open(outcome, now_ms, wall_ms)
@@ -305,7 +314,7 @@ class Gate:
             f"mechanism '{self.before[0]}'",
         )
 
-    def _refuse(self, header: RequestFields | None, text: str | None) -> Verdict:
+    def _refuse(self, header: RequestFields | None, text: str | None, cause: str | None = None) -> Verdict:
         self.state, self._exchange = GateState.FAILED, None
         if text is None:
             during = "re-authentication" if self.is_renewing else "authentication"
@@ -314,9 +323,9 @@ class Gate:
                 f"{self._mechanism}"
             )
         if header is None:
-            return Verdict(Act.REFUSE, cause=text)
+            return Verdict(Act.REFUSE, cause=cause or text)
         refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-        return Verdict(Act.REFUSE, header, refusal, text)
+        return Verdict(Act.REFUSE, header, refusal, cause or text)
 
 
 _KINDS: Final = {

@@ -23,6 +23,7 @@ from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
+    from barnabas.tls.certificates import Certificate
 
 log = logging.getLogger("barnabas.metrics")
 
@@ -34,14 +35,23 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4
 
 #: (name of a listener, its open connections)
 Connections = Callable[[], Iterable[tuple[str, int]]]
+#: Returns (listener, certificate) for each certificate of this node.
+Certificates = Callable[[], "Iterable[tuple[str, Certificate]]"]
 
 
 class Exporter:
     """The HTTP listener for /metrics, and the metrics about the listener itself."""
 
-    def __init__(self, broker: Broker, connections: Connections, turns: Turns | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        connections: Connections,
+        turns: Turns | None = None,
+        certificates: Certificates = lambda: (),
+    ) -> None:
         self._broker = broker
         self._connections = connections
+        self._certificates = certificates
         self.turns = turns or Turns()
         self._server: asyncio.Server | None = None
         self._start_s = time.time()
@@ -99,6 +109,20 @@ class Exporter:
             self._failed.add(name)
             log.warning("cannot collect the metrics of %s: %s: %s", name, type(error).__name__, error, exc_info=error)
 
+    def _ends(self) -> Iterator[Family]:
+        ends: dict[tuple[tuple[str, str], ...], int] = {}
+        for listener, each in self._certificates():
+            labels = (("listener", listener), ("subject", each.subject))
+            end_s = round(each.not_after.timestamp())
+            ends[labels] = min(end_s, ends.get(labels, end_s))
+        if ends:
+            yield Family(
+                "barnabas_certificate_not_after_seconds",
+                GAUGE,
+                "The end of a certificate of this node, in seconds since the epoch",
+                [Sample(labels, end_s) for labels, end_s in ends.items()],
+            )
+
     def _own(self, health: dict[str, int], begin_s: float) -> Iterator[Family]:
         yield labelled(
             "kafka_server_socket_server_metrics_connection_count",
@@ -114,6 +138,7 @@ class Exporter:
             "collector",
             health.items(),
         )
+        yield from self._ends()
         yield from self.turns.families()
         yield single("barnabas_exporter_scrapes_total", COUNTER, "Started scrapes", self.scrapes)
         yield single("barnabas_exporter_failures_total", COUNTER, "Failed collectors", self.failures)

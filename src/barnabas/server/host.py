@@ -8,11 +8,13 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
-from barnabas.common.host import Timer
 from barnabas.server.clock import SystemClock
+from barnabas.common.host import Timer, Web
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
 from barnabas.server.memory import ProcessMemory
@@ -86,6 +88,7 @@ class ServerHost:
     """The implementation of `common.host.Host` for a real process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self.clock = SystemClock()
         self.turns = Turns()
         self.timers = LoopTimers(loop, self.turns)
@@ -95,6 +98,14 @@ class ServerHost:
         self.links = LoopLinks(loop, self.turns)
         self.memory = ProcessMemory()
         self.faults = LoggedFaults()
+
+    @cached_property
+    def web(self) -> Web:
+        """Returns the client of the web. Its module is imported at the first use: few nodes need it, and HTTP takes
+        25 ms.
+        """
+        made: Web = import_module("barnabas.server.web_requests").WebClient(self._loop, self.turns)
+        return made
 
     def cpu_ns(self) -> int:
         return time.thread_time_ns()

@@ -21,6 +21,7 @@ from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.common.jaas_file import with_jaas_file
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.host import ServerHost
 from barnabas.server.limited_listeners import LimitedListeners
@@ -106,13 +107,17 @@ def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
     if file is None:
         raise UsageError(_USAGE)
     try:
-        with open(file, encoding="utf-8") as stream:
-            properties = parse_properties(stream.read())
+        properties = parse_properties(_text_of(file))
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {file}: the file is not UTF-8") from error
-    return BrokerConfig.from_properties({**properties, **overrides}), cluster_id
+    return BrokerConfig.from_properties(with_jaas_file({**properties, **overrides}, _text_of)), cluster_id
+
+
+def _text_of(path: str) -> str:
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
 
 
 async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.AbstractEventLoop) -> int:
@@ -136,7 +141,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         sockets = await _bind(broker, host, listener_log, contexts)
         early, late = _parted(sockets, broker)
         await _open(early)
-        exporter = await _export(broker, config, sockets, host.turns)
+        exporter = await _export(broker, config, sockets, host.turns, contexts)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
@@ -209,14 +214,21 @@ def _contexts(config: BrokerConfig, host: ServerHost) -> NodeContexts | None:
 
 
 async def _export(
-    broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
+    broker: Broker,
+    config: BrokerConfig,
+    sockets: Sequence[ListeningSocket],
+    turns: Turns,
+    contexts: NodeContexts | None,
 ) -> Exporter | None:
     """Starts /metrics if it is configured."""
     address = config.str_of("barnabas.metrics.listener")
     if not address:
         return None
     made: Exporter = importlib.import_module("barnabas.server.exporter").Exporter(
-        broker, lambda: [(each.name, each.connection_count) for each in sockets], turns
+        broker,
+        lambda: [(each.name, each.connection_count) for each in sockets],
+        turns,
+        contexts.certificates if contexts is not None else lambda: (),
     )
     await made.start(address)
     return made

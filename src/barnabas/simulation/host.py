@@ -14,6 +14,7 @@ from typing import Any
 from barnabas.common.continuations import detached, later
 from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.simulation.disk import MemoryDisk
+from barnabas.simulation.web import MemoryWeb
 
 #: 2025-01-01T00:00:00Z, the start of the virtual wall clock.
 EPOCH_WALL_MS = 1_735_689_600_000
@@ -172,6 +173,7 @@ class MemoryHost:
         self.blocking = DeferredWork(self.time)
         self.disk = disk or MemoryDisk(clock=self.time)
         self.links = RefusingLinks(self.time)
+        self.web = MemoryWeb(self.timers)
         self.memory = UnlimitedMemory()
         self.faults = RaisedFaults()
         #: The CPU time of one request; a test can set it.

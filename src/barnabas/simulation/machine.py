@@ -16,6 +16,7 @@ from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
 from barnabas.simulation.host import SeededRandom, UnlimitedMemory
 from barnabas.simulation.network import Network, Socket
+from barnabas.simulation.web import MemoryWeb
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, ProcessState, World
 
 #: The greatest error of a machine's oscillator, in parts per million.
@@ -219,6 +220,7 @@ class MachineHost:
         self.disk = machine.disk
         self.blocking = SimulatedPool(world, process, machine.disk, process.name)
         self.links = MachineLinks(machine.network, process, machine.name)
+        self.web = MemoryWeb(self.timers)
         self.memory = UnlimitedMemory()
         self.faults = MachineFaults(world, process)
 

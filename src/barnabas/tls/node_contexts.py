@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from barnabas.common.config import BrokerConfig
@@ -72,6 +73,12 @@ class NodeContexts:
                 expired.not_before.isoformat(),
                 expired.not_after.isoformat(),
             )
+
+    def certificates(self) -> Iterator[tuple[str, Certificate]]:
+        """Yields the listeners with their certificates of this moment."""
+        for name, contexts in sorted(self._by_name.items()):
+            for _, certificate in contexts.certificates:
+                yield name, certificate
 
     # -- connections
 

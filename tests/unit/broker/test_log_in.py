@@ -195,7 +195,7 @@ def test_sessions_end_and_are_renewed() -> None:
     other.send(MetadataRequest(topics=[]), 12)
     assert other.core.is_closed
     counts = dict(wired.broker.services.log_in_counts)["PLAINTEXT"]
-    assert (counts.succeeded, counts.succeeded_renewals, counts.expired, counts.failed) == (2, 1, 1, 0)
+    assert (counts.successes.total, counts.renewals.total, counts.expired, counts.failures.total) == (2, 1, 1, 0)
 
 
 def test_metrics_count_authentications() -> None:
@@ -212,6 +212,33 @@ def test_metrics_count_authentications() -> None:
     } <= found
 
 
+def test_metrics_have_kafkas_rates_and_latencies() -> None:
+    wired = secured_broker(connections_max_reauth_ms="20000")
+    prefix = "kafka_server_socket_server_metrics_"
+
+    def value(name: str) -> str:
+        (found,) = [line for line in scraped(wired.broker).splitlines() if line.startswith(f"{prefix}{name}{{")]
+        return found.rpartition(" ")[2]
+
+    client, old = wired.connect(), wired.connect()
+    assert value("reauthentication_latency_avg") == "NaN", "as in Kafka"
+    log_in(client)
+    call_handshake(old, "PLAIN")
+    call_authenticate(old, plain(), 0)
+    assert value("successful_authentication_no_reauth_total") == "1"
+    assert float(value("successful_authentication_rate")) == pytest.approx(2 / 30, rel=0.01)
+    wired.host.time.run_for(5_000)
+    call_handshake(client, "PLAIN")
+    wired.host.time.run_for(30)
+    call_authenticate(client, plain())
+    assert (value("reauthentication_latency_avg"), value("reauthentication_latency_max")) == ("30.0", "30")
+    assert float(value("successful_reauthentication_rate")) == pytest.approx(1 / 30, rel=0.01)
+    wired.host.time.run_for(60_000)
+    assert float(value("successful_authentication_rate")) == 0
+    assert value("successful_reauthentication_total") == "1"
+    assert value("reauthentication_latency_max") == "NaN"
+
+
 def test_sessions_of_a_listener_and_mechanism() -> None:
     wired = secured_broker(**{"listener.name.plaintext.plain.connections.max.reauth.ms": "7000"})
     assert log_in(wired.connect()).session_lifetime_ms == 7_000
@@ -225,7 +252,7 @@ def test_another_user_cannot_take_over_a_session() -> None:
     answer = log_in(client, "bob", "bob-marker-Secret")
     assert answer.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
     assert client.core.is_closed
-    assert dict(wired.broker.services.log_in_counts)["PLAINTEXT"].failed_renewals == 1
+    assert dict(wired.broker.services.log_in_counts)["PLAINTEXT"].renewal_failures.total == 1
 
 
 def test_users_change_while_the_broker_runs() -> None:
@@ -283,7 +310,7 @@ def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 are supported"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are supported"),
         ({"sasl.enabled.mechanisms": ""}, "at least one of PLAIN"),
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
         ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),

@@ -8,6 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import uvloop
@@ -18,7 +19,8 @@ from barnabas.broker.assembly import Broker
 from barnabas.broker.metrics import catalogue
 from barnabas.common.errors import ConfigError
 from barnabas.common.metrics import GAUGE, Family, Sample, single
-from barnabas.server.exporter import Exporter
+from barnabas.server.exporter import Certificates, Exporter
+from barnabas.tls.certificates import Certificate
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 pytestmark = pytest.mark.parametrize("make_loop", LOOPS)
@@ -30,8 +32,8 @@ def run(make_loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[None
 
 
 @contextlib.asynccontextmanager
-async def exporting() -> AsyncIterator[Exporter]:
-    exporter = Exporter(WiredBroker().broker, lambda: [("PLAINTEXT", 7)])
+async def exporting(certificates: Certificates = lambda: ()) -> AsyncIterator[Exporter]:
+    exporter = Exporter(WiredBroker().broker, lambda: [("PLAINTEXT", 7)], None, certificates)
     await exporter.start("127.0.0.1:0")
     try:
         yield exporter
@@ -65,6 +67,20 @@ def test_a_scrape(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
             assert all(
                 metrics("barnabas_exporter_collector_up", collector=name) for name in (*catalogue.COLLECTORS, "quorum")
             )
+
+    run(make_loop, main())
+
+
+def test_the_ends_of_certificates(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    one, two = (Certificate(b"", "CN=node", frozenset(), begin, begin + timedelta(days=days)) for days in (30, 60))
+
+    async def main() -> None:
+        async with exporting(lambda: [("SSL", one), ("SSL", two), ("PEERS", two)]) as exporter:
+            metrics = Metrics((await call(exporter, get("/metrics")))[1])
+            name = "barnabas_certificate_not_after_seconds"
+            assert metrics(name, listener="SSL", subject="CN=node") == one.not_after.timestamp()
+            assert metrics(name, listener="PEERS", subject="CN=node") == two.not_after.timestamp()
 
     run(make_loop, main())
 

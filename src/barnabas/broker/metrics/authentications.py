@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import nan
 from typing import TYPE_CHECKING, Final
 
 from barnabas.common.metrics import COUNTER, UNTYPED, Family, Sample
@@ -12,17 +13,11 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "kafka_server_socket_server_metrics_"
 #: (metric, attribute of ListenerCounts, help)
-_METRICS: Final = (
-    ("successful_authentication_total", "succeeded", "Connections that logged in"),
-    ("failed_authentication_total", "failed", "Connections whose log-in failed"),
-    ("successful_reauthentication_total", "succeeded_renewals", "Sessions that were renewed"),
-    ("failed_reauthentication_total", "failed_renewals", "Sessions whose renewal failed"),
-    (
-        "successful_authentication_no_reauth_total",
-        "without_renewal",
-        "Connections that logged in and cannot renew their session",
-    ),
-    ("expired_connections_killed_count", "expired", "Connections closed because their session had ended"),
+_METERS: Final = (
+    ("successful_authentication", "successes", "Connections that logged in"),
+    ("failed_authentication", "failures", "Connections whose log-in failed"),
+    ("successful_reauthentication", "renewals", "Sessions that were renewed"),
+    ("failed_reauthentication", "renewal_failures", "Sessions whose renewal failed"),
 )
 
 
@@ -30,7 +25,28 @@ def collect(broker: Broker) -> Iterator[Family]:
     counts = list(broker.services.log_in_counts)
     if not counts:
         return
-    for name, attribute, text in _METRICS:
-        samples = [Sample((("listener", listener),), getattr(each, attribute)) for listener, each in counts]
-        kind = COUNTER if name.endswith("_total") else UNTYPED
-        yield Family(f"{_PREFIX}{name}", kind, text, samples)
+    for name, attribute, text in _METERS:
+        meters = [(listener, getattr(each, attribute)) for listener, each in counts]
+        yield _family(f"{name}_total", COUNTER, text, [(listener, meter.total) for listener, meter in meters])
+        rates = [(listener, meter.per_second()) for listener, meter in meters]
+        yield _family(f"{name}_rate", UNTYPED, f"{text}, per second", rates)
+    yield _family(
+        "successful_authentication_no_reauth_total",
+        COUNTER,
+        "Connections that logged in and cannot renew their session",
+        [(listener, each.unrenewed) for listener, each in counts],
+    )
+    yield _family(
+        "expired_connections_killed_count",
+        UNTYPED,
+        "Connections closed because their session had ended",
+        [(listener, each.expired) for listener, each in counts],
+    )
+    latencies = [(listener, each.latencies_ms() or (nan, nan)) for listener, each in counts]
+    for index, name in enumerate(("avg", "max")):
+        values = [(listener, found[index]) for listener, found in latencies]
+        yield _family(f"reauthentication_latency_{name}", UNTYPED, "The time that renewals took, in ms", values)
+
+
+def _family(name: str, kind: str, text: str, values: Sequence[tuple[str, float]]) -> Family:
+    return Family(_PREFIX + name, kind, text, [Sample((("listener", listener),), value) for listener, value in values])

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.requests.in_flight import InFlight
 from barnabas.broker.requests.log_in_counts import LogInCounts
+from barnabas.broker.requests.oauth_log_in import OAuthLogIn
 from barnabas.common import log_in_settings
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
-from barnabas.protocol.sasl.mechanism import SCRAM, Mechanism
+from barnabas.protocol.sasl.mechanism import OAUTHBEARER, SCRAM, Mechanism
 from barnabas.protocol.sasl.plain_server import PlainServer
 from barnabas.protocol.sasl.scram_server import Credential, ScramServer, imitation, secret_of
 from barnabas.protocol.sasl_gate import Act, Gate, GateState, Verdict
@@ -49,10 +50,11 @@ class ListenerLogIn:
         self._listener = listener
         self._cluster_id = cluster_id
         self._credentials = credentials
-        self._counts = counts.of(listener)
+        self._counts = counts.of(listener, host.clock)
         self._count_request = count_request
         self.mechanisms: Sequence[str] = ()
         self._passwords: Mapping[str, str] = {}
+        self._oauth: OAuthLogIn | None = None
         #: The latest imitated credential (for a user that does not exist), with the values that it was computed from.
         self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
         self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
@@ -71,11 +73,26 @@ class ListenerLogIn:
         offered = log_in_settings.mechanisms_of(self._config, self._listener)
         entry = log_in_settings.jaas_entry(self._config, self._listener, "PLAIN") if "PLAIN" in offered else None
         self._passwords = {} if entry is None else entry.users
+        self._oauth = self._read_tokens(OAUTHBEARER in offered)
         self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
+
+    def _read_tokens(self, is_offered: bool) -> OAuthLogIn | None:
+        """Returns the log-in by tokens; None if it is not offered. One whose settings are the same continues."""
+        now = self._oauth
+        settings = log_in_settings.listener_tokens_of(self._config, self._listener) if is_offered else None
+        if now is not None and now.settings == settings:
+            return now
+        made = None if settings is None else OAuthLogIn(self._host, self._listener, settings)
+        if now is not None:
+            now.close()
+        return made
 
     # -- GatePolicy
 
     def begin(self, mechanism: str) -> Mechanism:
+        if mechanism == OAUTHBEARER:
+            assert self._oauth is not None, "a mechanism that is not offered is refused"
+            return self._oauth.begin()
         if mechanism not in SCRAM:
             return PlainServer(self._passwords)
         number, hash_name = SCRAM[mechanism]
@@ -138,7 +155,10 @@ class ListenerLogIn:
         if gate.state is GateState.OPEN:
             assert gate.outcome is not None, "an open gate has a user"
             connection.principal = gate.outcome.principal
-            self._counts.count_success(is_renewal=gate.is_renewing, renews=gate.renews)
+            if gate.is_renewing:
+                self._counts.count_renewal(gate.began_ms)
+            else:
+                self._counts.count_success(renews=gate.renews)
             gate.end_renewal()
             connection.frames.limit_frames(self._config.int_of("socket.request.max.bytes"))
             if not gate.is_needed:

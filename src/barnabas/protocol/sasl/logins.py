@@ -1,4 +1,4 @@
-"""SASL as a client: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677).
+"""SASL as a client: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628).
 
 SCRAM is implemented here because PyPI's libraries (scramp, for one) prepare passwords by SASLprep, which Kafka does not
 (KIP-84 uses their UTF-8 unchanged): a login with a password such as "Ⅷ" would always fail.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", *_HASHES)
 #: The minimum number of iterations, as in Kafka's own client: fewer would make guessing cheap for an impostor of the
 #: server.
@@ -23,7 +24,7 @@ _ITERATIONS_MAX: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Login:
-    """A user's credentials. The password is never shown."""
+    """A user's credentials. The password, the token of OAUTHBEARER, is never shown."""
 
     mechanism: str
     username: str
@@ -40,6 +41,13 @@ def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
     """
     if login.mechanism == "PLAIN":
         yield f"\0{login.username}\0{login.password}".encode()
+        return
+    if login.mechanism == OAUTHBEARER:
+        refusal = yield f"n,,\x01auth=Bearer {login.password}\x01\x01".encode()
+        if refusal:
+            # The server ends the exchange only after this byte.
+            yield b"\x01"
+            raise ValueError("the server does not accept the token")
         return
     client = ScramClient(_HASHES[login.mechanism], login.username, login.password, nonce)
     server_first = yield client.first()

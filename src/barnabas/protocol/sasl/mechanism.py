@@ -5,22 +5,29 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 #: Mechanism -> (Kafka's number of it, the name of its hash function).
 SCRAM: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 #: Kafka's number of a mechanism -> the mechanism.
 SCRAM_NAMES: Final = {number: name for name, (number, _) in SCRAM.items()}
 #: The mechanisms that a broker can offer.
-SERVED: Final = (PLAIN, *SCRAM)
+SERVED: Final = (PLAIN, *SCRAM, OAUTHBEARER)
 
 
 class LogInRefused(Exception):
-    """The error for a log-in that fails. Its text is sent to the client, so it contains no secret and does not depend
-    on whether the user exists. None stands for the general text of the gate.
-    """
+    """The error for a log-in that fails. Its text is sent to the client, so it has no secrets and does not depend on
+    whether the user exists. None stands for the general text of the gate. The cause is for the log; it has no secrets
+    either, and nothing that the client chose."""
 
-    def __init__(self, text: str | None = None) -> None:
+    def __init__(self, text: str | None = None, cause: str | None = None) -> None:
         super().__init__(text)
         self.text = text
+        self.cause = cause
+
+
+class LogInUndecided(Exception):
+    """The error for a log-in that cannot be decided now. The connection is closed without an answer, which clients take
+    for a failure of the network: they try again. The text is for the log."""
 
 
 class Outcome(NamedTuple):
@@ -46,4 +53,4 @@ class Mechanism(Protocol):
     """One exchange of messages, begun by the client."""
 
     def evaluate(self, message: bytes) -> Step:
-        """Processes the client's next message. Raises LogInRefused."""
+        """Processes the client's next message. Raises LogInRefused and LogInUndecided."""

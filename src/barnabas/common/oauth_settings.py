@@ -1,0 +1,322 @@
+"""The settings of OAUTHBEARER: the tokens that a listener accepts, and those by which this node logs in to others.
+
+    sasl.oauthbearer.jwks.endpoint.url       the keys that sign tokens: http, https or file; further keys set its times
+    sasl.oauthbearer.expected.audience, .expected.issuer, .clock.skew.seconds, .scope.claim.name, .sub.claim.name
+    sasl.oauthbearer.token.endpoint.url      where this node gets its own tokens: http, https or file
+    barnabas.sasl.oauthbearer.allowed.urls   the only URLs that the keys above can have
+
+Each key can have the prefix `listener.name.<listener>.` or `listener.name.<listener>.oauthbearer.`; the longest counts.
+Without a key set a listener serves only if its JAAS entry has an option for unsecured tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import unquote, urlsplit
+
+from barnabas.common.config_keys import LISTENER_PREFIX, Value, invalid
+from barnabas.common.errors import ConfigError
+from barnabas.common.jaas import JaasEntry
+
+MECHANISM: Final = "OAUTHBEARER"
+_KEY_SET: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_TOKENS: Final = "sasl.oauthbearer.token.endpoint.url"
+ALLOWED_URLS: Final = "barnabas.sasl.oauthbearer.allowed.urls"
+_PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
+#: Key of a Java class -> the classes that it can name: what they do is done here.
+CLASSES: Final[Mapping[str, Sequence[str]]] = {
+    "sasl.server.callback.handler.class": (
+        _PACKAGE + "OAuthBearerValidatorCallbackHandler",
+        _PACKAGE + "secured.OAuthBearerValidatorCallbackHandler",
+    ),
+    "sasl.login.callback.handler.class": (
+        _PACKAGE + "OAuthBearerLoginCallbackHandler",
+        _PACKAGE + "secured.OAuthBearerLoginCallbackHandler",
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (_PACKAGE + "DefaultJwtValidator", _PACKAGE + "BrokerJwtValidator"),
+    "sasl.oauthbearer.jwt.retriever.class": (
+        _PACKAGE + "DefaultJwtRetriever",
+        _PACKAGE + "ClientCredentialsJwtRetriever",
+        _PACKAGE + "FileJwtRetriever",
+    ),
+}
+_UNSECURED: Final = "unsecured"
+_VALIDATOR: Final = "unsecuredValidator"
+_LOGIN: Final = "unsecuredLogin"
+_DIGITS_MAX: Final = 9
+
+
+class MechanismSettings(Protocol):
+    """The part of a node's configuration that OAUTHBEARER uses (`common.config.BrokerConfig`)."""
+
+    @property
+    def originals(self) -> Mapping[str, str]: ...
+    def value_on(self, listener: str, key: str) -> Value: ...
+    def value_or_none(self, key: str) -> Value: ...
+    def list_of(self, key: str) -> tuple[str, ...]: ...
+
+
+class Source(NamedTuple):
+    """A document that is fetched again and again."""
+
+    #: The key of the URL.
+    key: str
+    url: str
+    backoff_ms: int
+    backoff_max_ms: int
+
+    @property
+    def path(self) -> str | None:
+        """Returns the path of a file; None for another URL."""
+        return file_path(self.url)
+
+
+class Expectations(NamedTuple):
+    """The requirements for the claims of a token."""
+
+    audiences: tuple[str, ...]
+    issuer: str | None
+    skew_s: int
+    scope_claim: str
+    subject_claim: str
+
+
+class UnsecuredRules(NamedTuple):
+    """The requirements for the claims of an unsecured token."""
+
+    principal_claim: str
+    scope_claim: str
+    required_scope: tuple[str, ...]
+    skew_ms: int
+
+
+class ListenerTokens(NamedTuple):
+    """The tokens that a listener accepts: those signed by a key of the set, or else unsecured ones."""
+
+    key_set: Source | None
+    refresh_ms: int
+    expected: Expectations
+    unsecured: UnsecuredRules
+
+
+class UnsecuredLogin(NamedTuple):
+    """The unsecured token by which this node logs in."""
+
+    claims: Mapping[str, str | float | list[str]]
+    principal_claim: str
+    lifetime_s: int
+
+
+class ClientCredentials(NamedTuple):
+    """The credentials of this node at the token endpoint. They are never shown."""
+
+    client_id: str
+    secret: str
+    scope: str | None
+
+    def __repr__(self) -> str:
+        return "ClientCredentials([hidden])"
+
+
+class Refresh(NamedTuple):
+    """When a token is replaced (Kafka's `sasl.login.refresh.*`)."""
+
+    window_factor: float
+    window_jitter: float
+    min_period_ms: int
+    buffer_ms: int
+
+
+class EndpointLogin(NamedTuple):
+    """The tokens from an endpoint or a file by which this node logs in."""
+
+    source: Source
+    #: None for a file.
+    credentials: ClientCredentials | None
+    refresh: Refresh
+
+
+def value(config: MechanismSettings, listener: str, key: str) -> Value:
+    """Returns the value of a key for OAUTHBEARER on a listener."""
+    found = config.value_or_none(f"{LISTENER_PREFIX}{listener.lower()}.{MECHANISM.lower()}.{key}")
+    return config.value_on(listener, key) if found is None else found
+
+
+def listener_tokens(config: MechanismSettings, listener: str, entry: JaasEntry | None) -> ListenerTokens:
+    """Returns the tokens that a listener accepts. Raises ConfigError."""
+    reader = _Reader(config, listener)
+    options = {} if entry is None else entry.options
+    _check_options(listener, options)
+    key_set = reader.source(
+        _KEY_SET,
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    )
+    unsecured = [name for name in options if name.startswith(_UNSECURED)]
+    if key_set is not None and unsecured:
+        raise ConfigError(
+            f"{_KEY_SET} of listener {listener} is set, and its JAAS entry has the option {unsecured[0]}: choose one, "
+            "tokens that the key set signs or unsecured ones"
+        )
+    if key_set is None and not unsecured:
+        raise ConfigError(
+            f"{_KEY_SET} must be set for OAUTHBEARER on listener {listener}. Unsecured tokens, for tests, are accepted "
+            "only if its JAAS entry has an option for them, such as unsecuredLoginStringClaim_sub"
+        )
+    expected = Expectations(
+        reader.texts("sasl.oauthbearer.expected.audience"),
+        reader.text("sasl.oauthbearer.expected.issuer") or None,
+        reader.number("sasl.oauthbearer.clock.skew.seconds", 0),
+        reader.text("sasl.oauthbearer.scope.claim.name") or "scope",
+        reader.text("sasl.oauthbearer.sub.claim.name") or "sub",
+    )
+    refresh_ms = reader.number("sasl.oauthbearer.jwks.endpoint.refresh.ms", 1)
+    return ListenerTokens(key_set, refresh_ms, expected, _unsecured_rules(options))
+
+
+def login_tokens(config: MechanismSettings, listener: str, entry: JaasEntry) -> UnsecuredLogin | EndpointLogin:
+    """Returns the source of the tokens by which this node logs in on a listener of others. Raises ConfigError."""
+    reader = _Reader(config, listener)
+    _check_options(listener, entry.options)
+    source = reader.source(_TOKENS, "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
+    if source is None:
+        return _unsecured_login(listener, entry.options)
+    credentials = None
+    if source.path is None:
+        client_id = reader.text("sasl.oauthbearer.client.credentials.client.id") or entry.options.get("clientId")
+        secret = reader.text("sasl.oauthbearer.client.credentials.client.secret") or entry.options.get("clientSecret")
+        if not client_id or not secret:
+            raise ConfigError(
+                f"{_TOKENS} of listener {listener} needs sasl.oauthbearer.client.credentials.client.id and .secret, or "
+                "clientId and clientSecret in the JAAS entry"
+            )
+        credentials = ClientCredentials(
+            client_id, secret, reader.text("sasl.oauthbearer.scope") or entry.options.get("scope")
+        )
+    refresh = Refresh(
+        reader.fraction("sasl.login.refresh.window.factor"),
+        reader.fraction("sasl.login.refresh.window.jitter"),
+        reader.number("sasl.login.refresh.min.period.seconds", 0) * 1_000,
+        reader.number("sasl.login.refresh.buffer.seconds", 0) * 1_000,
+    )
+    return EndpointLogin(source, credentials, refresh)
+
+
+class _Reader:
+    def __init__(self, config: MechanismSettings, listener: str) -> None:
+        self._config = config
+        self._listener = listener
+
+    def text(self, key: str) -> str:
+        found = value(self._config, self._listener, key)
+        return found.strip() if isinstance(found, str) else ""
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        found = value(self._config, self._listener, key)
+        return tuple(each for each in found if each) if isinstance(found, tuple) else ()
+
+    def number(self, key: str, low: int) -> int:
+        found = value(self._config, self._listener, key)
+        if not isinstance(found, int) or found < low:
+            raise invalid(key, found, f"Value must be at least {low}")
+        return found
+
+    def fraction(self, key: str) -> float:
+        found = value(self._config, self._listener, key)
+        assert isinstance(found, float), f"{key} is a double"
+        return found
+
+    def source(self, key: str, backoff: str, backoff_max: str) -> Source | None:
+        """Returns the source that a key names; None if it is not set. Raises ConfigError."""
+        found = value(self._config, self._listener, key)
+        url = found.strip() if isinstance(found, str) else ""
+        if not url:
+            return None
+        check_url(key, url)
+        if url not in self._config.list_of(ALLOWED_URLS):
+            raise ConfigError(f"{key}: {url} is not allowed. Add it to {ALLOWED_URLS} to allow it")
+        return Source(key, url, self.number(backoff, 1), self.number(backoff_max, 1))
+
+
+def _check_options(listener: str, options: Mapping[str, str]) -> None:
+    """Raises ConfigError for TLS settings: a JAAS entry can be changed over the network, and must name no files."""
+    named = next((name for name in options if name.startswith("ssl.")), None)
+    if named is not None:
+        raise ConfigError(
+            f"the JAAS option {named} of OAUTHBEARER on listener {listener} is not supported: servers are checked by "
+            "the certificates of the system, or of the file that the environment's SSL_CERT_FILE names"
+        )
+
+
+def check_url(key: str, url: str) -> None:
+    """Raises ConfigError for a URL that is malformed, or has another protocol than http, https and file."""
+    try:
+        parts = urlsplit(url)
+        is_complete = bool(parts.path if parts.scheme == "file" else parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise ConfigError(
+            f"The OAuth configuration option {key} contains a URL ({url}) that is malformed: {error}"
+        ) from None
+    if parts.scheme not in ("http", "https", "file"):
+        raise ConfigError(
+            f"The OAuth configuration option {key} contains a URL ({url}) that contains an invalid protocol "
+            f'({parts.scheme}); only "http", "https", and "file" protocol are supported'
+        )
+    is_here = parts.scheme != "file" or parts.netloc in ("", "localhost")
+    if not is_complete or not is_here or parts.username is not None or not url.isprintable() or " " in url:
+        raise ConfigError(f"The OAuth configuration option {key} contains a URL ({url}) that is malformed")
+
+
+def file_path(url: str) -> str | None:
+    """Returns the path of a URL of a file; None for another URL."""
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def _unsecured_rules(options: Mapping[str, str]) -> UnsecuredRules:
+    return UnsecuredRules(
+        options.get(_VALIDATOR + "PrincipalClaimName", "").strip() or "sub",
+        options.get(_VALIDATOR + "ScopeClaimName", "").strip() or "scope",
+        tuple(options.get(_VALIDATOR + "RequiredScope", "").split()),
+        _option_number(options, _VALIDATOR + "AllowableClockSkewMs", 0),
+    )
+
+
+def _unsecured_login(listener: str, options: Mapping[str, str]) -> UnsecuredLogin:
+    claims: dict[str, str | float | list[str]] = {}
+    for option, text in options.items():
+        kind, underscore, claim = option.removeprefix(_LOGIN).partition("_")
+        if not option.startswith(_LOGIN) or not underscore or not claim or not kind.endswith("Claim"):
+            continue
+        if claim in ("iat", "exp"):
+            raise ConfigError(f"the JAAS option {option}: Cannot explicitly set the '{claim}' claim")
+        if kind == "StringClaim":
+            claims[claim] = text
+        elif kind == "NumberClaim":
+            claims[claim] = _number_claim(option, text)
+        elif kind == "ListClaim":
+            claims[claim] = text[1:].split(text[0]) if len(text) > 1 else []
+    principal_claim = options.get(_LOGIN + "PrincipalClaimName", "").strip() or "sub"
+    if not claims.get(principal_claim):
+        raise ConfigError(
+            f"this node logs in to others on {listener} with OAUTHBEARER: it needs {_TOKENS}, or the option "
+            f"{_LOGIN}StringClaim_{principal_claim} in its JAAS entry for an unsecured token, for tests"
+        )
+    return UnsecuredLogin(claims, principal_claim, _option_number(options, _LOGIN + "LifetimeSeconds", 3_600))
+
+
+def _number_claim(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"the JAAS option {option} is not a number") from None
+
+
+def _option_number(options: Mapping[str, str], option: str, default: int) -> int:
+    text = options.get(option, "").strip()
+    if not text:
+        return default
+    if len(text) > _DIGITS_MAX or not text.isascii() or not text.isdigit():
+        raise ConfigError(f"the JAAS option {option} is not a number of up to {_DIGITS_MAX} digits")
+    return int(text)
