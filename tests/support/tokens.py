@@ -13,7 +13,7 @@ from joserfc import jwk, jws
 from barnabas.protocol.sasl.signed_tokens import load_jose
 from barnabas.simulation.host import EPOCH_WALL_MS
 
-# Its warnings are of the node's choices, not of the tests'.
+# The warnings of the library are about the node's choices, not of the tests'.
 load_jose()
 
 #: The time at which the tests judge tokens, in seconds.

@@ -128,7 +128,7 @@ class Volumes:
     size: LongArray
     end_offset: LongArray
     reported_lag: LongArray
-    #: Of the leader.
+    #: The log start offset of the leader.
     start_offset: LongArray
     high_watermark: LongArray
 

@@ -13,8 +13,8 @@ from importlib import import_module
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
-from barnabas.server.clock import SystemClock
 from barnabas.common.host import Timer, Web
+from barnabas.server.clock import SystemClock
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
 from barnabas.server.memory import ProcessMemory

@@ -103,7 +103,7 @@ def _connection(request: WebRequest) -> HTTPConnection:
     url, timeout_s = urlsplit(request.url), request.timeout_ms / 1_000
     assert url.hostname is not None, "the configuration is checked"
     if url.scheme == "https":
-        # It trusts the certificates of the system, or those of the file that SSL_CERT_FILE names.
+        # The connection trusts the certificates of the system, or those of the file that SSL_CERT_FILE names.
         return HTTPSConnection(url.hostname, url.port, timeout=timeout_s)
     return HTTPConnection(url.hostname, url.port, timeout=timeout_s)
 

