@@ -80,7 +80,7 @@ class SentRequest:
 
 
 class WellTime:
-    """For each node, since when it runs without a trouble and is connected with all voters that do, a majority."""
+    """Measures for each node since when it runs without a trouble, connected with all voters that do, a majority."""
 
     def __init__(self, cluster: Cluster, voters: Sequence[str]) -> None:
         self._cluster = cluster
