@@ -219,11 +219,8 @@ def test_old_metadata_have_no_users(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_voter_of_a_new_cluster_has_the_checkpoint_of_an_empty_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    static = {
-        "controller_quorum_bootstrap_servers": "",
-        "controller_quorum_voters": "1@localhost:9571,2@localhost:9573",
-    }
-    file = properties(tmp_path, **static)
+    quorum = "1@localhost:9571,2@localhost:9573"
+    file = properties(tmp_path, controller_quorum_bootstrap_servers="", controller_quorum_voters=quorum)
     assert run(["format", file, "--cluster-id", CLUSTER_ID, "--new-cluster"]) == 0
     text = (tmp_path / "data" / "metadata-log-checkpoint").read_text()
     assert text.splitlines()[0].split()[1:3] == ["1", CLUSTER_ID]
