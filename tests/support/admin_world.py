@@ -30,7 +30,9 @@ from barnabas.protocol.messages.list_partition_reassignments import ListPartitio
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+from barnabas.simulation.answer_times import AnsweredInTime
 from barnabas.simulation.conditions import condition_of
+from barnabas.simulation.exchanges import Exchanges
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.machine import Machine, MachineHost
@@ -88,11 +90,13 @@ class WellTime:
         self._since_us: dict[str, int] = {}
         #: Requests that wait.
         self.waiting: list[SentRequest] = []
+        #: Checks the requests that nodes have received, those of other nodes included.
+        self._answers = AnsweredInTime(cluster, Exchanges(cluster))
 
     def look(self) -> None:
         world = self._cluster.world
+        self._answers.check(self._cluster)
         condition = condition_of(self._cluster)
-
         healthy = [name for name in self._voters if name not in condition.troubles]
         is_enough = len(healthy) > len(self._voters) // 2
         for name in self._cluster.nodes:
