@@ -128,7 +128,8 @@ class RottenWorld(World):
         """Runs `barnabas log repair`; where that is not enough, copies another voter's log."""
         disk = place.disk
         if attempt:
-            donor = next(p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)
+            sound = (p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)
+            donor = next(p for p in sound if p.disk.is_dir(DIRECTORY))
             self.note(f"node {place.node_id} is given the log of node {donor.node_id}")
             for path in files_in(disk, DIRECTORY):
                 if not path.endswith(FILE_NAME):
