@@ -3,10 +3,14 @@
 `SentRequest` is one request until it is answered or its connection ends. `overdue` names those that waited longer than
 the bound: their own timeout, or the time that a node waits for a controller, and an allowance. The time in which a node
 is paused does not count.
+
+A request can wait that long only while its node cannot reach a controller. `WellTime` measures how long a request
+waited without an interruption while its node had a connection to each working voter, and these were a majority.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -26,6 +30,9 @@ from barnabas.protocol.messages.list_partition_reassignments import ListPartitio
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+from barnabas.simulation.answer_times import AnsweredInTime
+from barnabas.simulation.conditions import condition_of
+from barnabas.simulation.exchanges import Exchanges
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.machine import Machine, MachineHost
@@ -40,6 +47,8 @@ TIMEOUT_MS_MIN: Final = 5_000
 #: An allowance for an election, the loss of a link and slow disks.
 ALLOWANCE_MS: Final = 2_000
 _NEVER_MS: Final = 600_000
+#: The interval at which the condition of the cluster is looked at.
+_LOOK_US: Final = 50 * MILLISECOND_US
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
 _TOPICS: Final = ("orders", "payments", "parcels")
 
@@ -55,6 +64,8 @@ class SentRequest:
         self.is_over = False
         self.over_us = 0
         self.answer: Message | None = None
+        #: The longest time that it waited while its node and a majority of the voters were well.
+        self.well_us = 0
 
     @property
     def bound_ms(self) -> int:
@@ -65,7 +76,41 @@ class SentRequest:
     def __str__(self) -> str:
         waited = f"{(self.over_us - self.sent_us) // MILLISECOND_US} ms" if self.is_over else "forever"
         sent_ms = self.sent_us // MILLISECOND_US
-        return f"{type(self.request).__name__} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}"
+        well_ms = self.well_us // MILLISECOND_US
+        name = type(self.request).__name__
+        return f"{name} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}, {well_ms} ms of it well"
+
+
+class WellTime:
+    """Measures for each node since when it runs without a trouble, connected with all voters that do, a majority."""
+
+    def __init__(self, cluster: Cluster, voters: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._voters = voters
+        self._since_us: dict[str, int] = {}
+        #: Requests that wait.
+        self.waiting: list[SentRequest] = []
+        #: Checks the requests that nodes have received, those of other nodes included.
+        self._answers = AnsweredInTime(cluster, Exchanges(cluster))
+
+    def look(self) -> None:
+        world = self._cluster.world
+        self._answers.check(self._cluster)
+        condition = condition_of(self._cluster)
+        healthy = [name for name in self._voters if name not in condition.troubles]
+        is_enough = len(healthy) > len(self._voters) // 2
+        for name in self._cluster.nodes:
+            pairs = itertools.combinations(dict.fromkeys((name, *healthy)), 2)
+            if is_enough and name not in condition.troubles and not any(pair in condition.links for pair in pairs):
+                self._since_us.setdefault(name, world.now_us)
+            else:
+                self._since_us.pop(name, None)
+        self.waiting = [request for request in self.waiting if not request.is_over]
+        for request in self.waiting:
+            since_us = self._since_us.get(request.node)
+            if since_us is not None:
+                request.well_us = max(request.well_us, world.now_us - max(since_us, request.sent_us))
+        world.after(_LOOK_US, self.look, None, "look")
 
 
 class AdminWorld:
@@ -87,6 +132,8 @@ class AdminWorld:
         self.requested: list[SentRequest] = []
         #: The times (us) in which a node was paused.
         self._naps: dict[str, list[tuple[int, int]]] = {name: [] for name in self.cluster.nodes}
+        self._well_time = WellTime(self.cluster, self.voters)
+        self._well_time.look()
 
     # -- course of a run
 
@@ -111,7 +158,7 @@ class AdminWorld:
         return [name for name in names if name.startswith("controller")] or names
 
     def strike(self) -> None:
-        """Begins one fault, most often of the active controller."""
+        """Begins a fault, most often of the active controller."""
         chance, active = self.chance, self.active()
         node = active if active is not None and chance.random() < 0.7 else chance.choice(list(self.cluster.nodes))
         kind = chance.choice(
@@ -123,6 +170,7 @@ class AdminWorld:
                 FaultKind.ONE_WAY,
                 FaultKind.RESET,
                 FaultKind.SLOW_DISK,
+                FaultKind.FULL_DISK,
                 FaultKind.STOP,
             )
         )
@@ -131,7 +179,8 @@ class AdminWorld:
         count = chance.choice((1, len(peers))) if kind in (FaultKind.PARTITION, FaultKind.ONE_WAY) else 1
         now_ms = self.world.now_us // MILLISECOND_US + 1
         amount = chance.randint(5, 30) if kind is FaultKind.SLOW_DISK else 0
-        if amount and any(fault.kind is kind and fault.node == node for fault in self.injector.active):
+        is_of_disk = kind in (FaultKind.SLOW_DISK, FaultKind.FULL_DISK)
+        if is_of_disk and any((fault.kind, fault.node) == (kind, node) for fault in self.injector.active):
             return
         is_of_link = kind in (FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.RESET)
         for peer in chance.sample(peers, count) if is_of_link else [""]:
@@ -186,13 +235,17 @@ class AdminWorld:
                 pause_ms = max(1, min(pause_ms, min(left_ms) - chance.randrange(6)))
             self.world.run_for(pause_ms * MILLISECOND_US)
 
-    def call(self, node: str, request: Message) -> SentRequest:
-        """Sends a request on a new connection: to a broker mostly through its client listener."""
-        is_broker = node.startswith("broker")
-        to_controller = node in self.voters and (not is_broker or self.chance.random() < 0.25)
-        port = _CONTROLLER_PORT if to_controller else _CLIENT_PORT
+    def call(self, node: str, request: Message, port: int | None = None) -> SentRequest:
+        """Sends a request on a new connection: to a broker mostly through its client listener, unless `port` is
+        given.
+        """
+        if port is None:
+            is_broker = node.startswith("broker")
+            to_controller = node in self.voters and (not is_broker or self.chance.random() < 0.25)
+            port = _CONTROLLER_PORT if to_controller else _CLIENT_PORT
         requested = SentRequest(node, port, request, self.world.now_us)
         self.requested.append(requested)
+        self._well_time.waiting.append(requested)
 
         def dial() -> None:
             times = ChannelTimes(_NEVER_MS, _NEVER_MS, connect_timeout_ms=_NEVER_MS)
@@ -212,7 +265,12 @@ class AdminWorld:
         """Returns how long a request has waited while its node was not paused."""
         end_us = requested.over_us if requested.is_over else self.world.now_us
         naps = self._naps[requested.node]
-        slept_us = sum(max(0, min(end, end_us) - max(begin, requested.sent_us)) for begin, end in naps)
+        slept_us, until_us = 0, requested.sent_us
+        for begin, end in sorted(naps):
+            begin_us, end_of_nap_us = max(begin, until_us), min(end, end_us)
+            if end_of_nap_us > begin_us:
+                slept_us += end_of_nap_us - begin_us
+                until_us = end_of_nap_us
         return (end_us - requested.sent_us - slept_us) // MILLISECOND_US
 
     def overdue(self) -> list[str]:

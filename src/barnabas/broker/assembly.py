@@ -54,11 +54,17 @@ class Broker:
 
     @classmethod
     def create(
-        cls, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
+        cls,
+        host: Host,
+        config: BrokerConfig,
+        connection_log: ConnectionLog,
+        cluster_id: str | None = None,
+        *,
+        is_new_cluster: bool = False,
     ) -> Broker:
         """Formats empty directories with `cluster_id` and connects the parts of a node in KRaft mode. Raises
         ConfigError."""
-        formatted = ensure_formatted(host, config, cluster_id=cluster_id)
+        formatted = ensure_formatted(host, config, cluster_id=cluster_id, is_new_cluster=is_new_cluster)
         return cls(host, config, connection_log, lambda parts: QuorumSide(parts, formatted))
 
     def __init__(

@@ -44,6 +44,9 @@ InitialControllers = Annotated[
         help="The first voters of a dynamic quorum; the same on each of them",
     ),
 ]
+NewCluster = Annotated[
+    bool, typer.Option("--new-cluster", help="The cluster has never run: this static voter votes from the beginning")
+]
 AddScram = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,6 +83,7 @@ def format_directories(
         typer.Option("--release-version", "-r", help="Begin with the feature levels of this release, such as 4.0"),
     ] = None,
     add_scram: AddScram = None,
+    new_cluster: NewCluster = False,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", "-g", help="Leave directories that are already formatted")
     ] = False,
@@ -95,6 +99,8 @@ def format_directories(
     if sum(chosen) > 1:
         raise Failure("give only one of --standalone, --initial-controllers and --no-initial-controllers")
     config = read_config(file)
+    if new_cluster and not (config.is_controller and config.voters):
+        raise Failure("--new-cluster is for the controllers that controller.quorum.voters names")
     check_quorum_flags(config, any(chosen), standalone)
     levels = feature_levels(release_version, feature or [], is_dynamic=any(chosen))
     records: list[Versioned] = [
@@ -108,7 +114,9 @@ def format_directories(
         voters = VoterSet() if initial_controllers is None else parse_voters(config, initial_controllers)
         if standalone:
             voters = standalone_voters(host, config)
-        ensure_formatted(host, config, cluster_id=cluster_id, bootstrap=records, initial_voters=voters)
+        ensure_formatted(
+            host, config, cluster_id=cluster_id, bootstrap=records, initial_voters=voters, is_new_cluster=new_cluster
+        )
     for directory in fresh:
         level = metadata_version_name(levels[METADATA_VERSION])
         print(f"Formatting {directory} with {METADATA_VERSION} {level}.")

@@ -8,6 +8,7 @@ Invariants
 - A lasting effect is applied when its records are committed, never before; the answer follows it. What a reader has
   seen is therefore never revoked by a change of leader.
 - A write that takes longer than its timeout is answered with REQUEST_TIMED_OUT, and still applied if it commits later.
+  What waits for it is answered within the same time.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ _REFUSED: Final = frozenset(
     {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 )
 
+
+#: The deadline of a barrier without a timeout.
+_NEVER: Final = -1
 
 #: A batch is refused if its size before compression exceeds the log's limit by this factor.
 _COMPRESSION_GAIN: Final = 16
@@ -257,17 +261,21 @@ class ShardLog:
         if not write.finished and not self._deadline.is_scheduled:
             self._deadline.schedule(self._timeout_ms, self._on_timeout)
 
-    def when_settled(self, callback: Callable[[ErrorCode], None]) -> None:
+    def when_settled(self, callback: Callable[[ErrorCode], None], *, has_timeout: bool = False) -> None:
         """Calls back once every write that is in flight now is committed or has failed; immediately if there is none.
         The code is NONE if each of them was committed or refused before it was written, else the worst failure: another
-        leader may have the records of these writes, so that the state here may be outdated."""
+        leader may have the records of these writes, so that the state here may be outdated. With `has_timeout` the code
+        is REQUEST_TIMED_OUT if they are still in flight after the timeout of a write."""
         if not self._queue:
             callback(ErrorCode.NONE)
             return
-        barrier = _Write(None, later(callback), 0, self._count)
+        deadline_ms = self._host.clock.now_ms() + self._timeout_ms if has_timeout else _NEVER
+        barrier = _Write(None, later(callback), deadline_ms, self._count)
         barrier.since = self._queue[0].number
         barrier.finished = True
         self._queue.append(barrier)
+        if has_timeout and not self._deadline.is_scheduled:
+            self._deadline.schedule(self._timeout_ms, self._on_timeout)
 
     def close(self) -> None:
         """Answers all requests whose writes are in flight: leadership was lost, although the writes may still be
@@ -308,7 +316,7 @@ class ShardLog:
     def _on_timeout(self) -> None:
         now_ms = self._host.clock.now_ms()
         for write in tuple(self._queue):
-            if write.finished:
+            if write.answered is None or write.deadline_ms == _NEVER:
                 continue
             if write.deadline_ms > now_ms:
                 self._deadline.schedule(write.deadline_ms - now_ms, self._on_timeout)

@@ -25,6 +25,8 @@ class Offer(NamedTuple):
     shown_min: int
     #: Whether only the active controller decides this: a broker forwards it, wherever the controller is (KIP-590).
     is_forwarded: bool = False
+    #: Whether this listener's node decides it as the active controller, and answers once the decision is committed.
+    is_decided: bool = False
 
 
 class Listeners(Enum):
@@ -47,9 +49,9 @@ class _Api(NamedTuple):
     #: The lowest version listed, if that is not the lowest one served.
     shown_min: int | None = None
 
-    def offer(self, *, is_forwarded: bool) -> Offer:
+    def offer(self, *, is_forwarded: bool = False, is_decided: bool = False) -> Offer:
         shown_min = self.version_min if self.shown_min is None else self.shown_min
-        return Offer(self.name, self.version_min, self.version_max, shown_min, is_forwarded)
+        return Offer(self.name, self.version_min, self.version_max, shown_min, is_forwarded, is_decided)
 
 
 _BROKER: Final = Listeners.BROKER
@@ -130,11 +132,16 @@ _APIS: Final = (
     _Api(82, "update_raft_voter", 0, 0, _CONTROLLER),
 )
 
+#: The APIs of which a broker decides a part, and forwards the rest: AlterConfigs and IncrementalAlterConfigs.
+FORWARDED_IN_PART: Final = frozenset({33, 44})
+
 BROKER_APIS: Final[Mapping[int, Offer]] = {
     api.key: api.offer(is_forwarded=api.listeners is _FORWARDED) for api in _APIS if api.listeners is not _CONTROLLER
 }
 CONTROLLER_APIS: Final[Mapping[int, Offer]] = {
-    api.key: api.offer(is_forwarded=False) for api in _APIS if api.listeners is not _BROKER
+    api.key: api.offer(is_decided=api.listeners is _FORWARDED or api.key in FORWARDED_IN_PART)
+    for api in _APIS
+    if api.listeners is not _BROKER
 }
 
 #: The highest versions in ZooKeeper mode, those of Kafka 3.9.1; the lowest ones are those of KRaft mode.
@@ -201,10 +208,10 @@ _OF_ZOOKEEPER_CONTROLLERS: Final = (
 #: The APIs of a broker in ZooKeeper mode, on all its listeners. Nothing is forwarded.
 ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {
     **{
-        key: {**CONTROLLER_APIS, **BROKER_APIS}[key]._replace(version_max=version, is_forwarded=False)
+        key: {**CONTROLLER_APIS, **BROKER_APIS}[key]._replace(version_max=version, is_forwarded=False, is_decided=False)
         for key, version in _ZOOKEEPER_MODE.items()
     },
-    **{api.key: api.offer(is_forwarded=False) for api in _OF_ZOOKEEPER_CONTROLLERS},
+    **{api.key: api.offer() for api in _OF_ZOOKEEPER_CONTROLLERS},
 }
 #: The APIs that a broker in ZooKeeper mode serves before it knows the cluster.
 EARLY_ZOOKEEPER_APIS: Final[Mapping[int, Offer]] = {key: ZOOKEEPER_APIS[key] for key in (4, 5, 6, API_VERSIONS)}

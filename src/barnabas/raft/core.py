@@ -7,7 +7,7 @@ are events: the actions in `draft` are carried out when a callback returns (`raf
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, FatalFault, StorageFault, is_exhausted
@@ -26,6 +26,9 @@ from barnabas.raft.ready import ReadyDraft, Request
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
+
+#: The restrictions of a voter that does not vote before it has caught up.
+_RESTRICTIONS: Final = frozenset({VotingRestriction.BEHIND, VotingRestriction.NEW})
 
 
 class QuorumTimes(NamedTuple):
@@ -155,22 +158,32 @@ class Core:
     @property
     def is_restricted(self) -> bool:
         """Whether this node must catch up before it votes. The only voter has no other node to catch up with."""
-        return self.quorum.restriction is not VotingRestriction.NONE and not self.quorum.is_alone
+        return self.quorum.restriction in _RESTRICTIONS and not self.quorum.is_alone
 
-    def may_vote_for(self, candidate_id: int, last_offset: int) -> bool:
+    @property
+    def is_of_new_cluster(self) -> bool:
+        """Whether this voter's log is empty, and its directory was formatted for a new cluster."""
+        return self.quorum.restriction is VotingRestriction.NEW_CLUSTER and self.log.end_offset == 0
+
+    def may_vote_for(self, candidate_id: int, last_offset: int, *, is_of_new_cluster: bool) -> bool:
         """Returns whether the restriction of this voter permits the vote.
 
-        A voter with an empty log can elect the first leader of a new quorum if the candidate's log is empty too.
+        Voters with empty logs elect the first leader of a new quorum, among those whose directories were formatted for
+        a new cluster, or among the others. In a quorum with such directories the others replace lost ones.
         """
-        if not self.is_restricted:
+        is_first = last_offset == self.log.end_offset == 0
+        if self.is_of_new_cluster and is_first:
+            if is_of_new_cluster:
+                return True
+            why = f"was formatted for a new cluster, and that of node {candidate_id} was not"
+        elif not self.is_restricted:
             return True
-        if self.quorum.restriction is VotingRestriction.NEW and last_offset == self.log.end_offset == 0:
+        elif self.quorum.restriction is VotingRestriction.BEHIND:
+            why = "lacks records that it may have acknowledged"
+        elif is_first and not is_of_new_cluster:
             return True
-        why = (
-            "lacks records that it may have acknowledged"
-            if self.quorum.restriction is VotingRestriction.BEHIND
-            else "is new"
-        )
+        else:
+            why = "is new"
         self._limited.inform(
             "held",
             f"this voter does not vote for node {candidate_id}: its metadata log {why}; it votes again when it has "
@@ -181,7 +194,7 @@ class Core:
     def lift_restriction(self) -> None:
         """Ends the voting restriction: this voter votes from now on."""
         quorum = self.quorum
-        if quorum.restriction is VotingRestriction.NONE:
+        if quorum.restriction not in _RESTRICTIONS:
             return
         self.draft.lift_restriction()
         if quorum.restriction is VotingRestriction.BEHIND and not quorum.is_alone:

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochReques
 from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from barnabas.protocol.messages.vote import VoteRequest, VoteResponse
 from barnabas.raft.core import Core
-from barnabas.raft.messages import epoch_answer, only_partition, vote_request
+from barnabas.raft.messages import epoch_answer, is_of_new_cluster, only_partition, vote_request
 from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey
@@ -206,6 +206,7 @@ class Elections:
             epoch=role.epoch,
             last=core.last,
             pre_vote=isinstance(role, Prospective),
+            is_of_new_cluster=core.is_of_new_cluster,
         )
         timeout_ms = min(core.times.request_timeout_ms, max(core.times.election_timeout_ms, 1))
         core.send(
@@ -304,9 +305,10 @@ class Elections:
         candidate = VoterKey(requested.replica_id, requested.replica_directory_id)
         up_to_date = (requested.last_offset_epoch, requested.last_offset) >= core.last
         granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=requested.pre_vote)
-        granted = granted and core.may_vote_for(candidate.node_id, requested.last_offset)
+        granted = granted and core.may_vote_for(
+            candidate.node_id, requested.last_offset, is_of_new_cluster=is_of_new_cluster(request)
+        )
         if granted and not requested.pre_vote:
-            core.lift_restriction()
             quorum.vote_for(candidate)
             if not isinstance(quorum.role, Follower):
                 # The candidate gets this time to win.

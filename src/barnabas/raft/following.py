@@ -28,7 +28,6 @@ from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from barnabas.raft.core import Core
 from barnabas.raft.elections import Elections
-from barnabas.raft.log_checkpoint import VotingRestriction
 from barnabas.raft.messages import endpoints_in, fetch_request, fetch_snapshot_request, only_partition
 from barnabas.raft.metadata_batches import check_metadata_version, read_batch
 from barnabas.raft.peers import Address
@@ -296,7 +295,7 @@ class Following:
     def _commit(self) -> None:
         core = self._core
         high_watermark = self._leader_high_watermark
-        if core.quorum.restriction is not VotingRestriction.NONE and 0 <= high_watermark <= core.log.flushed_offset:
+        if core.is_restricted and 0 <= high_watermark <= core.log.flushed_offset:
             # The leader has everything that was committed with this voter's help, and now this voter has it again.
             core.lift_restriction()
         if high_watermark < 0 or high_watermark < core.delivery.high_watermark:

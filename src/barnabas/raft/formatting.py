@@ -3,6 +3,7 @@
     every log directory            meta.properties (version 1), bootstrap.checkpoint
     the metadata log's directory   __cluster_metadata-0/000..0-0000000000.checkpoint with the first voters,
                                    for a dynamic quorum of this node alone (`--standalone`)
+                                   metadata-log-checkpoint of an empty log, for a voter of a new cluster
 
 `meta.properties` is written last: a directory without it counts as empty, so after a crash it is formatted again.
 """
@@ -20,7 +21,13 @@ from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
-from barnabas.raft.log_checkpoint import CheckpointIdentity, LogCheckpointFile, log_checkpoint_path
+from barnabas.raft.log_checkpoint import (
+    CheckpointIdentity,
+    LogCheckpoint,
+    LogCheckpointFile,
+    VotingRestriction,
+    log_checkpoint_path,
+)
 from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
@@ -58,13 +65,15 @@ def ensure_formatted(
     cluster_id: str | None = None,
     bootstrap: Sequence[tuple[Message, int]] | None = None,
     initial_voters: VoterSet | None = None,
+    is_new_cluster: bool = False,
 ) -> Formatted:
     """Formats empty directories and checks the others. Raises ConfigError, with the directory, if it is not this
     node's.
 
     One of several directories that fails is left out, and fails again when it is locked; the metadata log's must work.
     `initial_voters`: the voters of a new dynamic quorum, the same on each of them; an empty set for a node that joins
-    one. By default a controller that can be a cluster of its own begins a quorum of its own.
+    one. By default a controller that can be a cluster of its own begins a quorum of its own. `is_new_cluster`: the
+    cluster has never run, so that an empty directory cannot replace one that was lost.
     """
     wanted = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
     found: dict[str, MetaProperties | None] = {}
@@ -90,7 +99,9 @@ def ensure_formatted(
                 voters = initial_voters
                 if voters is None:
                     voters = _standalone(config, directory_id) if _is_alone(config) else VoterSet()
-                _format(host, config, directory, directory_id, records, voters)
+                _format(host, config, directory, records, voters)
+                if is_new_cluster and config.is_controller and directory == config.metadata_log_dir:
+                    _note_empty_log(host, config, cluster, directory_id)
             properties = encode_meta_properties(
                 MetaProperties(1, config.node_id, cluster, directory_id), host.clock.wall_ms()
             )
@@ -223,7 +234,6 @@ def _format(
     host: Host,
     config: BrokerConfig,
     directory: str,
-    directory_id: Uuid,
     bootstrap: Sequence[tuple[Message, int]],
     voters: VoterSet,
 ) -> None:
@@ -240,6 +250,13 @@ def _format(
     is_metadata = directory == config.metadata_log_dir
     if is_metadata and config.is_controller and not config.voters and len(voters):
         _write_first_voters(host, config, voters, wall_ms)
+
+
+def _note_empty_log(host: Host, config: BrokerConfig, cluster_id: str, directory_id: bytes) -> None:
+    """Writes the checkpoint of a voter that has acknowledged nothing yet, so that it can vote from the beginning."""
+    identity = CheckpointIdentity.of(config.node_id, cluster_id, directory_id)
+    checkpoint = LogCheckpoint(restriction=VotingRestriction.NEW_CLUSTER)
+    LogCheckpointFile(host.disk, config.metadata_log_dir).create(identity, checkpoint)
 
 
 def _standalone(config: BrokerConfig, directory_id: bytes) -> VoterSet:

@@ -9,8 +9,13 @@ length and ends with its CRC-32C; a torn or damaged line is ignored, and the oth
 A line is written, without a sync, after each flush of the log and before any other node learns of that flush: so after
 a kill it is exact. It is synced in the background every `SYNC_INTERVAL_MS`, and immediately when a segment is full,
 after a snapshot, at a clean shutdown, and before a truncation: so after a power failure it is at most some seconds old,
-and never ahead of the log. Apache Kafka neither writes nor reads the file. `raft.evidence` handles a log that lacks
-what the checkpoint records.
+and never ahead of the log.
+
+A voter of a new cluster is formatted with a checkpoint of an empty log: it has acknowledged nothing, and votes from the
+beginning. Until its log has records, lines are synced before any other node learns of the vote or the flush that they
+record: no power failure brings the checkpoint of an empty log back.
+
+Apache Kafka neither writes nor reads the file. `raft.evidence` handles a log that lacks what the checkpoint records.
 """
 
 from __future__ import annotations
@@ -42,6 +47,9 @@ class VotingRestriction(IntEnum):
     BEHIND = 1
     #: The voter's directory is new, and may replace one that was lost.
     NEW = 2
+    #: The voter's directory was formatted for a new cluster, and its log has had no records yet: the voter votes, but
+    #: not for candidates of whose directories that is not known.
+    NEW_CLUSTER = 3
 
 
 class LogCheckpoint(NamedTuple):
@@ -250,6 +258,11 @@ class LogCheckpointWriter:
         self._file.finish()
 
     def _write(self, checkpoint: LogCheckpoint) -> None:
+        if checkpoint.restriction is VotingRestriction.NEW_CLUSTER:
+            if checkpoint.end > 0:
+                checkpoint = checkpoint._replace(restriction=VotingRestriction.NONE)
+            self._file.write(checkpoint, sync=True)
+            return
         try:
             self._file.write(checkpoint)
         except OSError as error:

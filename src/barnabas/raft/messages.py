@@ -26,6 +26,8 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 #: The maximum size of a follower's fetch, which it decodes in one turn of the event loop.
 _FOLLOWER_FETCH_BYTES: Final = 128 * 1024
 FETCH_WAIT_MS_MAX: Final = 500
+#: A tagged field of Vote requests; its number is far above those that Kafka assigns.
+_NEW_CLUSTER_TAG: Final = 8_194
 
 
 def only_partition(message: Any) -> Any:
@@ -44,9 +46,18 @@ def only_partition(message: Any) -> Any:
 
 
 def vote_request(
-    cluster_id: str, own: VoterKey, voter: VoterKey, *, epoch: int, last: tuple[int, int], pre_vote: bool
+    cluster_id: str,
+    own: VoterKey,
+    voter: VoterKey,
+    *,
+    epoch: int,
+    last: tuple[int, int],
+    pre_vote: bool,
+    is_of_new_cluster: bool = False,
 ) -> VoteRequest:
-    """Builds a Vote request; `last` is (epoch, end offset) of the candidate's log."""
+    """Builds a Vote request; `last` is (epoch, end offset) of the candidate's log. `is_of_new_cluster`: it is empty, in
+    a directory that was formatted for a new cluster.
+    """
     partition = VoteRequest.PartitionData(
         replica_epoch=epoch,
         replica_id=own.node_id,
@@ -57,7 +68,13 @@ def vote_request(
         pre_vote=pre_vote,
     )
     topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return VoteRequest(cluster_id=cluster_id, voter_id=voter.node_id, topics=[topic])
+    tags = ((_NEW_CLUSTER_TAG, b""),) if is_of_new_cluster else ()
+    return VoteRequest(cluster_id=cluster_id, voter_id=voter.node_id, topics=[topic], unknown_tags=tags)
+
+
+def is_of_new_cluster(request: VoteRequest) -> bool:
+    """Returns whether the candidate's log is empty, in a directory that was formatted for a new cluster."""
+    return any(tag == _NEW_CLUSTER_TAG for tag, _ in request.unknown_tags)
 
 
 def begin_request(

@@ -37,7 +37,7 @@ from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.leading import Leading
-from barnabas.raft.log_checkpoint import CheckpointIdentity
+from barnabas.raft.log_checkpoint import CheckpointIdentity, VotingRestriction
 from barnabas.raft.log_health import LogHealth
 from barnabas.raft.log_loading import read_bootstrap
 from barnabas.raft.metadata_batches import BatchBody
@@ -45,7 +45,7 @@ from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.opening import open_metadata
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
-from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
+from barnabas.raft.quorum import Follower, Leader, QuorumState, Resigned, Role, Unattached
 from barnabas.raft.ready import NOTHING, Ahead, Committed
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
@@ -253,13 +253,19 @@ class RaftNode:
     def _apply_role(self, before: Role, role: Role) -> None:
         self.changes.on_role(role)
         self._leading.on_role(before, role)
-        if isinstance(role, Leader):
+        if isinstance(role, Leader) or self._is_first_leader(role):
             self._core.lift_restriction()
         self._following.on_role(role)
         if self.quorum.role is role:
             self._elections.on_role(role)
         for callback in self._on_leader:
             callback()
+
+    def _is_first_leader(self, role: Role) -> bool:
+        """Returns whether this new voter has elected the leader that it follows, the first one of its quorum."""
+        if not isinstance(role, Follower) or self.quorum.restriction is not VotingRestriction.NEW:
+            return False
+        return role.voted is not None and role.voted.node_id == role.leader_id
 
     def _resign(self) -> None:
         if self._announced:

@@ -8,7 +8,8 @@ anything is missing.
     end of the log            not before the offset that the checkpoint records as on disk
 
 A voter whose log is intact, but ends before what it may have acknowledged according to the checkpoint, does not vote
-before it has caught up; nor does a newly formatted one, if other voters have records already (`VotingRestriction`).
+before it has caught up; nor does a newly formatted one, if other voters have records already (`VotingRestriction`),
+unless it was formatted for a new cluster.
 """
 
 from __future__ import annotations
@@ -129,6 +130,8 @@ class _Opening:
                 f"was on this disk; {advice(self._log_dir)}"
             )
         restriction = self._find_restriction(checkpoint, state, log, snapshots)
+        if restriction is VotingRestriction.NEW_CLUSTER and not self._is_unused(checkpoint_file, state):
+            restriction = VotingRestriction.NEW
         # The log can be changed from here on, and the checkpoint must not be ahead of it.
         checkpoint = checkpoint or LogCheckpoint()
         end = log.end_offset
@@ -289,6 +292,12 @@ class _Opening:
             "restore the directory, or copy the segments and snapshots of a stopped voter into it and run "
             f"`barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"
         )
+
+    def _is_unused(self, checkpoint_file: LogCheckpointFile, state: ElectionState | None) -> bool:
+        """Returns whether it is certain that a directory of a new cluster has acknowledged nothing: its checkpoint is
+        intact, and no other program has run on it.
+        """
+        return not checkpoint_file.is_damaged and (state is None or state.is_own) and not self._topics()
 
     def _find_restriction(
         self, checkpoint: LogCheckpoint | None, state: ElectionState | None, log: MetadataLog, snapshots: _Snapshots

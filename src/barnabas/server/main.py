@@ -1,6 +1,6 @@
 """`barnabas broker FILE`: one node as a process. It parses arguments by hand and imports little, to start quickly.
 
-    broker FILE [--override key=value ...] [--cluster-id ID]
+    broker FILE [--override key=value ...] [--cluster-id ID [--new-cluster]]
 
 It prints `started: host:port` when clients can connect. SIGTERM and SIGINT stop it cleanly.
 """
@@ -14,7 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas import REFUSED_PYTHON
 from barnabas.broker.assembly import Broker
@@ -60,15 +60,15 @@ def main(argv: Sequence[str]) -> int:
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     try:
-        config, cluster_id = load_config(argv)
+        options = load_config(argv)
     except (UsageError, ConfigError) as error:
         sys.stderr.write(f"barnabas: {error}\n")
         return 2
-    for warning in config.warnings:
+    for warning in options.config.warnings:
         log.warning("%s", warning)
     loop = _new_event_loop()
     try:
-        return loop.run_until_complete(_serve(config, cluster_id, loop))
+        return loop.run_until_complete(_serve(options, loop))
     except (ConfigError, FatalFault, StorageFault) as error:
         sys.stderr.write(f"barnabas: {error}\n")
         return 1
@@ -76,16 +76,24 @@ def main(argv: Sequence[str]) -> int:
         loop.close()
 
 
-def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
-    """Returns the configuration that the command line specifies, and the cluster id for empty directories. Raises
-    UsageError or ConfigError.
-    """
+class Options(NamedTuple):
+    """The command line: the configuration, and how empty directories are formatted."""
+
+    config: BrokerConfig
+    cluster_id: str | None
+    #: Whether the cluster has never run. Only a command that starts a node for the first time can know it.
+    is_new_cluster: bool
+
+
+def load_config(argv: Sequence[str]) -> Options:
+    """Parses the command line. Raises UsageError or ConfigError."""
     arguments = list(argv)
     if arguments[:1] == ["broker"]:
         arguments.pop(0)
     file: str | None = None
     overrides: dict[str, str] = {}
     cluster_id: str | None = None
+    is_new_cluster = False
     while arguments:
         argument = arguments.pop(0)
         if argument in ("-h", "--help"):
@@ -100,6 +108,8 @@ def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
             cluster_id = arguments.pop(0) if arguments else ""
             if not _CLUSTER_ID.fullmatch(cluster_id):
                 raise UsageError(f"--cluster-id takes 22 characters of base64, not {cluster_id!r}\n{_USAGE}")
+        elif argument == "--new-cluster":
+            is_new_cluster = True
         elif argument.startswith("-") or file is not None:
             raise UsageError(f"unexpected argument {argument!r}\n{_USAGE}")
         else:
@@ -112,7 +122,8 @@ def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {file}: the file is not UTF-8") from error
-    return BrokerConfig.from_properties(with_jaas_file({**properties, **overrides}, _text_of)), cluster_id
+    config = BrokerConfig.from_properties(with_jaas_file({**properties, **overrides}, _text_of))
+    return Options(config, cluster_id, is_new_cluster)
 
 
 def _text_of(path: str) -> str:
@@ -120,14 +131,14 @@ def _text_of(path: str) -> str:
         return stream.read()
 
 
-async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.AbstractEventLoop) -> int:
+async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host = ServerHost(loop)
     set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
-    broker = await _compose(host, config, listener_log, cluster_id, stop)
+    broker = await _compose(host, options, listener_log, stop)
     if broker is None:
         host.close()
         return 0
@@ -176,13 +187,12 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         host.close()
 
 
-async def _compose(
-    host: ServerHost, config: BrokerConfig, log: ListenerLog, cluster_id: str | None, stop: asyncio.Event
-) -> Broker | None:
+async def _compose(host: ServerHost, options: Options, log: ListenerLog, stop: asyncio.Event) -> Broker | None:
     """Returns the broker, in the mode that the configuration chooses; None if a signal stops it first. Raises
     ConfigError."""
+    config, cluster_id, is_new_cluster = options
     if not config.is_zookeeper_mode:
-        return Broker.create(host, config, log, cluster_id)
+        return Broker.create(host, config, log, cluster_id, is_new_cluster=is_new_cluster)
     if cluster_id is not None:
         raise ConfigError("--cluster-id is for KRaft mode: in ZooKeeper mode the id is in /cluster/id")
     made: list[Broker | ConfigError] = []

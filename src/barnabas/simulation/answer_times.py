@@ -24,8 +24,8 @@ _INTERVAL_US: Final = SECOND_US // 2
 #: Requests younger than this are not looked at.
 _YOUNG_US: Final = SECOND_US
 _PRODUCE, _FETCH, _JOIN, _SYNC = 0, 1, 11, 14
-#: OffsetCommit, Heartbeat, LeaveGroup, transactions, DeleteGroups, ConsumerGroupHeartbeat.
-_OF_COORDINATORS: Final = frozenset({8, 12, 13, 24, 25, 26, 28, 42, 68})
+#: OffsetCommit, OffsetFetch, Heartbeat, LeaveGroup, transactions, DeleteGroups, ConsumerGroupHeartbeat.
+_OF_COORDINATORS: Final = frozenset({8, 9, 12, 13, 24, 25, 26, 28, 42, 68})
 #: The timeout of a coordinator's writes (`offsets.commit.timeout.ms`), and of a request to a controller or to another
 #: broker (`request.timeout.ms`).
 _COORDINATOR_MS: Final = 5_000

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.simulation.raft.rot import NewCluster
+
 from barnabas.common.errors import DecodeError
 from barnabas.protocol.messages.vote import VoteRequest
 from barnabas.raft import node, opening, snapshots
@@ -16,7 +18,7 @@ from barnabas.raft.elections import Elections
 from barnabas.raft.evidence import CutJudge
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
-from barnabas.raft.log_checkpoint import VotingRestriction
+from barnabas.raft.log_checkpoint import LogCheckpoint, LogCheckpointWriter, VotingRestriction
 from barnabas.raft.metadata_log import MetadataLog
 from barnabas.raft.node import RaftNode
 from barnabas.raft.progress import Progress
@@ -187,6 +189,32 @@ def voters_stay_when_their_record_is_truncated() -> Mistake:
 def forgetful_voters_vote() -> Mistake:
     """Lets a voter grant votes whose log lacks what it acknowledged, or whose directory is new."""
     return [(Core, "is_restricted", property(lambda self: False))]
+
+
+def every_directory_is_of_a_new_cluster() -> Mistake:
+    """Formats a directory that replaces a lost one as if the cluster were new."""
+    return [(NewCluster, "_is_new_cluster", lambda self, place: True)]
+
+
+def new_clusters_are_not_distinguished() -> Mistake:
+    """Lets voters with empty logs elect any candidate with an empty log, however its directory was formatted."""
+    checked = Core.may_vote_for
+
+    def may_vote_for(self: Core, candidate_id: int, last_offset: int, *, is_of_new_cluster: bool) -> bool:
+        return checked(self, candidate_id, last_offset, is_of_new_cluster=self.is_of_new_cluster)
+
+    return [(Core, "may_vote_for", may_vote_for)]
+
+
+def a_cluster_stays_new() -> Mistake:
+    """Keeps the checkpoint of the empty log of a new cluster when the log has records."""
+    write = LogCheckpointWriter._write
+
+    def kept(self: LogCheckpointWriter, checkpoint: LogCheckpoint) -> None:
+        if checkpoint.restriction is not VotingRestriction.NEW_CLUSTER:
+            write(self, checkpoint)
+
+    return [(LogCheckpointWriter, "_write", kept)]
 
 
 def damaged_logs_are_cut_in_silence() -> Mistake:

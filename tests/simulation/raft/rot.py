@@ -3,6 +3,11 @@ zeroed or lost, or the whole directory is lost, at a minority of the voters. A v
 until its operator has followed the advice in the refusal.
 
     RottenWorld(rotten(seed)).run()
+
+In a new cluster all first voters are formatted as such, so that they vote before they have fetched anything. One of
+them starts late, and the first leader often crashes soon. A directory that replaces a lost one is formatted as usual.
+
+    NewCluster(rotten(seed)).run()
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from barnabas.raft.log_checkpoint import log_checkpoint_path
 from barnabas.raft.metadata_log import metadata_log_directory
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.raft.repair import MetadataRepair, chain_of
-from barnabas.simulation.crashing_disk import Fate
+from barnabas.simulation.crashing_disk import CrashingDisk, Fate
 from barnabas.simulation.worlds.quorum_checker import Violation
 from barnabas.simulation.worlds.quorum_places import Place
 from barnabas.simulation.worlds.quorum_plan import Plan
@@ -123,7 +128,8 @@ class RottenWorld(World):
         """Runs `barnabas log repair`; where that is not enough, copies another voter's log."""
         disk = place.disk
         if attempt:
-            donor = next(p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)
+            sound = (p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)
+            donor = next(p for p in sound if p.disk.is_dir(DIRECTORY))
             self.note(f"node {place.node_id} is given the log of node {donor.node_id}")
             for path in files_in(disk, DIRECTORY):
                 if not path.endswith(FILE_NAME):
@@ -147,3 +153,44 @@ class RottenWorld(World):
         """Returns whether the quorum works and all nodes are back."""
         is_whole = all(place.node is not None for place in self.places.values())
         return is_whole and super()._is_useful(promised_before)
+
+
+class NewCluster(RottenWorld):
+    """Static voters that were formatted for a new cluster. Whole disks are lost, too."""
+
+    def __init__(self, plan: Plan) -> None:
+        chance = random.Random(plan.seed)
+        #: The voter that starts last, and when.
+        self._last = chance.randrange(1, plan.voters + 1)
+        self._last_ms = chance.choice([0, 300, 1_000, 3_000])
+        #: The time from the first election to the crash of its leader.
+        self._first_crash_ms = chance.choice([5, 20, 60, 200])
+        super().__init__(replace(plan, dynamic=False))
+        self._watch_for_leader()
+
+    def _first_start_ms(self, place: Place) -> float:
+        later_ms = self._last_ms if place.node_id == self._last else 0
+        return super()._first_start_ms(place) + later_ms
+
+    def _is_new_cluster(self, place: Place) -> bool:
+        return place.starts == 1
+
+    def _damage(self, place: Place) -> None:
+        if not place.is_controller or self.chance.random() < 0.7:
+            super()._damage(place)
+            return
+        self.note(f"node {place.node_id}: its disk is replaced by an empty one")
+        self.checker.shadows.pop(place.key, None)
+        place.disk = CrashingDisk()
+
+    def _watch_for_leader(self) -> None:
+        leaders = self._leaders()
+        if not leaders:
+            self.heap.later(5, self._watch_for_leader)
+        elif self._first_crash_ms < 200:
+            self.heap.later(self._first_crash_ms, lambda: self._crash_first(leaders[0]))
+
+    def _crash_first(self, leader: Place) -> None:
+        if leader.node is not None:
+            self.crash(leader, Fate.KEPT)
+            self._start_later(leader)

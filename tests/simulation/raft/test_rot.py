@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 from tests.simulation.raft import mistakes
-from tests.simulation.raft.rot import RottenWorld, rotten
+from tests.simulation.raft.rot import NewCluster, RottenWorld, rotten
 
 from barnabas.common.errors import FatalFault
 
 
-def explore(seeds: range) -> list[RottenWorld]:
+def explore(seeds: range, kind: type[RottenWorld] = RottenWorld) -> list[RottenWorld]:
     worlds = []
     for seed in seeds:
-        world = RottenWorld(rotten(seed))
+        world = kind(rotten(seed))
         try:
             world.run()
         except Exception as error:
@@ -61,14 +61,51 @@ def test_four_thousand_seeds_lose_nothing(first: int) -> None:
     explore(range(first, first + 500))
 
 
-@pytest.mark.parametrize("mistake", [mistakes.damaged_logs_are_cut_in_silence, mistakes.forgetful_voters_vote])
-def test_the_explorer_finds_it(mistake: Callable[[], mistakes.Mistake], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(1_000, 5_000, 500))
+def test_four_thousand_new_clusters_lose_nothing(first: int) -> None:
+    explore(range(first, first + 500), NewCluster)
+
+
+def test_no_seed_of_a_new_cluster_loses_what_was_committed() -> None:
+    """Voters vote before they have fetched anything, start late, and lose whole disks."""
+    worlds = explore(range(40), NewCluster)
+    text = "\n".join(line for world in worlds for line in world.timeline)
+    for word in (
+        "its disk is replaced by an empty one",
+        "its metadata log is new",
+        "was formatted for a new cluster, and that of node",
+        "this voter votes again",
+    ):
+        assert word in text, word
+
+
+FORGOTTEN = ("leader completeness", "committed", "state machine")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kind", "signs"),
+    [
+        (mistakes.damaged_logs_are_cut_in_silence, RottenWorld, FORGOTTEN),
+        (mistakes.forgetful_voters_vote, RottenWorld, FORGOTTEN),
+        (mistakes.every_directory_is_of_a_new_cluster, NewCluster, (*FORGOTTEN, "election safety")),
+        (mistakes.new_clusters_are_not_distinguished, NewCluster, (*FORGOTTEN, "election safety")),
+        (mistakes.a_cluster_stays_new, NewCluster, (*FORGOTTEN, "goes back from epoch")),
+    ],
+)
+def test_the_explorer_finds_it(
+    mistake: Callable[[], mistakes.Mistake],
+    kind: type[RottenWorld],
+    signs: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for owner, attribute, value in mistake():
         monkeypatch.setattr(owner, attribute, value)
     for seed in range(200):
         try:
-            RottenWorld(rotten(seed)).run()
+            kind(rotten(seed)).run()
         except (AssertionError, FatalFault) as found:
-            assert "leader completeness" in str(found) or "committed" in str(found) or "state machine" in str(found)  # noqa: PT017
+            assert any(sign in str(found) for sign in signs)  # noqa: PT017
             return
     raise AssertionError(f"{mistake.__name__} was not found")

@@ -214,3 +214,23 @@ def test_wrong_users_of_scram(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_old_metadata_have_no_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (properties(tmp_path), "-t", CLUSTER_ID, "-s", "-r", "3.5-IV1", "-S", ALICE)
     assert "SCRAM is only supported in metadata.version 3.5-IV2 or later." in refused(capsys, tmp_path, *arguments)
+
+
+def test_a_voter_of_a_new_cluster_has_the_checkpoint_of_an_empty_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quorum = "1@localhost:9571,2@localhost:9573"
+    file = properties(tmp_path, controller_quorum_bootstrap_servers="", controller_quorum_voters=quorum)
+    assert run(["format", file, "--cluster-id", CLUSTER_ID, "--new-cluster"]) == 0
+    text = (tmp_path / "data" / "metadata-log-checkpoint").read_text()
+    assert text.splitlines()[0].split()[1:3] == ["1", CLUSTER_ID]
+    capsys.readouterr()
+    assert run(["format", file, "--cluster-id", CLUSTER_ID, "--new-cluster"]) == 1
+    assert "is already formatted" in capsys.readouterr().err
+
+
+def test_only_static_voters_can_belong_to_a_new_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--standalone"], ["--no-initial-controllers"]):
+        file = properties(tmp_path)
+        told = refused(capsys, tmp_path, file, "--cluster-id", CLUSTER_ID, "--new-cluster", *arguments)
+        assert "--new-cluster is for the controllers that controller.quorum.voters names" in told

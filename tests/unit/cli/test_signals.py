@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,10 @@ def test_a_start_that_is_broken_off_leaves_no_broker(tmp_path: Path, monkeypatch
     spawned: list[int] = []
     spawn = EmbeddedCluster._spawn
 
-    def interrupted(self: EmbeddedCluster, file: Path, cluster_id: str | None) -> tuple[int, int | None]:
+    def interrupted(self: EmbeddedCluster, file: Path, formatting: Sequence[str]) -> tuple[int, int | None]:
         if spawned:
             raise KeyboardInterrupt
-        started = spawn(self, file, cluster_id)
+        started = spawn(self, file, formatting)
         spawned.append(started[0])
         return started
 

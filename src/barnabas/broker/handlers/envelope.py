@@ -22,7 +22,7 @@ from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.portions import whole
 from barnabas.protocol import codec
-from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, FORWARDED_IN_PART
 from barnabas.protocol.header import decode_request_header, response_header_version
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
@@ -30,7 +30,7 @@ from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeRespons
 from barnabas.protocol.messages.index import request_class
 
 #: The APIs that a broker forwards, as they are or in part.
-_FORWARDABLE: Final = frozenset({key for key, offer in BROKER_APIS.items() if offer.is_forwarded} | {33, 44})
+_FORWARDABLE: Final = FORWARDED_IN_PART | {key for key, offer in BROKER_APIS.items() if offer.is_forwarded}
 
 
 def handle(context: RequestContext, request: EnvelopeRequest, services: Services) -> EnvelopeResponse | None:

@@ -21,6 +21,7 @@ from barnabas.broker.requests.client_connection import (
     Connection,
 )
 from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.decided_requests import DecidedRequest
 from barnabas.broker.requests.forwarding import forward
 from barnabas.broker.requests.handlers import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
@@ -127,7 +128,8 @@ class Dispatcher:
             work = TURN_WORK
         else:
             work = PRODUCE_WORK if api_key == PRODUCE else REQUEST_WORK
-        request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
+        make = DecidedRequest if offer.is_decided else InFlight
+        request = make(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
         call = self._call if self.services.throttles is None else self._call_throttled
         if not connection.in_flight:
@@ -135,6 +137,8 @@ class Dispatcher:
             if chunks is None and request.chunks is None:
                 if not connection.is_closed:
                     connection.in_flight.append(request)
+                    if isinstance(request, DecidedRequest):
+                        request.await_decision(self.services.host.timers)
                 return work
             connection.respond_now(chunks if chunks is not None else request.chunks or [])
             times.add(self.now_ms() - now_ms)
@@ -143,6 +147,8 @@ class Dispatcher:
         chunks = run(request, call, request, offer, frame, position)
         if chunks is not None:
             connection.complete(request, chunks)
+        elif isinstance(request, DecidedRequest) and request.chunks is None and not connection.is_closed:
+            request.await_decision(self.services.host.timers)
         return work
 
     def _call_throttled(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:

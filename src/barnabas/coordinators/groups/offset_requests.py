@@ -224,16 +224,19 @@ class OffsetRequests:
             return
 
         def settled(code: ErrorCode) -> None:
-            """Reads the offsets once all commits in flight have ended. Fails if one of them failed: another coordinator
-            may have taken it over, or may still commit it.
+            """Reads the offsets once all commits in flight have ended. Fails if one of them failed or does not end:
+            another coordinator may have taken it over, or may still commit it. The client looks for that one; Java's
+            consumer takes COORDINATOR_NOT_AVAILABLE here as fatal.
             """
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
-                give(_Fetched(fetch.group_id, client_error(code), ()))
+                told = client_error(code)
+                is_away = told is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                give(_Fetched(fetch.group_id, ErrorCode.NOT_COORDINATOR if is_away else told, ()))
 
         if require_stable:
-            shard.log.when_settled(settled)
+            shard.log.when_settled(settled, has_timeout=True)
         else:
             settled(ErrorCode.NONE)
 

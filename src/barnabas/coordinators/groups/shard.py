@@ -111,9 +111,8 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        self._context = GroupContext(
-            host, config, log, deadlines, Writes(log, host.timers, self._on_consumer_group), held
-        )
+        writes = Writes(log, host, deadlines, self._on_consumer_group, timeout_ms=config.offsets_commit_timeout_ms)
+        self._context = GroupContext(host, config, log, deadlines, writes, held)
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
         self._loader = LogLoader(host, loads, partition, self)

@@ -223,7 +223,7 @@ class Places:
                 place.speed = 1 + (self.chance.random() - 0.5) * 0.2
                 place.zero_ms = self.chance.randrange(1_000_000)
         for place in self.places.values():
-            self.heap.later(self.chance.random() * 200, lambda place=place: self.start(place))  # type: ignore[misc]
+            self.heap.later(self._first_start_ms(place), lambda place=place: self.start(place))  # type: ignore[misc]
 
     def note(self, text: str) -> None:
         self.timeline.append(f"{self.heap.now:9.1f}  {text}")
@@ -252,6 +252,10 @@ class Places:
             }
         return BrokerConfig.from_properties(properties)
 
+    def _first_start_ms(self, place: Place) -> float:
+        """Returns the time of a node's first start."""
+        return self.chance.random() * 200
+
     def start(self, place: Place) -> None:
         place.starts += 1
         place.is_paused = False
@@ -264,6 +268,7 @@ class Places:
             config,
             cluster_id=CLUSTER_ID,
             initial_voters=self.first_voters if is_first else VoterSet(),
+            is_new_cluster=self._is_new_cluster(place),
         )
         place.key = VoterKey(place.node_id, formatted.metadata_directory_id)
         node = RaftNode(host, config, MetadataStore(), formatted, WorldPeers(self, place, host))  # type: ignore[arg-type]
@@ -274,6 +279,10 @@ class Places:
         place.node = node
         self.note(f"node {place.node_id} starts")
         node.start()
+
+    def _is_new_cluster(self, place: Place) -> bool:
+        """Returns whether the operator says that an empty directory of this node belongs to a new cluster."""
+        return False
 
     def crash(self, place: Place, fate: Fate) -> None:
         assert place.host is not None

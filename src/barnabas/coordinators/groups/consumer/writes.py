@@ -2,7 +2,7 @@
 
     request -> no write in flight: runs on the committed group; without records, it is answered immediately;
                                    else one batch has the records of all waiting requests, answered when committed
-            -> a write in flight:  waits for it
+            -> a write in flight:  waits for it, at most for the timeout of a write
 
 A request therefore sees all effects of earlier ones, and never a part of them: if a batch fails, the effects of all its
 requests are undone, and all get the error. A hundred members that join together need about two writes, not a hundred.
@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from barnabas.common import continuations
 from barnabas.common.continuations import Owner, later
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.common.host import Timers
+from barnabas.common.host import Host
+from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.consumer.draft import Draft, Savepoint
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.runtime import KeyValue, ShardLog, client_error
@@ -44,6 +45,8 @@ class GroupOperation(NamedTuple):
     fail: Callable[[RequestFailed], None] | None
     #: The request's owner: an unexpected exception fails this request only, and the others continue.
     owner: Owner | None = None
+    #: When a request that still waits is refused.
+    deadline_ms: int = 0
 
     def refuse(self, failure: RequestFailed) -> None:
         if self.fail is not None:
@@ -84,12 +87,23 @@ class _Batch(NamedTuple):
 class Writes:
     """The writes of one shard's consumer groups, with one `Slot` per group id."""
 
-    __slots__ = ("_is_closed", "_log", "_on_group", "_timers", "slots")
+    __slots__ = ("_clock", "_expiry", "_is_closed", "_log", "_on_group", "_timeout_ms", "_timers", "slots")
 
-    def __init__(self, log: ShardLog, timers: Timers, on_group: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: ShardLog,
+        host: Host,
+        deadlines: Deadlines,
+        on_group: Callable[[str], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
         """Creates writes without groups. `on_group(group id)` is called when a consumer group is created."""
         self._log = log
-        self._timers = timers
+        self._timers, self._clock = host.timers, host.clock
+        self._timeout_ms = timeout_ms
+        #: The earliest deadline of a request that waits for a write in flight.
+        self._expiry = deadlines.new()
         self._on_group = on_group
         self._is_closed = False
         self.slots: dict[str, Slot] = {}
@@ -110,7 +124,10 @@ class Writes:
         if slot is None:
             slot = self.slots[group_id] = Slot(group_id)
         fail = None if operation.fail is None else later(operation.fail)
-        slot.queue.append(operation._replace(fail=fail, owner=continuations.owner()))
+        deadline_ms = self._clock.now_ms() + self._timeout_ms
+        slot.queue.append(operation._replace(fail=fail, owner=continuations.owner(), deadline_ms=deadline_ms))
+        if (slot.is_busy or after_settled) and not self._expiry.is_scheduled:
+            self._expiry.schedule(self._timeout_ms, self._expire)
         if slot.is_busy:
             return
         slot.is_busy = True
@@ -130,6 +147,24 @@ class Writes:
     def _refuse(slot: Slot, code: ErrorCode) -> None:
         while slot.queue:
             slot.queue.popleft().refuse(RequestFailed(code))
+
+    def _expire(self) -> None:
+        """Refuses the requests that have waited for too long: the write before them is neither committed nor
+        refused.
+        """
+        now_ms = self._clock.now_ms()
+        left_ms: list[int] = []
+        for slot in tuple(self.slots.values()):
+            waiting, slot.queue = slot.queue, deque()
+            for operation in waiting:
+                if operation.fail is not None and operation.deadline_ms <= now_ms:
+                    operation.refuse(RequestFailed(client_error(ErrorCode.REQUEST_TIMED_OUT)))
+                    continue
+                slot.queue.append(operation)
+                if operation.fail is not None:
+                    left_ms.append(operation.deadline_ms - now_ms)
+        if left_ms:
+            self._expiry.schedule(min(left_ms), self._expire)
 
     def _run(self, slot: Slot, begun: _Batch | None = None) -> None:
         """Runs the waiting operations until a write is in flight or none are left. A batch with much work is built
