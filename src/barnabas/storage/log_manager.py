@@ -132,6 +132,7 @@ class LogManager:
         self._upkeep = LogUpkeep(
             host, config, self._directories, self._logs, self._fault, cleaner=self.cleaner, futures=self.futures
         )
+        self._removal.prepare = self._upkeep.forget
         self._events = _ManagerEvents(host.disk, self._removal, self._upkeep)
         #: Logs that lost records.
         self.damaged = DamagedLogs(host, self._services, self._logs, self._removal, self._connect)
@@ -148,6 +149,10 @@ class LogManager:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
         self._align_futures()
+        for topic_partition in tuple(self.damaged.missing):
+            # The log was moved to another directory after the checkpoint was written.
+            if topic_partition in self._logs or self.futures.get(topic_partition) is not None:
+                del self.damaged.missing[topic_partition]
         self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.has_any:
@@ -186,6 +191,7 @@ class LogManager:
                 continue
             if found.suffix == STRAY_DIR_SUFFIX:
                 self._strays.add(f"{path}/{name}")
+                present.add(found.topic_partition)
                 continue
             topic_partition = found.topic_partition
             present.add(topic_partition)
