@@ -27,6 +27,7 @@ class Need(Enum):
     ZOOKEEPER = "a ZooKeeper server"
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
+    SETTINGS = "an operator of settings"
     #: The clients, operator and configuration of `barnabas simulate` do not go there.
     SMALL_WORLDS = "the small worlds"
 

@@ -173,9 +173,9 @@ class LogUpkeep:
                 files.finish(draft)
 
     def forget(self, paths: Iterable[str], then: Callable[[], None]) -> None:
-        """Removes the recovery points of deleted logs from the checkpoints in the background, then calls `then`. A start
-        takes a recovery point without a directory for that of a lost log, so these directories (`paths`) are removed
-        after this. `then` is also called if a checkpoint cannot be written, as on a full disk.
+        """Removes the recovery points of deleted logs from the checkpoints in the background, then calls `then`. A
+        start takes a recovery point without a directory for that of a lost log, so the directories (`paths`) are
+        removed after this. `then` is also called if a checkpoint cannot be written, as on a full disk.
         """
         name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
         left: list[CheckpointDraft] = []
