@@ -149,10 +149,9 @@ class LogManager:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
         self._align_futures()
-        for topic_partition in tuple(self.damaged.missing):
-            # The log was moved to another directory after the checkpoint was written.
-            if topic_partition in self._logs or self.futures.get(topic_partition) is not None:
-                del self.damaged.missing[topic_partition]
+        for topic_partition in self._logs:
+            # A log can have been moved to another directory after the checkpoint was written.
+            self.damaged.missing.pop(topic_partition, None)
         self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.has_any:
@@ -327,6 +326,7 @@ class LogManager:
             self.delete(topic_partition)
             log = None
         if log is not None:
+            self.damaged.missing.pop(topic_partition, None)
             log.config = config
             if log.topic_id != topic_id:
                 self._identify(log, topic_id)
@@ -402,6 +402,7 @@ class LogManager:
         except StorageFault as fault:
             self.storage_fault(fault)
         self.futures.request_done(topic_partition)
+        self.damaged.missing.pop(topic_partition, None)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             self._opened_as.pop(log, None)
