@@ -95,6 +95,8 @@ class Bounds:
         #: The time that a node needs to recover after a trouble has ended.
         self.recovery_us = MILLISECOND_US * (_RESTART_MS + heartbeat_ms)
         self.recovery_from_full_us = MILLISECOND_US * _WAS_FULL_MS
+        #: The time after the last trouble in which a cluster can still notice it and recover.
+        self.aftermath_ms = max(self._during.values()) + _RESTART_MS + heartbeat_ms + _WAS_FULL_MS
 
     def of(self, kinds: Iterable[str]) -> int:
         """Returns the bound in milliseconds while these kinds of troubles last, or have just ended."""

@@ -32,6 +32,7 @@ from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.metric_checkers import Metrics
 from barnabas.simulation.operator import SETTINGS, TOPIC_CHANGES, AdminOperation, Operator
+from barnabas.simulation.own_counts import OwnCounts
 from barnabas.simulation.promises import promises
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
@@ -50,6 +51,7 @@ from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.settings_operator import SettingsOperator
 from barnabas.simulation.side_works import with_features
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
+from barnabas.simulation.sound_logs import SoundLogs
 from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.transactional_work import TransactionalWork
@@ -68,6 +70,7 @@ _WHOLE_S_MAX = 180
 _QUIET_S_MAX = 20
 #: The most events per node and second of a cluster without clients; 3 to 115 were measured.
 _QUIET_EVENTS_PER_S = 400
+_CALM_S = 20
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
@@ -269,8 +272,8 @@ class Run:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
         coordinators = Coordinators(unclean)
         self.descriptions = Descriptions(cluster, coordinators, logs)
-        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs)]
-        own += promises(cluster, self.decided, lambda: self.work.acked)
+        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs), OwnCounts(), SoundLogs()]
+        own += promises(cluster, self.decided, lambda: self.work.acked, lambda: self.injector.active)
         return [elections, NoUncaughtExceptions(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:
@@ -347,6 +350,7 @@ class Run:
         self._finish("the work in progress does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
         self._becomes_quiet()
+        self._stays_calm()
 
     def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
@@ -396,6 +400,14 @@ class Run:
             if count <= most:
                 return
         raise Violation(f"not quiet within {_QUIET_S_MAX} s: {count} events in a second in which nobody works")
+
+    def _stays_calm(self) -> None:
+        """Lets a time pass in which nobody works and nothing fails: no node has anything to report."""
+        noted = len(self.world.trace.notes)
+        self.world.run_for(_CALM_S * SECOND_US)
+        reports = [note for note in self.world.trace.notes[noted:] if note.text.startswith("reports:")]
+        if reports:
+            raise Violation(f"a report although nothing fails: {reports[0].node} {reports[0].text}")
 
     def _wait(self, waits: Callable[[], bool], limit_s: int) -> bool:
         return self.world.run_while(waits, self.world.now_us + limit_s * SECOND_US)
