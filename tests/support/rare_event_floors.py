@@ -52,18 +52,18 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "three brokers": Kind(Layout(brokers=3), WorkKind.RECORDS, 36),
-    "controllers": Kind(Layout(brokers=3, controllers=3), WorkKind.RECORDS, 12),
-    "one broker": Kind(Layout(), WorkKind.RECORDS, 12),
-    "zookeeper mode": Kind(Layout(brokers=3, zookeeper=True), WorkKind.RECORDS, 24),
-    "transactional work": Kind(Layout(brokers=3), WorkKind.TRANSACTIONS, 18),
-    "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 18),
+    "three brokers": Kind(Layout(brokers=3), WorkKind.RECORDS, 30),
+    "controllers": Kind(Layout(brokers=3, controllers=3), WorkKind.RECORDS, 10),
+    "one broker": Kind(Layout(), WorkKind.RECORDS, 14),
+    "zookeeper mode": Kind(Layout(brokers=3, zookeeper=True), WorkKind.RECORDS, 20),
+    "transactional work": Kind(Layout(brokers=3), WorkKind.TRANSACTIONS, 6),
+    "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 12),
 }
 SMALL: Final[Mapping[WorldKind, int]] = {
-    WorldKind.REPLICATION: 30,
-    WorldKind.QUORUM: 30,
-    WorldKind.ZOOKEEPER: 12,
-    WorldKind.TRANSACTIONS: 8,
+    WorldKind.REPLICATION: 44,
+    WorldKind.QUORUM: 36,
+    WorldKind.ZOOKEEPER: 16,
+    WorldKind.TRANSACTIONS: 12,
 }
 
 

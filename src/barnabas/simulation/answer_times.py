@@ -41,6 +41,8 @@ _STANDS_STILL: Final = frozenset({OFF, DEAD, PAUSED, SLOW, COLD})
 class AnsweredInTime(Listener):
     """Checks that every request is answered in time."""
 
+    is_periodic = True
+
     api_keys = (_JOIN,)
 
     def __init__(self, cluster: Cluster, exchanges: Exchanges) -> None:

@@ -25,6 +25,8 @@ _INTERVAL_US: Final = SECOND_US // 4
 class NeedlessChanges:
     """The checker. `faults` returns the active faults, `bounds_ms` the time that a recovery takes at most."""
 
+    is_periodic = True
+
     def __init__(
         self,
         cluster: Cluster,

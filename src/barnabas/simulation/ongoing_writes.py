@@ -118,6 +118,8 @@ class _Watched:
 class WritesContinue(Listener):
     """Checks that writes continue. `longest_ms`: the longest stall for each set of troubles."""
 
+    is_periodic = True
+
     api_keys = (PRODUCE,)
 
     def __init__(self, cluster: Cluster, decided: DecidedMetadata, exchanges: Exchanges) -> None:

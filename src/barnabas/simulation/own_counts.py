@@ -27,6 +27,8 @@ _Count = tuple[str, object, object]
 class OwnCounts:
     """The checker."""
 
+    is_periodic = True
+
     def __init__(self) -> None:
         self._next_us: dict[str, int] = {}
         #: The number of counts that were compared.

@@ -14,6 +14,8 @@ from barnabas.simulation.simulated_cluster import Cluster
 class SoundLogs:
     """The checker. It looks at nodes whose disks have never lost anything, once after each start."""
 
+    is_periodic = True
+
     def __init__(self) -> None:
         #: Node -> its broker that was looked at last.
         self._seen: dict[str, object] = {}
@@ -39,6 +41,6 @@ class SoundLogs:
 def _check_start(node: Node) -> None:
     assert node.broker is not None
     damaged = node.broker.logs.damaged
-    places = [*damaged.waiting, *damaged.unusable, *damaged.missing]
-    if places:
+    if damaged.total or damaged.has_any:
+        places = [*damaged.waiting, *damaged.unusable, *damaged.missing, "one"]
         raise Violation(f"a log is called damaged, and nothing has damaged it: {places[0]} on {node.name}")
