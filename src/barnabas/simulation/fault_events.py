@@ -39,7 +39,7 @@ _Text = Callable[[Call], str]
 
 
 class Reach(NamedTuple):
-    """What a run draws in addition to its layout and work: it decides which events are likely."""
+    """The part of a run that is drawn in addition to its layout and work; it decides which events are likely."""
 
     properties: Mapping[str, str]
     features: frozenset[WorkFeature]

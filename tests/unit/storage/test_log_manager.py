@@ -350,7 +350,7 @@ class TestDirectoriesThatGo:
         return world, log
 
     def test_a_deleted_log_is_not_lost(self) -> None:
-        """Its directory is removed long before the next checkpoint."""
+        """The directory is removed long before the next checkpoint."""
         world, log = self._checkpointed(file_delete_delay_ms=1_000)
         world.manager.delete(A)
         world.host.time.run_for(2_000)
