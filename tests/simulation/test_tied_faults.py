@@ -458,6 +458,10 @@ STATES: Mapping[FaultEvent, tuple[Callable[[], object], Callable[[Strike], bool]
         lambda strike: strike.call.subject._core.log.start_offset >= strike.call.arguments[0].end_offset > 0,
     ),
     FaultEvent.MOVE: (moving, adds_replicas),
+    FaultEvent.LOAD: (
+        simulated("0:pause:there:100@load:any:1:20000", work=WorkKind.GROUPS),
+        lambda strike: not strike.call.subject._stopped,
+    ),
     FaultEvent.SHIFT: (shifting, lambda strike: strike.call.arguments[0].stage is MoveStage.REPORTING),
     FaultEvent.PREPARE: (
         simulated("3000:stop:there:100@prepare", work=WorkKind.TRANSACTIONS),

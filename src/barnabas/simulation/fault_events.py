@@ -158,6 +158,11 @@ ROWS: Final = (
     ),
     Row(FaultEvent.CONTROLLER, _RARE["another controller becomes active"], _says("is the active controller")),
     Row(
+        FaultEvent.LOAD,
+        RareEvent("a coordinator begins to load", "coordinators.loading:LogLoader.start"),
+        lambda call: f"began to load {call.subject._partition}",
+    ),
+    Row(
         FaultEvent.SHIFT,
         RareEvent("a move reports its new log directory", "replication.moves:ReplicaMoves._report_target"),
         lambda call: f"reports that {call.arguments[0].future.topic_partition} moves to {call.arguments[0].target}",

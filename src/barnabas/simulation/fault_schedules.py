@@ -1,7 +1,7 @@
 """Schedules of faults, drawn from the seed: which kinds occur, when, where, for how long, and at which events.
 
 Each seed first draws its own subset of kinds (a swarm): runs with few kinds reach states that runs with all of them
-never do. About half of the faults of nodes are tied to events.
+never do. About half of the faults are tied to events.
 
 The generator respects the limits within which the checkers expect the cluster to be safe. A fault that can destroy data
 (`DESTRUCTIVE`) strikes another node only after the last one had time to recover, so that the same data is never lost on
@@ -146,7 +146,8 @@ class FaultGenerator:
         faults += self.draw_aimed(world.stream("aimed faults"), begin_ms, end_ms)
         ties = self.ties(world.stream("ties"), end_ms)
         faults = list(within_limits(map(ties.tie, sorted(faults, key=lambda fault: fault.at_ms))))
-        faults += self.draw_of_clients(world.stream("clients"), begin_ms, end_ms)
+        of_clients = self.draw_of_clients(world.stream("clients"), begin_ms, end_ms)
+        faults += map(self.ties(world.stream("ties of clients"), end_ms).tie, of_clients)
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def ties(self, random: Random, end_ms: int) -> Ties:

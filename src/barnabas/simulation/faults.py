@@ -59,6 +59,7 @@ class FaultEvent(Enum):
     PREPARE = "prepare"  # a transaction is decided, and has no markers yet
     REBALANCE = "rebalance"  # a group begins to rebalance, or a member must give up partitions
     CONTROLLER = "controller"  # another controller becomes active
+    LOAD = "load"  # a coordinator begins to load a partition
     SHIFT = "shift"  # the copy of a move to another log directory is complete, or has replaced the log
 
 

@@ -20,6 +20,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US
 
 _INTERVAL_US: Final = SECOND_US // 4
+_PAUSED_US: Final = 2 * SECOND_US
 
 
 class NeedlessChanges:
@@ -51,12 +52,14 @@ class NeedlessChanges:
         now_us = cluster.world.now_us
         if now_us < self._looked_us + _INTERVAL_US:
             return
+        # Nobody looks while all processes are paused, as on an idle day.
+        was_paused = now_us > self._looked_us + _PAUSED_US
         self._looked_us = now_us
         condition = condition_of(cluster)
         programs = cluster.programs
         is_well = not any(name in programs for name in condition.troubles)
         is_well = is_well and not any(set(pair) <= set(programs) for pair in condition.links)
-        if not is_well or self._faults() or condition.starts != self._starts:
+        if was_paused or not is_well or self._faults() or condition.starts != self._starts:
             self._troubled_us, self._starts = now_us, condition.starts
         before, self._image = self._image, self._decided.image()
         epoch_before, self._epoch = self._epoch, self._controller_epoch()

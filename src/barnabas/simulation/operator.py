@@ -30,6 +30,8 @@ _REGRET_MS = 1_500
 _PARTITIONS_MAX = 6
 _NO_ID = bytes(16)
 _TOPIC, _SET = 2, 0
+#: The settings of a topic that decide about elections.
+_OF_ELECTIONS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 class AdminOperation(Enum):
@@ -88,6 +90,9 @@ class Operator:
         if self.stopping:
             return
         kind = self._random.choice(self.kinds)
+        if AdminOperation.CONFIGURE in self.kinds and any(map(self._lacks_replicas, self._configurable())):
+            # The rare moment in which the settings of elections decide something.
+            kind = self._random.choice((kind, AdminOperation.CONFIGURE))
         getattr(self, f"_{kind.value}")()
         self._later()
 
@@ -134,11 +139,14 @@ class Operator:
         self._try(AdminOperation.ELECT, f"elects preferred leaders of {topic.name}", request)
 
     def _configure(self) -> None:
-        changeable = [topic for topic in self._topics if topic.choices]
+        changeable = self._configurable()
         if not changeable:
             return
         topic = self._random.choice(changeable)
-        key, values = self._random.choice(list(topic.choices.items()))
+        choices = list(topic.choices.items())
+        if self._lacks_replicas(topic):
+            choices = [(key, values) for key, values in choices if key in _OF_ELECTIONS] or choices
+        key, values = self._random.choice(choices)
         value = self._random.choice(values)
         config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_SET, value=value)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -146,6 +154,20 @@ class Operator:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
         self._try(AdminOperation.CONFIGURE, f"sets {key}={value} of {topic.name}", request)
+
+    def _configurable(self) -> list[Topic]:
+        return [topic for topic in self._topics if topic.choices]
+
+    def _lacks_replicas(self, topic: Topic) -> bool:
+        """Returns whether a partition of the topic has an ELR or no leader, as far as a broker knows."""
+        brokers = [node.broker for node in self._cluster.nodes.values() if node.broker is not None]
+        images = [broker.metadata.image.topics_by_name.get(topic.name) for broker in brokers]
+        return any(
+            partition.elr or not partition.has_leader
+            for image in images
+            if image is not None
+            for partition in image.partitions
+        )
 
     def _enlarge(self) -> None:
         topic, _ = self._place()

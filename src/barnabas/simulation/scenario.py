@@ -175,9 +175,9 @@ def struck_clients(settings: Settings) -> list[str]:
 
 
 def _client_ids(settings: Settings) -> list[str]:
-    """Returns the client ids of the work: the names of clients, and those of their first processes."""
+    """Returns the client ids of the work: the names of clients, or with records those of their first processes."""
     names = client_names(settings.work, settings.size)
-    return [*names, *(f"{name}.1" for name in names)]
+    return [f"{name}.1" for name in names] if settings.work is WorkKind.RECORDS else names
 
 
 def fault_times_ms(settings: Settings) -> tuple[int, int]:

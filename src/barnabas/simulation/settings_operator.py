@@ -31,6 +31,8 @@ from barnabas.storage.directories import root_of
 
 _GAP_MS_MEAN: Final = 5_000
 _RETRY_MS: Final = 700
+#: Of how many replicas the largest one is moved.
+_PLACES: Final = 3
 #: When a move is taken back: a small log is copied within milliseconds.
 _BACK_MS: Final = (0, 1, 5, 30, 300)
 _SET, _DELETE = 0, 1
@@ -42,7 +44,7 @@ _REFUSALS: Final = frozenset(
 _Entity = tuple[tuple[str, str | None], ...]
 _DEFAULT_CLIENT: Final[_Entity] = (("client-id", None),)
 _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
-_RATES_OF_ONE: Final = (300.0, 2_000.0, 20_000.0)
+_RATES_OF_ONE: Final = (50.0, 500.0, 5_000.0)
 #: Other clients send and read batches of 300 kB.
 _RATES_OF_ALL: Final = (100_000.0, 1_000_000.0)
 _MUTATIONS: Final = (0.5, 5.0)
@@ -143,11 +145,16 @@ class SettingsOperator:
 
     def _shift(self) -> None:
         """Moves a replica, and sometimes back before the move can have ended."""
-        topic = self._random.choice(self._topics)
-        index = self._random.randrange(topic.partitions)
         node = self._random.choice(self._brokers)
         broker = self._cluster.nodes[node].broker
-        replica = None if broker is None else broker.replicas.find(topic.name, index)
+        places: list[tuple[int, int, Topic, int, Any]] = []
+        for _ in range(_PLACES):
+            topic = self._random.choice(self._topics)
+            index = self._random.randrange(topic.partitions)
+            replica = None if broker is None else broker.replicas.find(topic.name, index)
+            places.append((0 if replica is None else replica.log.size_bytes, len(places), topic, index, replica))
+        # The copy of a large log takes several steps.
+        *_, topic, index, replica = max(places, key=lambda place: place[:2])
         back = self._directories[0] if replica is None else root_of(replica.log.directory)
         there = self._random.choice([directory for directory in self._directories if directory != back])
         self._move(topic.name, index, node, there)
