@@ -12,16 +12,24 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.simulation.raft.rot import RottenWorld, rotten
+from tests.simulation.test_power_failures import fail_everywhere
+from tests.support.group_explorer import GroupExplorer
+
+from barnabas.simulation.crashing_disk import Fate
 from barnabas.simulation.event_coverage import EventCoverage
 from barnabas.simulation.rare_event_table import RARE_EVENTS
+from barnabas.simulation.rare_events import counted
 from barnabas.simulation.scenario import Settings, run
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work import WorkKind
 from barnabas.simulation.work_features import WorkFeature
+from barnabas.simulation.worlds.damaged_files import DamagedFiles
 from barnabas.simulation.worlds.small_worlds import WorldKind, WorldSettings, run_world
 
 FLOORS_FILE: Final = Path(__file__).parent.parent / "data" / "rare-event-floors.json"
@@ -52,18 +60,31 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "three brokers": Kind(Layout(brokers=3), WorkKind.RECORDS, 30),
-    "controllers": Kind(Layout(brokers=3, controllers=3), WorkKind.RECORDS, 10),
-    "one broker": Kind(Layout(), WorkKind.RECORDS, 14),
-    "zookeeper mode": Kind(Layout(brokers=3, zookeeper=True), WorkKind.RECORDS, 20),
-    "transactional work": Kind(Layout(brokers=3), WorkKind.TRANSACTIONS, 6),
-    "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 12),
+    "three brokers": Kind(Layout(brokers=3), WorkKind.RECORDS, 24),
+    "controllers": Kind(Layout(brokers=3, controllers=3), WorkKind.RECORDS, 8),
+    "one broker": Kind(Layout(), WorkKind.RECORDS, 10),
+    "zookeeper mode": Kind(Layout(brokers=3, zookeeper=True), WorkKind.RECORDS, 16),
+    "transactional work": Kind(Layout(brokers=3), WorkKind.TRANSACTIONS, 4),
+    "groups": Kind(Layout(brokers=3), WorkKind.GROUPS, 10),
 }
 SMALL: Final[Mapping[WorldKind, int]] = {
-    WorldKind.REPLICATION: 44,
-    WorldKind.QUORUM: 36,
+    WorldKind.REPLICATION: 40,
+    WorldKind.QUORUM: 24,
     WorldKind.ZOOKEEPER: 16,
     WorldKind.TRANSACTIONS: 12,
+}
+
+
+def _storage(seed: int) -> None:
+    fail_everywhere([list(Fate)[seed % len(Fate)]], every=17 - seed % 5)
+
+
+#: Worlds in memory: quorum nodes on damaged disks, power failures of a log, damaged files, one coordinator.
+IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], None], int]]] = {
+    "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 10),
+    "storage": (_storage, 2),
+    "files": (lambda seed: DamagedFiles(seed).run(), 8),
+    "coordinator": (lambda seed: GroupExplorer(seed).run(), 16),
 }
 
 
@@ -77,7 +98,8 @@ class Reached(NamedTuple):
 
 def names(seeds: int, first: int = 1) -> Iterator[tuple[str, int]]:
     """Yields the kinds and seeds of so many seeds, in turns, so that the first ones have something of each kind."""
-    counts = {name: kind.seeds for name, kind in KINDS.items()} | {kind.value: count for kind, count in SMALL.items()}
+    counts = {name: kind.seeds for name, kind in KINDS.items()}
+    counts |= {kind.value: count for kind, count in SMALL.items()} | {name: each[1] for name, each in IN_MEMORY.items()}
     shares = [(number / count, name) for name, count in counts.items() for number in range(count * seeds // _SEEDS)]
     counted: dict[str, int] = {}
     for _, name in sorted(shares):
@@ -90,6 +112,11 @@ def reach(name: str, seed: int) -> Reached:
     if name in KINDS:
         outcome = run(KINDS[name].settings(seed))
         return Reached(outcome.rare_events, next(iter(outcome.problems), ""), outcome.cpu_s)
+    if name in IN_MEMORY:
+        began_s = time.process_time()
+        with counted(RARE_EVENTS) as counts:
+            IN_MEMORY[name][0](seed)
+        return Reached(dict(counts), "", time.process_time() - began_s)
     small = run_world(WorldSettings(WorldKind(name), seed))
     return Reached(small.rare_events, small.problem or "", small.cpu_s)
 
