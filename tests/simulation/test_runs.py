@@ -21,7 +21,7 @@ from barnabas.simulation.explore import explore
 from barnabas.simulation.fault_effects import FaultEffects
 from barnabas.simulation.fault_schedules import FaultGenerator
 from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultKind
-from barnabas.simulation.operator import AdminOperation
+from barnabas.simulation.operator import SETTINGS, TOPIC_CHANGES, AdminOperation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import World
@@ -114,15 +114,18 @@ def test_controllers_of_their_own_fail_over() -> None:
 
 def test_the_operator_does_everything_now_and_then() -> None:
     done: Counter[AdminOperation] = Counter()
-    slow = replace(QUICK, layout=Layout(brokers=4, controllers=1), faults_s=40, schedule=(), records_per_s=2)
+    layout = Layout(brokers=4, controllers=1, properties={"log.dirs": "/data,/more"})
+    slow = replace(QUICK, layout=layout, faults_s=40, schedule=(), records_per_s=2)
     for seed in (1, 2, 3, 4):
         if len(+done) == len(AdminOperation):
             break
         one = Run(replace(slow, seed=seed, consumers=0))
-        one.operator.kinds = tuple(AdminOperation)
+        one.operator.kinds = TOPIC_CHANGES
+        one.settings_operator.kinds = SETTINGS
         outcome = one.execute()
         assert not outcome.failed, explain(outcome)
         done.update(one.operator.done)
+        done.update(one.settings_operator.done)
     assert all(done[kind] > 0 for kind in AdminOperation), done
 
 

@@ -16,6 +16,8 @@ from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from barnabas.replication.move import MoveStage
 from barnabas.replication.partition import Role
 from barnabas.simulation import injector
 from barnabas.simulation.decided_metadata import DecidedMetadata
@@ -27,9 +29,11 @@ from barnabas.simulation.rare_events import Call
 from barnabas.simulation.scenario import Run, Settings, run, schedule_of
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 from barnabas.simulation.world import MILLISECOND_US, Note
 from barnabas.simulation.worlds.replicated import Replicated, batch_of, produce_request
 from barnabas.simulation.worlds.replication_explorer import ReplicationRun
+from barnabas.storage.directories import root_of
 
 THREE = Layout(brokers=3)
 ONE = Settings(seed=1, faults_s=4, producers=1, consumers=1, operations=())
@@ -124,16 +128,28 @@ def test_a_fault_at_another_node_strikes_at_the_event() -> None:
     assert small.rig.values(3) == small.rig.values(2) == []
 
 
-def test_a_fault_waits_no_longer_than_its_bound() -> None:
+def test_a_fault_whose_event_does_not_happen_strikes_at_the_next_append() -> None:
     small = Small()
-    with small.injecting("0:kill:broker1:100@append:broker1:1:200", "0:kill:broker2:100@append:broker2"):
+    with small.injecting("0:pause:there:100@roll:any:1:200", "0:kill:broker2:100@append:broker2:1:200"):
         small.write(b"one", 300)
         small.rig.world.run_for(600 * MILLISECOND_US)
-    assert not small.strikes()
-    assert small.rig.values(2) == [b"one"]
-    assert [note.text for note in small.rig.world.trace.notes if "no fault" in note.text] == [
-        "no fault: kill waited 200 ms for append"
+    pause, kill = small.strikes()
+    assert [(each.fault.node, each.fault.at_ms - small.now_ms in range(300, 320)) for each in (pause, kill)] == [
+        ("broker1", True),
+        ("broker2", True),
     ]
+    assert [note.text.partition("because ")[2] for note in small.rig.world.trace.notes if note.fact == pause] == [
+        "broker1 appended orders-0@0 and 200 ms passed without roll"
+    ]
+
+
+def test_a_fault_strikes_although_nothing_happens_at_all() -> None:
+    small = Small()
+    with small.injecting("0:pause:there:100@roll:any:1:200"):
+        small.rig.world.run_for(1_500 * MILLISECOND_US)
+    (strike,) = small.strikes()
+    assert strike.fault.at_ms - small.now_ms in range(1_190, 1_210)
+    assert strike.fault.node in small.rig.cluster.programs
 
 
 def test_no_fault_waits_after_everything_has_healed() -> None:
@@ -250,7 +266,7 @@ def test_a_run_with_tied_faults_is_the_same_again() -> None:
 
 
 def test_looking_for_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = replace(ONE, schedule=(fault_of("4000:kill:there:700@append:any:100000"),))
+    settings = replace(ONE, schedule=(fault_of("4000:kill:there:700@append:any:100000:100000000"),))
     looking = run(settings)
 
     @contextmanager
@@ -264,7 +280,8 @@ def test_looking_for_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("work", WorkKind)
 def test_half_of_the_faults_of_nodes_are_tied(work: WorkKind) -> None:
     layout = Layout(brokers=3, controllers=3)
-    schedules = [schedule_of(Settings(seed, layout, work=work, faults_s=120)) for seed in range(60)]
+    drawing = Settings(0, layout, work=work, faults_s=120, draws_properties=True, features=tuple(WorkFeature))
+    schedules = [schedule_of(replace(drawing, seed=seed)) for seed in range(60)]
     faults = [fault for schedule in schedules for fault in schedule if not fault.kind.value.endswith("-client")]
     tied = [fault for fault in faults if fault.trigger is not None]
     assert 0.4 < len(tied) / len(faults) < 0.6
@@ -327,6 +344,23 @@ def moving() -> None:
     request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=1000)
     with Injector(rig.cluster).injecting([fault_of("0:kill:there:100@move")]):
         rig.client.call("broker1", request, AlterPartitionReassignmentsResponse)
+        rig.world.run_for(500 * MILLISECOND_US)
+
+
+def shifting() -> None:
+    """Moves a replica to another log directory."""
+    rig = Replicated(7, log_dirs="/data,/more")
+    rig.create_topic("orders", [[1, 2]])
+    rig.produce(b"one")
+    replica = rig.node(1).broker.replicas.find("orders", 0)  # type: ignore[union-attr]
+    assert replica is not None
+    (there,) = {"/data", "/more"} - {root_of(replica.log.directory)}
+    topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="orders", partitions=[0])
+    request = AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=there, topics=[topic])]
+    )
+    with Injector(rig.cluster).injecting([fault_of("0:kill:there:100@shift")]):
+        rig.client.call("broker1", request, AlterReplicaLogDirsResponse)
         rig.world.run_for(500 * MILLISECOND_US)
 
 
@@ -424,6 +458,11 @@ STATES: Mapping[FaultEvent, tuple[Callable[[], object], Callable[[Strike], bool]
         lambda strike: strike.call.subject._core.log.start_offset >= strike.call.arguments[0].end_offset > 0,
     ),
     FaultEvent.MOVE: (moving, adds_replicas),
+    FaultEvent.LOAD: (
+        simulated("0:pause:there:100@load:any:1:20000", work=WorkKind.GROUPS),
+        lambda strike: not strike.call.subject._stopped,
+    ),
+    FaultEvent.SHIFT: (shifting, lambda strike: strike.call.arguments[0].stage is MoveStage.REPORTING),
     FaultEvent.PREPARE: (
         simulated("3000:stop:there:100@prepare", work=WorkKind.TRANSACTIONS),
         is_deciding_a_transaction,

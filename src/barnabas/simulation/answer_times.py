@@ -32,12 +32,16 @@ _COORDINATOR_MS: Final = 5_000
 _CONTROLLER_MS: Final = 30_000
 #: Covers the node's own work, and the half second between two checks.
 _SLACK_MS: Final = 3_000
+#: A client above its quota is not read for a time that the quota's window limits, and its next request the same again.
+_PAUSE_MS: Final = 30_000
 #: The conditions of a node during which time does not count.
 _STANDS_STILL: Final = frozenset({OFF, DEAD, PAUSED, SLOW, COLD})
 
 
 class AnsweredInTime(Listener):
     """Checks that every request is answered in time."""
+
+    is_periodic = True
 
     api_keys = (_JOIN,)
 
@@ -54,6 +58,8 @@ class AnsweredInTime(Listener):
         self._since_us: dict[tuple[Exchange, int], int] = {}
         #: The longest time that a group's members had to join again.
         self._rebalance_ms = 0
+        #: The last time at which the cluster had quotas of clients.
+        self._limited_us: int | None = None
         #: The number of requests that were seen waiting.
         self.looked_at = 0
 
@@ -68,6 +74,10 @@ class AnsweredInTime(Listener):
             return
         passed_us, self._looked_us = now_us - self._looked_us, now_us
         condition = condition_of(cluster)
+        if any(
+            node.broker is not None and node.broker.metadata.image.security.quotas for node in cluster.nodes.values()
+        ):
+            self._limited_us = now_us
         for name in cluster.nodes:
             stands_still = condition.troubles.get(name) in _STANDS_STILL
             self._counted_us[(name,)] += 0 if stands_still else passed_us
@@ -108,6 +118,11 @@ class AnsweredInTime(Listener):
                 )
 
     def _allowed_ms(self, request: Request) -> int:
+        """Returns the bound of a request, which is longer while clients have quotas and shortly after that."""
+        is_limited = self._limited_us is not None and self._looked_us - self._limited_us < _PAUSE_MS * MILLISECOND_US
+        return self._bound_ms(request) + (_PAUSE_MS if is_limited else 0)
+
+    def _bound_ms(self, request: Request) -> int:
         """Returns the bound of a request: its own timeout, that of its group, or that of what it waits for."""
         if request.api_key in (_JOIN, _SYNC):
             return self._rebalance_ms + _SLACK_MS

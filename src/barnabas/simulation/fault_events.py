@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from barnabas.common.types import METADATA_TOPIC
 from barnabas.simulation.coordinator_events import COORDINATOR_EVENTS
 from barnabas.simulation.faults import FaultEvent
+from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.quorum_events import QUORUM_EVENTS
 from barnabas.simulation.rare_event_table import given_needs
 from barnabas.simulation.rare_events import Call, Need, RareEvent
 from barnabas.simulation.replication_events import REPLICATION_EVENTS
+from barnabas.simulation.settings_events import SETTINGS_EVENTS
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.storage_events import STORAGE_EVENTS
 from barnabas.simulation.work import WorkKind
+from barnabas.simulation.work_features import WorkFeature
 
 _QUORUM: Final = frozenset({Need.QUORUM})
 _BROKERS: Final = frozenset({Need.BROKERS})
 _TRANSACTIONS: Final = frozenset({Need.TRANSACTIONS})
 _PARTITION: Final = "replication.partition:Partition."
 _RARE: Final = {
-    event.name: event for event in (*STORAGE_EVENTS, *REPLICATION_EVENTS, *QUORUM_EVENTS, *COORDINATOR_EVENTS)
+    event.name: event
+    for event in (*STORAGE_EVENTS, *REPLICATION_EVENTS, *QUORUM_EVENTS, *COORDINATOR_EVENTS, *SETTINGS_EVENTS)
 }
+
+#: Features of work with topics in small segments.
+_SMALL_SEGMENTS: Final = frozenset({WorkFeature.COMPACTED, WorkFeature.SHRINKING})
+_REASSIGNS: Final = frozenset({AdminOperation.REASSIGN, AdminOperation.REGRET})
+_SMALL_LAG_MS: Final = 3_000
 
 #: The text of the time line for an event.
 _Text = Callable[[Call], str]
+
+
+class Reach(NamedTuple):
+    """The part of a run that is drawn in addition to its layout and work; it decides which events are likely."""
+
+    properties: Mapping[str, str]
+    features: frozenset[WorkFeature]
+    operations: Collection[AdminOperation]
 
 
 class Row(NamedTuple):
@@ -140,6 +157,21 @@ ROWS: Final = (
         _says("asked a member to give up partitions"),
     ),
     Row(FaultEvent.CONTROLLER, _RARE["another controller becomes active"], _says("is the active controller")),
+    Row(
+        FaultEvent.LOAD,
+        RareEvent("a coordinator begins to load", "coordinators.loading:LogLoader.start"),
+        lambda call: f"began to load {call.subject._partition}",
+    ),
+    Row(
+        FaultEvent.SHIFT,
+        RareEvent("a move reports its new log directory", "replication.moves:ReplicaMoves._report_target"),
+        lambda call: f"reports that {call.arguments[0].future.topic_partition} moves to {call.arguments[0].target}",
+    ),
+    Row(
+        FaultEvent.SHIFT,
+        _RARE["a move to another log directory ends"],
+        lambda call: f"exchanged the logs of {call.arguments[0]}",
+    ),
 )
 
 #: A node has applied another image of the metadata.
@@ -158,6 +190,32 @@ def possible(layout: Layout, work: WorkKind | None) -> list[FaultEvent]:
         if all(given[need] for need in row.calls.needs):
             found[row.event] = None
     return list(found)
+
+
+def _rolls(run: Reach) -> bool:
+    small = ("log.roll.ms", "log.index.size.max.bytes")
+    return any(key in run.properties for key in small) or not run.features.isdisjoint(_SMALL_SEGMENTS)
+
+
+def _writes_snapshots(run: Reach) -> bool:
+    return any(key.startswith("metadata.log.max.") for key in run.properties)
+
+
+#: What a run needs so that an event happens now and then; the other events happen in every run.
+_LIKELY: Final[Mapping[FaultEvent, Callable[[Reach], bool]]] = {
+    FaultEvent.ROLL: _rolls,
+    FaultEvent.COMPACTION: lambda run: WorkFeature.COMPACTED in run.features,
+    FaultEvent.SNAPSHOT: _writes_snapshots,
+    FaultEvent.INSTALL: lambda run: _writes_snapshots(run) and "metadata.max.retention.bytes" in run.properties,
+    FaultEvent.ISR_SHRINK: lambda run: int(run.properties.get("replica.lag.time.max.ms", "30000")) <= _SMALL_LAG_MS,
+    FaultEvent.SHIFT: lambda run: AdminOperation.SHIFT in run.operations and "," in run.properties.get("log.dirs", ""),
+    FaultEvent.MOVE: lambda run: not _REASSIGNS.isdisjoint(run.operations),
+}
+
+
+def likely(events: Iterable[FaultEvent], run: Reach) -> list[FaultEvent]:
+    """Returns those of the events that happen now and then in such a run."""
+    return [event for event in events if event not in _LIKELY or _LIKELY[event](run)]
 
 
 def named(rows: Iterable[Row]) -> dict[str, Row]:

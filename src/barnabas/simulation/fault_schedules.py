@@ -1,7 +1,7 @@
 """Schedules of faults, drawn from the seed: which kinds occur, when, where, for how long, and at which events.
 
 Each seed first draws its own subset of kinds (a swarm): runs with few kinds reach states that runs with all of them
-never do. About half of the faults of nodes are tied to events.
+never do. About half of the faults are tied to events.
 
 The generator respects the limits within which the checkers expect the cluster to be safe. A fault that can destroy data
 (`DESTRUCTIVE`) strikes another node only after the last one had time to recover, so that the same data is never lost on
@@ -14,7 +14,16 @@ from collections.abc import Collection, Sequence
 from random import Random
 from typing import Final
 
-from barnabas.simulation.faults import THERE, Fault, FaultEvent, FaultKind, Trigger, within_limits
+from barnabas.simulation.faults import (
+    DESTRUCTIVE,
+    LATE_MS,
+    THERE,
+    Fault,
+    FaultEvent,
+    FaultKind,
+    Trigger,
+    within_limits,
+)
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Layout
 from barnabas.simulation.world import World
 
@@ -39,7 +48,9 @@ _AWAY_MS_MAX: Final = 1_000
 _HELD_MS_MAX: Final = 3_000
 
 _TIED_SHARE: Final = 0.5
-_TIED_WITHIN_MS: Final = 10_000
+_TIED_WITHIN_MS: Final = 20_000
+#: Destructive faults exclude others of their kind for the whole time in which they can strike.
+_DESTRUCTIVE_WITHIN_MS: Final = 10_000
 #: Kinds that can strike any node, and hence the one at which an event happens.
 _ANYWHERE: Final = frozenset(
     {
@@ -60,16 +71,21 @@ _THERE_SHARE: Final = 0.7
 #: Events that are frequent, so that a fault can wait for a later occurrence.
 _FREQUENT: Final = frozenset({FaultEvent.APPEND, FaultEvent.DECISION, FaultEvent.PREPARE})
 _FREQUENT_SHARE: Final = 0.4
+#: Events of the one active controller: a fault that waits for them at another node waits in vain.
+_OF_ONE_NODE: Final = frozenset({FaultEvent.DECISION, FaultEvent.CONTROLLER})
 _OCCURRENCES: Final = (1, 1, 1, 2, 4, 10)
 _OCCURRENCES_OF_RARE: Final = (1, 1, 1, 2)
 
 
 class Ties:
-    """The events of one seed; `tie` ties about half of the faults to one of these events."""
+    """The events of one seed; `tie` ties about half of the faults to one of these events. They wait for it no longer
+    than until `end_ms`.
+    """
 
-    def __init__(self, random: Random, events: Sequence[FaultEvent], within_ms: int) -> None:
+    def __init__(self, random: Random, events: Sequence[FaultEvent], within_ms: int, end_ms: int | None = None) -> None:
         self._random = random
         self._within_ms = within_ms
+        self._end_ms = end_ms
         self._events = [event for event in events if random.random() < 0.5] or list(events)
         self._frequent = [event for event in events if event in _FREQUENT] or self._events
 
@@ -80,9 +96,15 @@ class Ties:
         event = random.choice(self._frequent if random.random() < _FREQUENT_SHARE else self._events)
         occurrence = random.choice(_OCCURRENCES if event in _FREQUENT else _OCCURRENCES_OF_RARE)
         where = random.choice(("", fault.node)) if fault.node.startswith("broker") else ""
+        if event in _OF_ONE_NODE:
+            where = ""
         if fault.kind in _ANYWHERE and random.random() < _THERE_SHARE:
             fault, where = fault._replace(node=THERE), ""
-        return fault._replace(trigger=Trigger(event, where, occurrence, self._within_ms))
+        return fault._replace(trigger=Trigger(event, where, occurrence, self._within(fault)))
+
+    def _within(self, fault: Fault) -> int:
+        within_ms = min(self._within_ms, _DESTRUCTIVE_WITHIN_MS) if fault.kind in DESTRUCTIVE else self._within_ms
+        return within_ms if self._end_ms is None else max(0, min(within_ms, self._end_ms - LATE_MS - fault.at_ms))
 
 
 def draw_aimed(random: Random, kind: FaultKind, at_ms: int, node: str, duration_ms: int) -> Fault:
@@ -122,14 +144,15 @@ class FaultGenerator:
         """Draws the faults of nodes and clients in the given period, in order."""
         faults = self.draw(world.stream("atlas"), begin_ms, end_ms)
         faults += self.draw_aimed(world.stream("aimed faults"), begin_ms, end_ms)
-        ties = self.ties(world.stream("ties"))
+        ties = self.ties(world.stream("ties"), end_ms)
         faults = list(within_limits(map(ties.tie, sorted(faults, key=lambda fault: fault.at_ms))))
-        faults += self.draw_of_clients(world.stream("clients"), begin_ms, end_ms)
+        of_clients = self.draw_of_clients(world.stream("clients"), begin_ms, end_ms)
+        faults += map(self.ties(world.stream("ties of clients"), end_ms).tie, of_clients)
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
-    def ties(self, random: Random) -> Ties:
-        """Draws the events of a seed."""
-        return Ties(random, self._events, _TIED_WITHIN_MS)
+    def ties(self, random: Random, end_ms: int) -> Ties:
+        """Draws the events of a seed whose faults end at `end_ms`."""
+        return Ties(random, self._events, _TIED_WITHIN_MS, end_ms)
 
     def draw_aimed(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
         """Draws the faults whose effect depends on what the cluster is doing, independently of the others."""

@@ -59,12 +59,16 @@ class FaultEvent(Enum):
     PREPARE = "prepare"  # a transaction is decided, and has no markers yet
     REBALANCE = "rebalance"  # a group begins to rebalance, or a member must give up partitions
     CONTROLLER = "controller"  # another controller becomes active
+    LOAD = "load"  # a coordinator begins to load a partition
+    SHIFT = "shift"  # the copy of a move to another log directory is complete, or has replaced the log
 
 
 #: The node of a fault that strikes where its event happens.
 THERE: Final = "there"
 _ANY: Final = "any"
 _WITHIN_MS: Final = 10_000
+#: The time in which a fault whose event did not happen waits for an append.
+LATE_MS: Final = 1_000
 
 
 class Trigger(NamedTuple):
@@ -74,7 +78,7 @@ class Trigger(NamedTuple):
     #: The node at which it must happen; "" for any.
     node: str = ""
     occurrence: int = 1
-    #: A fault whose event has not happened after this time does not strike at all.
+    #: A fault whose event has not happened after this time strikes at the next append.
     within_ms: int = _WITHIN_MS
 
     def __str__(self) -> str:
@@ -103,7 +107,7 @@ class Fault(NamedTuple):
     @property
     def latest_ms(self) -> int:
         """The last time at which it can strike."""
-        return self.at_ms if self.trigger is None else self.at_ms + self.trigger.within_ms
+        return self.at_ms if self.trigger is None else self.at_ms + self.trigger.within_ms + LATE_MS
 
     def __str__(self) -> str:
         between = f"{self.node} - {self.peer}" if self.peer else self.node

@@ -14,7 +14,7 @@ from functools import partial
 
 from barnabas.simulation.fault_effects import FaultEffects
 from barnabas.simulation.fault_events import IMAGE, Row, named, rows_of
-from barnabas.simulation.faults import THERE, Fault, FaultKind, FaultStep, Trigger
+from barnabas.simulation.faults import LATE_MS, THERE, Fault, FaultEvent, FaultKind, FaultStep, Trigger
 from barnabas.simulation.rare_events import Call, RareEvent, observed
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.timeline import machine_of
@@ -22,12 +22,13 @@ from barnabas.simulation.world import MILLISECOND_US, Process
 
 
 class _Armed:
-    """A fault that waits for its event."""
+    """A fault that waits for its event; `late`: why it waits for another event than its own."""
 
-    def __init__(self, fault: Fault, trigger: Trigger) -> None:
+    def __init__(self, fault: Fault, trigger: Trigger, late: str = "") -> None:
         self.fault = fault
         self.trigger = trigger
         self.left = trigger.occurrence
+        self.late = late
 
 
 class Injector:
@@ -45,7 +46,8 @@ class Injector:
     @contextmanager
     def injecting(self, faults: Sequence[Fault]) -> Iterator[None]:
         """Injects the faults while the context is open, and looks for the events to which some of them are tied."""
-        rows = rows_of({fault.trigger.event for fault in faults if fault.trigger is not None})
+        tied = {fault.trigger.event for fault in faults if fault.trigger is not None}
+        rows = rows_of({*tied, *([FaultEvent.APPEND] if tied else [])})
         self._rows = named(rows)
         held = [IMAGE] if any(fault.kind is FaultKind.HOLD_ANSWER for fault in faults) else []
         self.schedule(faults)
@@ -76,18 +78,27 @@ class Injector:
     def _arm(self, fault: Fault) -> None:
         assert fault.trigger is not None, "only a tied fault waits for something"
         assert any(row.event is fault.trigger.event for row in self._rows.values()), "its event is observed"
-        armed = _Armed(fault, fault.trigger)
+        self._wait(_Armed(fault, fault.trigger))
+
+    def _wait(self, armed: _Armed) -> None:
         self._armed.append(armed)
         world = self._cluster.world
-        until_us = world.now_us + fault.trigger.within_ms * MILLISECOND_US
+        until_us = world.now_us + armed.trigger.within_ms * MILLISECOND_US
         world.at(until_us, lambda: self._give_up(armed), None, "fault waits no longer")
 
     def _give_up(self, armed: _Armed) -> None:
-        if armed in self._armed:
-            self._armed.remove(armed)
-            trigger = armed.trigger
-            text = f"no fault: {armed.fault.kind.value} waited {trigger.within_ms} ms for {trigger.event.value}"
-            self._cluster.world.note(armed.fault.node, text)
+        """Lets a fault whose event has not happened strike at the next append, or now if there was none either."""
+        if armed not in self._armed:
+            return
+        self._armed.remove(armed)
+        fault, trigger = armed.fault, armed.trigger
+        if not armed.late:
+            late = f"{trigger.within_ms} ms passed without {trigger.event.value}"
+            self._wait(_Armed(fault, Trigger(FaultEvent.APPEND, within_ms=LATE_MS), late))
+            return
+        running = [name for name, program in self._cluster.programs.items() if program.is_running]
+        if fault.node != THERE or running:
+            self._strike(fault, running[0] if fault.node == THERE else fault.node, armed.late)
 
     def _on_event(self, event: RareEvent, call: Call) -> None:
         process = self._cluster.world.running
@@ -104,21 +115,24 @@ class Injector:
                 armed.left -= 1
                 if armed.left == 0:
                     self._armed.remove(armed)
-                    self._strike_after(process, armed.fault, name, f"{name} {row.text(call)}")
+                    late = f" and {armed.late}" if armed.late else ""
+                    self._strike_after(process, armed.fault, name, f"{name} {row.text(call)}{late}")
 
     def _strike_after(self, process: Process, fault: Fault, there: str, cause: str) -> None:
         """Lets a fault strike as the next event, before anything that the process sends from now on leaves it."""
         world = self._cluster.world
-        node = there if fault.node == THERE else fault.node
-        peer = self._other(node) if fault.peer == node else fault.peer
-        struck = fault._replace(at_ms=-(-world.now_us // MILLISECOND_US), node=node, peer=peer, trigger=None)
 
         def strike() -> None:
-            self._begin(struck, fault, cause)
+            self._strike(fault, there if fault.node == THERE else fault.node, cause)
             process.release_output()
 
         process.hold_output()
         world.at(world.now_us, strike, None, "fault")
+
+    def _strike(self, fault: Fault, node: str, cause: str) -> None:
+        peer = self._other(node) if fault.peer == node else fault.peer
+        now_ms = -(-self._cluster.world.now_us // MILLISECOND_US)
+        self._begin(fault._replace(at_ms=now_ms, node=node, peer=peer, trigger=None), fault, cause)
 
     def _other(self, node: str) -> str:
         """Returns the next program after this one."""

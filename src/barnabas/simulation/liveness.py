@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from random import Random
 
-from barnabas.common.types import TopicPartition
+from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.partition import Role
@@ -18,6 +18,7 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.node import Node
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.timeline import partition_text
+from barnabas.storage.directories import root_of
 from barnabas.znodes import paths
 
 _STRUCK = frozenset(
@@ -68,8 +69,8 @@ def _can_make_progress(partition: PartitionImage, ids: set[int], cluster: Cluste
 def what_is_missing(cluster: Cluster, image: MetadataImage) -> str:
     """Returns the first problem of a cluster without faults and writers; "" if there is none.
 
-    All programs must run, brokers must be registered and unfenced, every replica must be in its ISR and equal to the
-    others, and no reassignment can be active.
+    All programs must run, brokers must be registered and unfenced, every replica must be in its ISR, equal to the
+    others and in the log directory that the metadata say, and no reassignment can be active.
     """
     for program in cluster.programs.values():
         if not program.is_running:
@@ -112,4 +113,7 @@ def _difference(cluster: Cluster, tp: TopicPartition, decided: PartitionImage) -
         if partition.role is not role:
             return f"broker {replica} is {partition.role.value} of {tp}, not {role.value}"
         ends |= {partition.log.log_end_offset, partition.high_watermark}
+        directory = broker.logs.roots.id_of(root_of(partition.log.directory))
+        if directory not in (ZERO_UUID, decided.directory_of(replica)) and cluster.zookeeper is None:
+            return f"broker {replica} has {tp} in another log directory than the metadata say"
     return f"replicas of {tp} end at {sorted(ends)}" if len(ends) > 1 else ""

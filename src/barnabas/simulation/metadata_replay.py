@@ -25,6 +25,8 @@ _SUFFIX: Final = ".checkpoint"
 class MetadataLogs:
     """Compares images and snapshots with the replay. Not for ZooKeeper mode, where no log has the metadata."""
 
+    is_periodic = True
+
     def __init__(self) -> None:
         self.replayed = MetadataDict()
         self._brokers: dict[str, object] = {}

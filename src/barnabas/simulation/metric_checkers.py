@@ -45,6 +45,8 @@ class Metrics:
     image.
     """
 
+    is_periodic = True
+
     def __init__(self, coordinators: Coordinators, logs: MetadataLogs | None) -> None:
         self._coordinators = coordinators
         self._logs = logs

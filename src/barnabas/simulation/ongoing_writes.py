@@ -19,6 +19,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.partition import Role
+from barnabas.replication.quotas import FOLLOWER, LEADER
 from barnabas.simulation.conditions import (
     BROKEN,
     COLD,
@@ -94,6 +95,8 @@ class Bounds:
         #: The time that a node needs to recover after a trouble has ended.
         self.recovery_us = MILLISECOND_US * (_RESTART_MS + heartbeat_ms)
         self.recovery_from_full_us = MILLISECOND_US * _WAS_FULL_MS
+        #: The time after the last trouble in which a cluster can still notice it and recover.
+        self.aftermath_ms = max(self._during.values()) + _RESTART_MS + heartbeat_ms + _WAS_FULL_MS
 
     def of(self, kinds: Iterable[str]) -> int:
         """Returns the bound in milliseconds while these kinds of troubles last, or have just ended."""
@@ -114,6 +117,8 @@ class _Watched:
 
 class WritesContinue(Listener):
     """Checks that writes continue. `longest_ms`: the longest stall for each set of troubles."""
+
+    is_periodic = True
 
     api_keys = (PRODUCE,)
 
@@ -211,9 +216,15 @@ class WritesContinue(Listener):
     def _promised(
         self, key: tuple[TopicPartition, bytes], partition: PartitionImage, image: MetadataImage, now_us: int
     ) -> _Watched | None:
-        """Returns the partition if the promise applies to it now."""
-        own = image.topic_config(key[0].topic).get("min.insync.replicas")
-        configured = own or self._cluster.layout.properties.get("min.insync.replicas", "1")
+        """Returns the partition if the promise applies to it now. It does not while an operator limits the traffic of
+        the topic's replicas.
+        """
+        config = image.topic_config(key[0].topic)
+        if any(config.get(f"{side}.replicas") for side in (LEADER, FOLLOWER)):
+            return None
+        configured = config.get("min.insync.replicas") or self._cluster.layout.properties.get(
+            "min.insync.replicas", "1"
+        )
         least = min(int(configured), len(partition.replicas))
         can_lead = {*partition.isr, *partition.elr}
         replicas = set(partition.replicas)

@@ -1,4 +1,4 @@
-"""An operator at work: administrative changes while clients write and read, drawn from the seed.
+"""An operator at work: changes of topics while clients write and read, drawn from the seed.
 
 It sends bare requests to any broker, and accepts any response: under faults changes are often refused. It guarantees
 two things on which the check of the history depends: partitions that it announces to producers exist, and a topic that
@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TypeVar
 
 from barnabas.common.errors import ErrorCode
-from barnabas.protocol.channel import Channel, ChannelTimes
-from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -22,21 +19,19 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.simulation.admin_client import TIMEOUT_MS, AdminClient
 from barnabas.simulation.history import TopicIncarnation
-from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import Cluster
 
-M = TypeVar("M", bound=Message)
-
 _GAP_MS_MEAN = 6_000
 _RETRY_MS = 700
-_TIMEOUT_MS = 6_000
 _REGRET_MS = 1_500
-_TIMES = ChannelTimes(_TIMEOUT_MS, 3_000, 50, 500)
 _PARTITIONS_MAX = 6
 _NO_ID = bytes(16)
 _TOPIC, _SET = 2, 0
+#: The settings of a topic that decide about elections.
+_OF_ELECTIONS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 class AdminOperation(Enum):
@@ -49,6 +44,16 @@ class AdminOperation(Enum):
     ENLARGE = "enlarge"  # a partition more
     REPLACE = "replace"  # a topic is deleted and made again under its name
     REGRET = "regret"  # a replica is added, and that is cancelled immediately
+    SHIFT = "shift"  # a replica moves to another log directory of its broker
+    LIMIT = "limit"  # quotas of clients
+    THROTTLE = "throttle"  # limits on the traffic of replicas and on moves between log directories
+    TUNE = "tune"  # properties of brokers, valid ones and others
+
+
+#: The changes that `SettingsOperator` makes.
+SETTINGS = (AdminOperation.SHIFT, AdminOperation.LIMIT, AdminOperation.THROTTLE, AdminOperation.TUNE)
+#: The changes that `Operator` makes.
+TOPIC_CHANGES = tuple(kind for kind in AdminOperation if kind not in SETTINGS)
 
 
 class Operator:
@@ -59,19 +64,16 @@ class Operator:
         self._topics = list(topics)
         self.name = name
         self.kinds = tuple(kinds)
-        self._random = cluster.world.stream(f"operator/{name}")
-        self._machine = Machine(cluster.world, cluster.network, name)
-        self._process = self._machine.spawn()
-        self._host = MachineHost(self._machine, self._process)
-        self._area = ReceiveArea()
-        self._channels: dict[str, Channel] = {}
-        self._brokers = [node for node in cluster.nodes if node.startswith("broker")]
+        self._client = AdminClient(cluster, name)
+        self._random = self._client.random
+        self._brokers = self._client.brokers
+        self._send = self._client.send
         self.stopping = False
         self._replacing = False
         #: Ids of deleted topics that a broker with old metadata can still return.
         self._deleted: set[bytes] = set()
         #: The number of changes of each kind that were answered without an error.
-        self.done: dict[AdminOperation, int] = dict.fromkeys(AdminOperation, 0)
+        self.done: dict[AdminOperation, int] = dict.fromkeys(TOPIC_CHANGES, 0)
 
     @property
     def is_idle(self) -> bool:
@@ -79,31 +81,20 @@ class Operator:
 
     def start(self) -> None:
         if self.kinds:
-            self._process.enter(self._later)
+            self._client.run(self._later)
 
     def _later(self) -> None:
-        self._host.timers.call_later(1 + int(self._random.expovariate(1 / _GAP_MS_MEAN)), self._next)
+        self._client.later(1 + int(self._random.expovariate(1 / _GAP_MS_MEAN)), self._next)
 
     def _next(self) -> None:
         if self.stopping:
             return
         kind = self._random.choice(self.kinds)
+        if AdminOperation.CONFIGURE in self.kinds and any(map(self._lacks_replicas, self._configurable())):
+            # The rare moment in which the settings of elections decide something.
+            kind = self._random.choice((kind, AdminOperation.CONFIGURE))
         getattr(self, f"_{kind.value}")()
         self._later()
-
-    def _send(
-        self, request: Message, response_type: type[M], take: Callable[[M | None], None], node: str | None = None
-    ) -> None:
-        """Sends a request to a broker: this one, or any."""
-        node = self._random.choice(self._brokers) if node is None else node
-        channel = self._channels.get(node)
-        if channel is None:
-            channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self.name, _TIMES)
-
-        def answered(response: Message | None) -> None:
-            take(response if isinstance(response, response_type) else None)
-
-        channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
 
     def _try(self, kind: AdminOperation, what: str, request: Message, node: str | None = None) -> None:
         """Sends an administrative request and counts its response, whatever the result."""
@@ -144,15 +135,18 @@ class Operator:
     def _elect(self) -> None:
         topic, _ = self._place()
         chosen = ElectLeadersRequest.TopicPartitions(topic=topic.name, partitions=list(range(topic.partitions)))
-        request = ElectLeadersRequest(election_type=0, topic_partitions=[chosen], timeout_ms=_TIMEOUT_MS)
+        request = ElectLeadersRequest(election_type=0, topic_partitions=[chosen], timeout_ms=TIMEOUT_MS)
         self._try(AdminOperation.ELECT, f"elects preferred leaders of {topic.name}", request)
 
     def _configure(self) -> None:
-        changeable = [topic for topic in self._topics if topic.choices]
+        changeable = self._configurable()
         if not changeable:
             return
         topic = self._random.choice(changeable)
-        key, values = self._random.choice(list(topic.choices.items()))
+        choices = list(topic.choices.items())
+        if self._lacks_replicas(topic):
+            choices = [(key, values) for key, values in choices if key in _OF_ELECTIONS] or choices
+        key, values = self._random.choice(choices)
         value = self._random.choice(values)
         config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_SET, value=value)
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -160,6 +154,20 @@ class Operator:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource])
         self._try(AdminOperation.CONFIGURE, f"sets {key}={value} of {topic.name}", request)
+
+    def _configurable(self) -> list[Topic]:
+        return [topic for topic in self._topics if topic.choices]
+
+    def _lacks_replicas(self, topic: Topic) -> bool:
+        """Returns whether a partition of the topic has an ELR or no leader, as far as a broker knows."""
+        brokers = [node.broker for node in self._cluster.nodes.values() if node.broker is not None]
+        images = [broker.metadata.image.topics_by_name.get(topic.name) for broker in brokers]
+        return any(
+            partition.elr or not partition.has_leader
+            for image in images
+            if image is not None
+            for partition in image.partitions
+        )
 
     def _enlarge(self) -> None:
         topic, _ = self._place()
@@ -178,7 +186,7 @@ class Operator:
                 self.done[AdminOperation.ENLARGE] += 1
                 topic.partitions = max(topic.partitions, count)
 
-        self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
+        self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), CreatePartitionsResponse, answered)
 
     def _regret(self) -> None:
         """Removes a replica, adds one a little later, and cancels that while the new replica is still catching up."""
@@ -194,7 +202,7 @@ class Operator:
                 what = f"{'cancels the move of' if replicas is None else 'moves'} {topic.name}-{index}, to {more}"
                 self._try(AdminOperation.REGRET, what, _reassignment(topic.name, index, replicas), node)
 
-        self._host.timers.call_later(_REGRET_MS, add_and_cancel)
+        self._client.later(_REGRET_MS, add_and_cancel)
 
     # -- replacement of a topic
 
@@ -208,7 +216,7 @@ class Operator:
         self._find_id(topic)
 
     def _again(self, step: Callable[[], None]) -> None:
-        self._host.timers.call_later(_RETRY_MS, step)
+        self._client.later(_RETRY_MS, step)
 
     def _find_id(self, topic: Topic) -> None:
         requested = MetadataRequest.MetadataRequestTopic(name=topic.name)
@@ -234,7 +242,7 @@ class Operator:
             else:
                 self._again(lambda: self._delete(topic, topic_id))
 
-        self._send(DeleteTopicsRequest(topics=[state], timeout_ms=_TIMEOUT_MS), DeleteTopicsResponse, answered)
+        self._send(DeleteTopicsRequest(topics=[state], timeout_ms=TIMEOUT_MS), DeleteTopicsResponse, answered)
 
     def _find_created(self, topic: Topic) -> None:
         """Checks whether the topic with this name is the new one, and creates it otherwise."""
@@ -267,7 +275,7 @@ class Operator:
             else:
                 self._again(lambda: self._create(topic))
 
-        self._send(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse, answered)
+        self._send(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), CreateTopicsResponse, answered)
 
     def _created(self, topic: Topic) -> None:
         topic.incarnation = TopicIncarnation(topic.incarnation.deleted_us)
@@ -279,4 +287,4 @@ class Operator:
 def _reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
     partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
     wanted = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[partition])
-    return AlterPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=[wanted])
+    return AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[wanted])

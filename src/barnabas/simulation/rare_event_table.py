@@ -8,6 +8,7 @@ from barnabas.simulation.coordinator_events import COORDINATOR_EVENTS
 from barnabas.simulation.quorum_events import QUORUM_EVENTS
 from barnabas.simulation.rare_events import Need, RareEvent
 from barnabas.simulation.replication_events import REPLICATION_EVENTS
+from barnabas.simulation.settings_events import SETTINGS_EVENTS
 from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.storage_events import STORAGE_EVENTS
 from barnabas.simulation.work import WorkKind
@@ -19,6 +20,7 @@ RARE_EVENTS: Final = (
     *QUORUM_EVENTS,
     *COORDINATOR_EVENTS,
     *ZOOKEEPER_EVENTS,
+    *SETTINGS_EVENTS,
 )
 
 
@@ -32,6 +34,7 @@ def given_needs(layout: Layout, work: WorkKind | None) -> dict[Need, bool]:
         Need.ZOOKEEPER: layout.zookeeper,
         Need.TRANSACTIONS: work in (WorkKind.TRANSACTIONS, None),
         Need.GROUPS: work in (WorkKind.GROUPS, None),
+        Need.SETTINGS: True,
         Need.SMALL_WORLDS: False,
     }
 

@@ -27,6 +27,7 @@ class Need(Enum):
     ZOOKEEPER = "a ZooKeeper server"
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
+    SETTINGS = "an operator of settings"
     #: Only small worlds reach the event; the clients, operator and configuration of `barnabas simulate` never do.
     SMALL_WORLDS = "the small worlds"
 

@@ -20,7 +20,7 @@ from barnabas.simulation.coordinator_replay import Coordinators
 from barnabas.simulation.decided_metadata import DecidedMetadata
 from barnabas.simulation.descriptions import Descriptions
 from barnabas.simulation.elections import Elections
-from barnabas.simulation.fault_events import possible
+from barnabas.simulation.fault_events import Reach, likely, possible
 from barnabas.simulation.fault_schedules import FaultGenerator
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.group_work import GroupWork
@@ -31,7 +31,8 @@ from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.metric_checkers import Metrics
-from barnabas.simulation.operator import AdminOperation, Operator
+from barnabas.simulation.operator import SETTINGS, TOPIC_CHANGES, AdminOperation, Operator
+from barnabas.simulation.own_counts import OwnCounts
 from barnabas.simulation.promises import promises
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.rare_event_table import reachable
@@ -47,8 +48,10 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.settings_operator import SettingsOperator
 from barnabas.simulation.side_works import with_features
 from barnabas.simulation.simulated_cluster import Client, Cluster, Layout
+from barnabas.simulation.sound_logs import SoundLogs
 from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.swarm import draw_properties
 from barnabas.simulation.transactional_work import TransactionalWork
@@ -67,6 +70,7 @@ _WHOLE_S_MAX = 180
 _QUIET_S_MAX = 20
 #: The most events per node and second of a cluster without clients; 3 to 115 were measured.
 _QUIET_EVENTS_PER_S = 400
+_CALM_S = 20
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
@@ -161,12 +165,19 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
 def generator_of(settings: Settings) -> FaultGenerator:
     """Returns the generator of faults that these settings allow."""
     events = possible(settings.layout, settings.work) if settings.ties_faults else []
-    return FaultGenerator(settings.layout, struck_clients(settings), settings.kinds, events)
+    reach = Reach(layout_of(settings).properties, drawn_features(settings), drawn_operations(settings))
+    return FaultGenerator(settings.layout, struck_clients(settings), settings.kinds, likely(events, reach))
 
 
 def struck_clients(settings: Settings) -> list[str]:
     """Returns the clients that faults can strike."""
     return [*client_names(settings.work, settings.size), *clients_of(drawn_features(settings))]
+
+
+def _client_ids(settings: Settings) -> list[str]:
+    """Returns the client ids of the work: the names of clients, or with records those of their first processes."""
+    names = client_names(settings.work, settings.size)
+    return [f"{name}.1" for name in names] if settings.work is WorkKind.RECORDS else names
 
 
 def fault_times_ms(settings: Settings) -> tuple[int, int]:
@@ -187,6 +198,13 @@ def drawn_features(settings: Settings) -> frozenset[WorkFeature]:
     drawn = draw_features(World(settings.seed).stream("features"), settings.layout, settings.features)
     # After idle days empty groups and their offsets are gone, and what is counted per generation begins anew.
     return drawn if settings.work is WorkKind.RECORDS else drawn - {WorkFeature.IDLE}
+
+
+def drawn_operations(settings: Settings) -> list[AdminOperation]:
+    """Returns the changes that operators of the run can make, as far as its work allows them."""
+    random = World(settings.seed).stream("operations")
+    drawn = [kind for kind in AdminOperation if random.random() < 0.5]
+    return [kind for kind in drawn if kind in settings.operations]
 
 
 def drawn_properties(settings: Settings) -> dict[str, str]:
@@ -214,10 +232,12 @@ class Run:
         can_expire = settings.work is WorkKind.RECORDS and WorkFeature.STATIC not in features
         is_idle = WorkFeature.IDLE in features
         self.idle_days = IdleDays(self.cluster, lets_offsets_expire=can_expire) if is_idle else None
-        random = self.world.stream("operations")
-        drawn = [kind for kind in AdminOperation if random.random() < 0.5]
-        kinds = [kind for kind in drawn if kind in settings.operations and kind in self.work.operations]
-        self.operator = Operator(self.cluster, [*self.work.topics, *self.work.internal], kinds, "operator")
+        kinds = [kind for kind in drawn_operations(settings) if kind in self.work.operations]
+        topics = [*self.work.topics, *self.work.internal]
+        of_topics = [kind for kind in kinds if kind in TOPIC_CHANGES]
+        self.operator = Operator(self.cluster, topics, of_topics, "operator")
+        of_settings = [kind for kind in kinds if kind in SETTINGS]
+        self.settings_operator = SettingsOperator(self.cluster, topics, of_settings, _client_ids(settings), "tuner")
         in_zookeeper, random = settings.layout.zookeeper, self.world.stream("edits")
         edits = [kind for kind in settings.edits if in_zookeeper and random.random() < 0.4]
         self.editor = ZnodeOperator(self.cluster, self.work.topics, edits, "editor") if edits else None
@@ -252,8 +272,8 @@ class Run:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
         coordinators = Coordinators(unclean)
         self.descriptions = Descriptions(cluster, coordinators, logs)
-        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs)]
-        own += promises(cluster, self.decided, lambda: self.work.acked)
+        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs), OwnCounts(), SoundLogs()]
+        own += promises(cluster, self.decided, lambda: self.work.acked, lambda: self.injector.active)
         return [elections, NoUncaughtExceptions(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:
@@ -284,11 +304,14 @@ class Run:
             acked=counts.acked,
             polled=counts.polled,
             unclean=len(self.unclean.partitions),
-            operated=sum(self.operator.done.values()) + (sum(self.editor.done.values()) if self.editor else 0),
+            operated=sum(sum(operator.done.values()) for operator in self._operators()),
             rare_events={event.name: seen.get(event.name, 0) for event in watched},
             notes=self.world.trace.notes,
             courses=self._courses(problems),
         )
+
+    def _operators(self) -> list[Operator | SettingsOperator | ZnodeOperator]:
+        return [self.operator, self.settings_operator, *([] if self.editor is None else [self.editor])]
 
     def _problem_of(self, broken: Violation | Livelock) -> Problem:
         if isinstance(broken, Livelock) or broken.at is None:
@@ -308,19 +331,17 @@ class Run:
         self._finish("the topics are not created", self.auditor, creating, _WARM_UP_S_MAX)
         for worker in self.work.workers:
             worker.client.run(worker.run)
-        self.operator.start()
-        if self.editor is not None:
-            self.editor.start()
+        for operator in self._operators():
+            operator.start()
         self.world.run_until((BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
-        self.operator.stopping = True
-        if self.editor is not None:
-            self.editor.stopping = True
+        for operator in self._operators():
+            operator.stopping = True
         self._check_core_progress()
         self.world.note("world", "everything heals")
         self.injector.heal()
         self._progress("everything healed")
-        if not self._wait(lambda: not self.operator.is_idle, _LIVENESS_S_MAX):
-            raise Violation(f"the operator is not done {_LIVENESS_S_MAX} s after everything healed")
+        if not self._wait(lambda: not (self.operator.is_idle and self.settings_operator.is_idle), _LIVENESS_S_MAX):
+            raise Violation(f"the operators are not done {_LIVENESS_S_MAX} s after everything healed")
         self._settled_us = self.world.now_us
         self._progress("the operator is done")
         if self.idle_days is not None:
@@ -329,6 +350,7 @@ class Run:
         self._finish("the work in progress does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
         self._becomes_quiet()
+        self._stays_calm()
 
     def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
@@ -338,7 +360,8 @@ class Run:
             return
         self.world.note("world", f"{', '.join(sorted(kept))} heal, {', '.join(rest)} die")
         servers = [name for name in self.cluster.programs if name not in self.cluster.nodes]
-        self.injector.heal({*kept, *servers, *self.cluster.clients, self.operator.name})
+        operators = (self.operator.name, self.settings_operator.name)
+        self.injector.heal({*kept, *servers, *self.cluster.clients, *operators})
         for name in rest:
             self.cluster.prevent_start(name)
             self.cluster.nodes[name].kill()
@@ -378,6 +401,14 @@ class Run:
                 return
         raise Violation(f"not quiet within {_QUIET_S_MAX} s: {count} events in a second in which nobody works")
 
+    def _stays_calm(self) -> None:
+        """Lets a time pass in which nobody works and nothing fails: no node has anything to report."""
+        noted = len(self.world.trace.notes)
+        self.world.run_for(_CALM_S * SECOND_US)
+        reports = [note for note in self.world.trace.notes[noted:] if note.text.startswith("reports:")]
+        if reports:
+            raise Violation(f"a report although nothing fails: {reports[0].node} {reports[0].text}")
+
     def _wait(self, waits: Callable[[], bool], limit_s: int) -> bool:
         return self.world.run_while(waits, self.world.now_us + limit_s * SECOND_US)
 
@@ -393,7 +424,8 @@ class Run:
         if self.descriptions is not None:
             asking = self.descriptions.check(self.auditor)
             self._finish("the cluster does not describe itself", self.auditor, asking, _AUDIT_S_MAX)
-        return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
+        settings = [Problem(text) for text in self.settings_operator.judge()]
+        return settings + self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
 
     def _lossy(self) -> Collection[str]:
         """Returns the topics that can lose records. A topic with one replica has an unclean election after every power

@@ -98,6 +98,13 @@ _BALANCES: Final[Sequence[_Choice]] = (
     {"leader.imbalance.check.interval.seconds": "2"},
     {"leader.imbalance.check.interval.seconds": "15"},
 )
+#: Log directories between which replicas can be moved. The metadata log is in the first one.
+_DIRECTORIES: Final[Sequence[_Choice]] = ({"log.dirs": "/data,/more"}, {"log.dirs": "/data,/more,/most"})
+#: Windows in which quotas of clients and limits of replication are averaged.
+_QUOTA_WINDOWS: Final[Sequence[_Choice]] = (
+    {"quota.window.num": "3", "replication.quota.window.num": "3", "alter.log.dirs.replication.quota.window.num": "3"},
+    {"quota.window.size.seconds": "2", "controller.quota.window.num": "2"},
+)
 
 _SHARED: Final = (_LAGS, _REPLICA_FETCHES, _SEGMENTS, _FLUSHES, _FETCH_SESSIONS, _CLEANING, _COORDINATORS, _CONNECTIONS)
 _OF_A_QUORUM: Final = (_SESSIONS, _QUORUMS, _METADATA_LOGS)
@@ -119,4 +126,5 @@ def choices(layout: Layout) -> list[_Choice]:
 
 
 def _groups(layout: Layout) -> tuple[Sequence[_Choice], ...]:
-    return (*_SHARED, *(_OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM), _BALANCES)
+    own = _OF_ZOOKEEPER if layout.zookeeper else _OF_A_QUORUM
+    return (*_SHARED, *own, _BALANCES, _DIRECTORIES, _QUOTA_WINDOWS)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.history import History, Leniency, Problem, Spot, judge
-from barnabas.simulation.operator import AdminOperation
+from barnabas.simulation.operator import SETTINGS, AdminOperation
 from barnabas.simulation.reading import read_everything
 from barnabas.simulation.run_topics import Topic, topics_of_a_run
 from barnabas.simulation.simulated_cluster import Client, Cluster
@@ -24,8 +24,8 @@ from barnabas.simulation.world import Note
 _DRAIN_S = 15
 #: Changes by an operator of a run without features of work.
 CHANGES = tuple(kind for kind in AdminOperation if kind is not AdminOperation.REGRET)
-#: Changes by an operator that keep the partitions and settings of topics.
-MOVES = (AdminOperation.REASSIGN, AdminOperation.CANCEL, AdminOperation.ELECT)
+#: Changes by operators that keep the partitions of topics, and the settings on which their promises depend.
+MOVES = (AdminOperation.REASSIGN, AdminOperation.CANCEL, AdminOperation.ELECT, *SETTINGS)
 
 
 class WorkKind(Enum):

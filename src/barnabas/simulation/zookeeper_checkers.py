@@ -216,12 +216,14 @@ class Deletions:
                     self._look(replica, f"{topic}-{index}", assignment.topic_id)
 
     def _look(self, replica: int, name: str, topic_id: bytes | None) -> None:
-        node, path = self._cluster.nodes.get(f"broker{replica}"), f"/data/{name}/{PARTITION_METADATA}"
+        node = self._cluster.nodes.get(f"broker{replica}")
         if node is None:
             return
+        roots = self._cluster.layout.shared_property("log.dirs").split(",")
         with node.disk.without_effects():
-            if node.disk.exists(path) and decode_partition_metadata(path, node.disk.read(path)) == topic_id:
-                self.problem = f"a topic is gone whose log is still there: {name} on {node.name}"
+            for path in (f"{root}/{name}/{PARTITION_METADATA}" for root in roots):
+                if node.disk.exists(path) and decode_partition_metadata(path, node.disk.read(path)) == topic_id:
+                    self.problem = f"a topic is gone whose log is still there: {name} on {node.name}"
 
 
 def _is_state(path: str) -> bool:

@@ -25,6 +25,10 @@ Offsets = dict[TopicPartition, int]
 _DRAFT_INFIX = ".beside-"
 
 
+def _nothing() -> None:
+    return None
+
+
 class LogDirectory:
     """One of `log.dirs` that this process has locked."""
 
@@ -99,23 +103,33 @@ class CheckpointFiles:
         made = directory.drafts[name] = CheckpointDraft(directory, name)
         return made
 
-    def finish(self, draft: CheckpointDraft) -> None:
-        """Writes a complete draft; the caller must not change it any more."""
+    def abandon(self, draft: CheckpointDraft) -> None:
+        """Ends a draft that is not written."""
+        _void(draft.directory, draft.name, draft)
+
+    def finish(self, draft: CheckpointDraft, then: Callable[[], None] = _nothing) -> None:
+        """Writes a complete draft; the caller must not change it any more. `then` is called once it is synced, or void,
+        or could not be written.
+        """
         directory, name = draft.directory, draft.name
         if draft.is_void or (name not in directory.unsynced_names and directory.written.get(name) == draft.offsets):
             _void(directory, name, draft)
+            then()
             return
         disk, offsets, temporary = self._disk, draft.offsets, f"{directory.path}/{name}{self._suffix}"
 
         def written(_: object, error: BaseException | None) -> None:
-            self._take_name(draft, temporary, error)
+            self._take_name(draft, temporary, error, then)
 
         self._blocking.run(lambda: _write(disk, temporary, offsets), written)
 
-    def _take_name(self, draft: CheckpointDraft, temporary: str, error: BaseException | None) -> None:
+    def _take_name(
+        self, draft: CheckpointDraft, temporary: str, error: BaseException | None, then: Callable[[], None]
+    ) -> None:
         directory, name, disk = draft.directory, draft.name, self._disk
         if draft.is_void:
             self._blocking.run(lambda: remove_quietly(disk, temporary), _ignore)
+            then()
             return
         del directory.drafts[name]
         try:
@@ -125,6 +139,7 @@ class CheckpointFiles:
             error = unnamed
         if error is not None:
             self._on_failed(directory.path, error)
+            then()
             return
         written = directory.written[name] = draft.offsets
         directory.unsynced_names.add(name)
@@ -134,6 +149,7 @@ class CheckpointFiles:
                 self._on_failed(directory.path, error)
             elif directory.written.get(name) is written:
                 directory.unsynced_names.discard(name)
+            then()
 
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 

@@ -234,6 +234,10 @@ class LogDirectories:
         """Returns whether a checkpoint has an entry for this partition, or is about to get one."""
         return any(has_entry(directory, topic_partition) for directory in self.online())
 
+    def has_entry(self, path: str, name: str, topic_partition: TopicPartition) -> bool:
+        """Returns whether a failure can leave an entry for this partition in a checkpoint of the directory."""
+        return not self.files.is_at_most(self.at(path), name, topic_partition, 0)
+
     def close(
         self,
         broker_epoch: int,

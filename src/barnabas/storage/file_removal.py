@@ -8,8 +8,12 @@ their names, and removes them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from barnabas.common.host import Disk, Host, Timer
+
+#: Prepares the removal of these paths, then calls the function.
+Prepare = Callable[[list[str], Callable[[], None]], None]
 
 
 class DelayedRemoval:
@@ -19,6 +23,8 @@ class DelayedRemoval:
         self._host = host
         self._waiting: deque[tuple[int, list[str]]] = deque()
         self._timer: Timer | None = None
+        #: Called before files are removed; by default there is nothing to prepare.
+        self.prepare: Prepare = _nothing_to_prepare
 
     def add(self, paths: list[str], delay_ms: int) -> None:
         if paths:
@@ -42,12 +48,16 @@ class DelayedRemoval:
         now_ms = self._host.clock.now_ms()
         paths = [path for due, some in self._waiting if due <= now_ms for path in some]
         self._waiting = deque(entry for entry in self._waiting if entry[0] > now_ms)
-        self._host.blocking.run(lambda: _remove(self._host.disk, paths), self._removed)
+        self.prepare(paths, lambda: self._host.blocking.run(lambda: _remove(self._host.disk, paths), self._removed))
         self._arm()
 
     def _removed(self, _: object, error: BaseException | None) -> None:
         if error is not None:
             self._host.faults.report("cannot remove deleted files", error)
+
+
+def _nothing_to_prepare(paths: list[str], then: Callable[[], None]) -> None:
+    then()
 
 
 def _remove(disk: Disk, paths: list[str]) -> None:

@@ -18,7 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed, StorageFault
+from barnabas.common.errors import (
+    ConfigError,
+    ErrorCode,
+    RequestFailed,
+    StorageExhausted,
+    StorageFault,
+    is_exhausted,
+)
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
@@ -28,6 +35,7 @@ from barnabas.storage.checkpoints import (
     CheckpointError,
     dir_name,
     marked_dir_name,
+    remove_tree_quietly,
 )
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, root_of
@@ -149,7 +157,7 @@ class FutureLogs:
             self._take_name(future)
             self._disk.sync_dir(root_of(future.directory))
         except OSError as error:
-            raise StorageFault(root_of(future.directory), f"cannot complete a move: {error}") from error
+            raise _fault(root_of(future.directory), f"cannot complete a move: {error}", error) from error
         self._host.faults.report(f"{topic_partition} continues in {future.directory}, the target of its move")
         return True
 
@@ -182,7 +190,9 @@ class FutureLogs:
             future.persist_identity()
             self._disk.sync_dir(root)
         except (OSError, CheckpointError) as error:
-            raise StorageFault(root, f"cannot create a future log for {topic_partition}: {error}") from error
+            # The next attempt has another name, and a start refuses two copies of one log.
+            remove_tree_quietly(self._disk, opening.directory)
+            raise _fault(root, f"cannot create a future log for {topic_partition}: {error}", error) from error
         self._add(future)
         self._requested.pop(topic_partition, None)
         self._cleaner.pause(current)
@@ -251,7 +261,7 @@ class FutureLogs:
             future.producers.take_over(current.producers)
             future.producers.take_snapshot(sync=False)
         except OSError as error:
-            raise StorageFault(target, f"cannot complete the move of {topic_partition}: {error}") from error
+            raise _fault(target, f"cannot complete the move of {topic_partition}: {error}", error) from error
         self._cleaner.resume(current)
         self._cleaner.state.move(topic_partition, source, target)
         directory = current.directory
@@ -261,7 +271,7 @@ class FutureLogs:
             self._take_name(future)
         except OSError as error:
             self._put_back(current, directory, source)
-            raise StorageFault(target, f"cannot complete the move of {topic_partition}: {error}") from error
+            raise _fault(target, f"cannot complete the move of {topic_partition}: {error}", error) from error
         self._removal.add([current.directory], current.config.file_delete_delay_ms)
         future.config = config
         return future
@@ -297,6 +307,11 @@ class FutureLogs:
         current = self._logs.get(topic_partition)
         if current is not None:
             self._cleaner.resume(current)
+
+
+def _fault(root: str, text: str, error: Exception) -> StorageFault:
+    """Returns the fault of a directory. A full directory has not failed (decision 0012)."""
+    return StorageExhausted(root, text) if is_exhausted(error) else StorageFault(root, text)
 
 
 def _for_copying(config: LogConfig) -> LogConfig:

@@ -132,6 +132,7 @@ class LogManager:
         self._upkeep = LogUpkeep(
             host, config, self._directories, self._logs, self._fault, cleaner=self.cleaner, futures=self.futures
         )
+        self._removal.prepare = self._upkeep.forget
         self._events = _ManagerEvents(host.disk, self._removal, self._upkeep)
         #: Logs that lost records.
         self.damaged = DamagedLogs(host, self._services, self._logs, self._removal, self._connect)
@@ -148,6 +149,9 @@ class LogManager:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
         self._align_futures()
+        for topic_partition in self._logs:
+            # A log can have been moved to another directory after the checkpoint was written.
+            self.damaged.missing.pop(topic_partition, None)
         self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.has_any:
@@ -186,6 +190,7 @@ class LogManager:
                 continue
             if found.suffix == STRAY_DIR_SUFFIX:
                 self._strays.add(f"{path}/{name}")
+                present.add(found.topic_partition)
                 continue
             topic_partition = found.topic_partition
             present.add(topic_partition)
@@ -321,6 +326,7 @@ class LogManager:
             self.delete(topic_partition)
             log = None
         if log is not None:
+            self.damaged.missing.pop(topic_partition, None)
             log.config = config
             if log.topic_id != topic_id:
                 self._identify(log, topic_id)
@@ -396,6 +402,7 @@ class LogManager:
         except StorageFault as fault:
             self.storage_fault(fault)
         self.futures.request_done(topic_partition)
+        self.damaged.missing.pop(topic_partition, None)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             self._opened_as.pop(log, None)

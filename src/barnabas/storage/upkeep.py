@@ -7,7 +7,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -15,10 +15,13 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import StorageFault
 from barnabas.common.host import Host, Timer
 from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoint_files import CheckpointDraft
 from barnabas.storage.checkpoints import (
+    DELETE_DIR_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    parse_dir_name,
 )
 from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
@@ -31,6 +34,8 @@ _INITIAL_TASK_DELAY_MS = 30_000
 _SLICE_MS = 3
 _STEPS_AT_ONCE = 100
 _PAUSE_MS = 1
+#: The pause before a checkpoint is looked at again, of which a draft is in progress.
+_DRAFT_PAUSE_MS = 100
 _FINISHED = object()
 #: The checkpoint's name, and a function that returns a log's offset in it, or None for no entry.
 _Checkpoint = tuple[str, Callable[[Log], int | None]]
@@ -167,6 +172,43 @@ class LogUpkeep:
             if draft is not None and path not in self._directories.offline:
                 files.finish(draft)
 
+    def forget(self, paths: Iterable[str], then: Callable[[], None]) -> None:
+        """Removes the recovery points of deleted logs from the checkpoints in the background, then calls `then`. A
+        start takes a recovery point without a directory for that of a lost log, so the directories (`paths`) are
+        removed after this. `then` is also called if a checkpoint cannot be written, as on a full disk.
+        """
+        name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
+        left: list[CheckpointDraft] = []
+        for root, gone in self._deleted(paths).items():
+            directory = self._directories.at(root)
+            draft = files.draft(directory, name)
+            if draft is None:
+                # The draft in progress can be older than the deletion.
+                self._host.timers.call_later(_DRAFT_PAUSE_MS, lambda: self.forget(paths, then))
+                for each in left:
+                    files.abandon(each)
+                return
+            known = directory.written.get(name, {})
+            draft.offsets = {each: offset for each, offset in known.items() if each not in gone}
+            left.append(draft)
+        _all_of([partial(files.finish, draft) for draft in left], then)
+
+    def _deleted(self, paths: Iterable[str]) -> dict[str, set[TopicPartition]]:
+        """Returns the partitions whose recovery point is still in the checkpoint of a directory, by that directory."""
+        found: dict[str, set[TopicPartition]] = {}
+        online = {directory.path for directory in self._directories.online()}
+        for path in paths:
+            root, parsed = root_of(path), parse_dir_name(path.rpartition("/")[2])
+            if parsed is None or parsed.suffix != DELETE_DIR_SUFFIX or root not in online:
+                continue
+            partition = parsed.topic_partition
+            if not self._directories.has_entry(root, RECOVERY_POINT_CHECKPOINT, partition):
+                continue
+            logs = (self._logs.get(partition), self.futures.get(partition))
+            if not any(log is not None and root_of(log.directory) == root for log in logs):
+                found.setdefault(root, set()).add(partition)
+        return found
+
     def on_truncating(self, log: Log) -> None:
         """Writes the checkpoint of a recovery point that was lowered: otherwise the next startup would miss the
         truncated records, or treat new ones as synced. Raises OSError."""
@@ -264,3 +306,20 @@ class LogUpkeep:
     def _end_soon(self, then: Callable[[], None] | None) -> None:
         if then is not None:
             self._host.timers.call_soon(then)
+
+
+def _all_of(steps: Sequence[Callable[[Callable[[], None]], None]], then: Callable[[], None]) -> None:
+    """Begins all steps, each of which gets a function to be called at its end; calls `then` once all have ended."""
+    left = len(steps)
+    if not left:
+        then()
+        return
+
+    def ended() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            then()
+
+    for step in steps:
+        step(ended)

@@ -311,6 +311,21 @@ def test_a_full_target_ends_the_move_and_gets_its_room_back() -> None:
     assert made.values() == expected(1001)
 
 
+def test_a_full_target_refuses_a_move_and_stays_online() -> None:
+    """Nothing is left of the copy: two of them would keep the broker from starting."""
+    made = world(10)
+    free_bytes = made.host.disk.free_bytes
+    made.host.disk.free_bytes = 0
+    for _ in range(2):
+        assert made.alter("/d2") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert made.broker.logs.offline_directories == set()
+    assert made.names("/d2") == []
+    made.host.disk.free_bytes = free_bytes
+    assert made.alter("/d2") == 0
+    made.settle()
+    assert (made.root, made.values()) == ("/d2", expected(10))
+
+
 def test_copying_keeps_the_configured_rate() -> None:
     made = world(2000, internal_segment_bytes="65536")
     made.broker.replicas.moves.throttle.rate_bytes = made.log.size_bytes // 10

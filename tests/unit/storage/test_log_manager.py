@@ -330,3 +330,70 @@ def test_every_checkpoint_is_there_from_the_first_start_on() -> None:
     world.append(world.create())
     world.manager.shutdown(1)
     assert world.host.disk.read("/d1/log-start-offset-checkpoint") == b"0\n0\n"
+
+
+def _lost_of(world: ManagerWorld) -> dict[TopicPartition, int]:
+    return dict(world.manager.damaged.missing)
+
+
+class TestDirectoriesThatGo:
+    """A start takes a recovery point without a directory for that of a lost log."""
+
+    def _checkpointed(self, **config: Any) -> tuple[ManagerWorld, Log]:
+        world = ManagerWorld()
+        log = world.create(**config)
+        for _ in range(3):
+            world.append(log)
+        log.flush()
+        world.manager._upkeep.write_checkpoints()
+        assert world.checkpoint("recovery-point-offset-checkpoint") == {A: 3}
+        return world, log
+
+    def test_a_deleted_log_is_not_lost(self) -> None:
+        """The directory is removed long before the next checkpoint."""
+        world, log = self._checkpointed(file_delete_delay_ms=1_000)
+        world.manager.delete(A)
+        world.host.time.run_for(2_000)
+        assert not world.host.disk.is_dir(log.directory)
+        again = world.killed()
+        assert _lost_of(again) == {}
+        found = again.create(topic_id=ID_B)
+        assert (found.log_end_offset, again.host.faults.reported) == (0, [])
+
+    def test_a_log_that_was_moved_is_not_lost(self) -> None:
+        world, log = self._checkpointed(file_delete_delay_ms=1_000)
+        target = "/d2" if world.dir_of(log) == "/d1" else "/d1"
+        future = world.manager.futures.create(A, target, log.config)
+        future.append_as_follower(log.segments.active.read(0, log.size_bytes))
+        source = log.directory.rpartition("/")[0]
+        moved = world.manager.futures.exchange(A, log.config)
+        (left,) = [name for name in world.host.disk.list_dir(source) if name.endswith("-delete")]
+        world.host.disk.remove_tree(f"{source}/{left}")
+        before = world.killed()
+        assert _lost_of(before) == {}, "the checkpoint of the source is older than the move"
+        world = before.killed()
+        found = world.manager.get(A)
+        assert found is not None
+        assert (found.directory, found.log_end_offset) == (moved.directory, 3)
+        world.manager.delete(A)
+        world.host.time.run_for(MINUTE_MS + 2_000)
+        again = world.killed()
+        assert _lost_of(again) == {}
+        assert again.create(topic_id=ID_B).log_end_offset == 0
+
+    def test_a_stray_is_not_lost(self) -> None:
+        world, _ = self._checkpointed()
+        world.manager.set_aside(A)
+        assert _lost_of(world.killed()) == {}
+
+    def test_a_directory_that_somebody_removed_is_lost(self) -> None:
+        world, log = self._checkpointed()
+        world.host.disk.remove_tree(log.directory)
+        assert _lost_of(world.killed()) == {A: 3}
+
+    def test_a_full_disk_is_freed_nevertheless(self) -> None:
+        world, log = self._checkpointed(file_delete_delay_ms=1_000)
+        world.manager.delete(A)
+        world.host.disk.free_bytes = 0
+        world.host.time.run_for(2_000)
+        assert not world.host.disk.is_dir(log.directory)

@@ -64,7 +64,7 @@ class DelayedMarkers(DelayedOperation):
     REQUEST_TIMED_OUT, as in Kafka.
     """
 
-    __slots__ = ("_context", "_results", "_waiters", "_waiting")
+    __slots__ = ("_context", "_results", "_rows", "_waiters", "_waiting")
 
     def __init__(self, context: RequestContext, results: list[Result]) -> None:
         super().__init__()

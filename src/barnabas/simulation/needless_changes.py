@@ -1,0 +1,95 @@
+"""The promise that nothing is taken away while all machines and links are well.
+
+A controller stays active, a broker stays unfenced, and a replica stays in its ISR. Whoever counts time wrongly, forgets
+to hear, or judges by an old number, breaks this promise long before data are lost. It holds once the last trouble or
+fault is over for as long as the rest of the cluster can need to notice it and to recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import PartitionImage
+from barnabas.simulation.conditions import condition_of
+from barnabas.simulation.decided_metadata import DecidedMetadata
+from barnabas.simulation.history import Violation
+from barnabas.simulation.replication_checkers import changed_partitions
+from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.world import MILLISECOND_US, SECOND_US
+
+_INTERVAL_US: Final = SECOND_US // 4
+_PAUSED_US: Final = 2 * SECOND_US
+
+
+class NeedlessChanges:
+    """The checker. `faults` returns the active faults, `bounds_ms` the time that a recovery takes at most."""
+
+    is_periodic = True
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        decided: DecidedMetadata,
+        faults: Callable[[], Collection[object]],
+        bound_ms: int,
+    ) -> None:
+        self._cluster = cluster
+        self._decided = decided
+        self._faults = faults
+        self._bound_us = bound_ms * MILLISECOND_US
+        self._looked_us = 0
+        self._starts: dict[str, int] = {}
+        #: When the last trouble was seen.
+        self._troubled_us = 0
+        self._image: MetadataImage | None = None
+        self._epoch = 0
+        #: The number of looks at a cluster that was well for long enough.
+        self.looks = 0
+
+    def check(self, cluster: Cluster) -> None:
+        now_us = cluster.world.now_us
+        if now_us < self._looked_us + _INTERVAL_US:
+            return
+        # Nobody looks while all processes are paused, as on an idle day.
+        was_paused = now_us > self._looked_us + _PAUSED_US
+        self._looked_us = now_us
+        condition = condition_of(cluster)
+        programs = cluster.programs
+        is_well = not any(name in programs for name in condition.troubles)
+        is_well = is_well and not any(set(pair) <= set(programs) for pair in condition.links)
+        if was_paused or not is_well or self._faults() or condition.starts != self._starts:
+            self._troubled_us, self._starts = now_us, condition.starts
+        before, self._image = self._image, self._decided.image()
+        epoch_before, self._epoch = self._epoch, self._controller_epoch()
+        if before is None or now_us < self._troubled_us + self._bound_us:
+            return
+        self.looks += 1
+        if self._epoch != epoch_before:
+            raise Violation(f"{_NEEDLESS}: another controller is active in epoch {self._epoch}")
+        if self._image is not before:
+            self._compare(before, self._image)
+
+    def _controller_epoch(self) -> int:
+        """Returns the epoch of the metadata quorum; 0 in ZooKeeper mode, where an operator deposes controllers."""
+        brokers = [node.broker for node in self._cluster.nodes.values() if node.broker is not None]
+        return 0 if self._cluster.zookeeper else max((each.quorum.raft.epoch for each in brokers), default=0)
+
+    def _compare(self, before: MetadataImage, now: MetadataImage) -> None:
+        for broker_id, broker in now.brokers.items():
+            earlier = before.brokers.get(broker_id)
+            if broker.fenced and earlier is not None and not earlier.fenced:
+                raise Violation(f"{_NEEDLESS}: broker {broker_id} is fenced")
+        for (tp, _), was, decided in changed_partitions(before, now):
+            gone = [] if was is None else _gone(was, decided)
+            if gone and not any("throttled" in key for key in now.topic_config(tp.topic)):
+                raise Violation(f"{_NEEDLESS}: {gone} leave the ISR of {tp}, which is {list(decided.isr)}")
+
+
+_NEEDLESS: Final = "nothing ails anybody, and something is taken away"
+
+
+def _gone(before: PartitionImage, now: PartitionImage) -> list[int]:
+    """Returns the replicas that left the ISR, and are not moved away."""
+    return [each for each in before.isr if each not in now.isr and each in now.replicas]
