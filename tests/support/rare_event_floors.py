@@ -80,7 +80,7 @@ def _storage(seed: int) -> None:
 
 
 #: Worlds in memory: quorum nodes on damaged disks, power failures of a log, damaged files, one coordinator.
-IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], None], int]]] = {
+IN_MEMORY: Final[Mapping[str, tuple[Callable[[int], object], int]]] = {
     "rot": (lambda seed: RottenWorld(rotten(seed)).run(), 10),
     "storage": (_storage, 2),
     "files": (lambda seed: DamagedFiles(seed).run(), 8),

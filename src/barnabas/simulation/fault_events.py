@@ -201,7 +201,7 @@ def _writes_snapshots(run: Reach) -> bool:
     return any(key.startswith("metadata.log.max.") for key in run.properties)
 
 
-#: What a run needs so that an event happens now and then; the other events happen in every run.
+#: The conditions under which an event happens now and then in a run; the other events happen in every run.
 _LIKELY: Final[Mapping[FaultEvent, Callable[[Reach], bool]]] = {
     FaultEvent.ROLL: _rolls,
     FaultEvent.COMPACTION: lambda run: WorkFeature.COMPACTED in run.features,

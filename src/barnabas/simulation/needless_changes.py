@@ -52,7 +52,7 @@ class NeedlessChanges:
         now_us = cluster.world.now_us
         if now_us < self._looked_us + _INTERVAL_US:
             return
-        # Nobody looks while all processes are paused, as on an idle day.
+        # The check pauses while all processes are paused, as on an idle day.
         was_paused = now_us > self._looked_us + _PAUSED_US
         self._looked_us = now_us
         condition = condition_of(cluster)

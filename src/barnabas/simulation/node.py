@@ -68,10 +68,6 @@ class AcceptedEnd:
     def is_closed(self) -> bool:
         return self._socket.is_closed
 
-    @property
-    def connection(self) -> Connection:
-        return self._connection
-
 
 class TimelineLog:
     """The `ConnectionLog` of a node. Adds the ends of connections to the time line, and keeps mistakes in our code
@@ -120,7 +116,7 @@ class Node(Program):
         self._listenings: list[Listening] = []
 
     @property
-    def connections(self) -> list[AcceptedEnd]:
+    def accepted_ends(self) -> list[AcceptedEnd]:
         """The connections that the node has accepted; some can be closed."""
         return list(self._open)
 

@@ -107,7 +107,7 @@ def _of_groups(broker: Broker) -> Iterator[_Count]:
 
 
 def _of_connections(node: Node) -> Iterator[_Count]:
-    for end in node.connections:
+    for end in node.accepted_ends:
         if not end.is_closed:
             connection = end.connection
             ready = (request.chunks for request in connection.in_flight if request.chunks is not None)

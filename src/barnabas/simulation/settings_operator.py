@@ -31,7 +31,7 @@ from barnabas.storage.directories import root_of
 
 _GAP_MS_MEAN: Final = 5_000
 _RETRY_MS: Final = 700
-#: Of how many replicas the largest one is moved.
+#: The number of replicas from which the largest is taken for a move.
 _PLACES: Final = 3
 #: When a move is taken back: a small log is copied within milliseconds.
 _BACK_MS: Final = (0, 1, 5, 30, 300)
