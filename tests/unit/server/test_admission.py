@@ -204,6 +204,8 @@ def test_connections_that_end_in_any_phase_of_tls_leave_no_slot(
 ) -> None:
     monkeypatch.setattr(acceptor, "_HANDSHAKE_S", 0.3)
 
+    """Guard S17."""
+
     async def main() -> None:
         async with serving(NONE._replace(connections=40), tmp_path) as served:
             trusting = ssl.create_default_context(cafile=served.trusted)
@@ -230,6 +232,8 @@ def test_connections_that_end_in_any_phase_of_tls_leave_no_slot(
 
 @loops
 def test_many_plain_connections_that_end_at_once_leave_no_slot(make_loop: MakeLoop) -> None:
+    """Guard S17."""
+
     async def main() -> None:
         async with serving(NONE._replace(connections=20)) as served:
             for number in range(300):
@@ -246,11 +250,21 @@ def test_many_plain_connections_that_end_at_once_leave_no_slot(make_loop: MakeLo
 
 
 @contextlib.asynccontextmanager
-async def brokers_listeners(**properties: str) -> AsyncIterator[tuple[WiredBroker, dict[str, ListeningSocket]]]:
-    """Two listeners of a broker in memory on sockets, as `server/main.py` opens them."""
+async def brokers_listeners(
+    *, external: str = "PLAINTEXT", idle_ms_max: int = 0, **properties: str
+) -> AsyncIterator[tuple[WiredBroker, dict[str, ListeningSocket]]]:
+    """Two listeners of a broker in memory on sockets, as `server/main.py` opens them; `external` is the security
+    protocol of one of them. Virtual time follows the real one.
+    """
+
+    async def pump() -> None:
+        while True:
+            wired.host.time.run_for(5)
+            await asyncio.sleep(0.005)
+
     given = {name.replace("_", "."): value for name, value in properties.items()}
     given["listeners"] = PROPERTIES["listeners"] + ",EXTERNAL://localhost:9094"
-    given["listener.security.protocol.map"] = PROPERTIES["listener.security.protocol.map"] + ",EXTERNAL:PLAINTEXT"
+    given["listener.security.protocol.map"] = PROPERTIES["listener.security.protocol.map"] + f",EXTERNAL:{external}"
     wired = WiredBroker(None, **given)
     loop = asyncio.get_running_loop()
     limited = LimitedListeners(loop, wired.broker.connection_limits, now_ms, lambda address, count: None)
@@ -262,7 +276,7 @@ async def brokers_listeners(**properties: str) -> AsyncIterator[tuple[WiredBroke
             name,
             "127.0.0.1",
             0,
-            SocketOptions(),
+            SocketOptions(idle_ms_max=idle_ms_max),
             admission=limited.admissions[name],
         )
         for name in ("PLAINTEXT", "EXTERNAL")
@@ -270,11 +284,15 @@ async def brokers_listeners(**properties: str) -> AsyncIterator[tuple[WiredBroke
     limited.use(list(listening.values()))
     for each in listening.values():
         await each.serve()
+    pumping = loop.create_task(pump())
     try:
         yield wired, listening
     finally:
+        pumping.cancel()
         for each in listening.values():
             each.close()
+        await asyncio.sleep(0.05)
+        assert wired.broker.connection_limits["EXTERNAL"].total == 0
 
 
 async def served_on(listening: ListeningSocket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -346,3 +364,55 @@ def test_a_host_name_without_an_address_ends_the_start() -> None:
                 raise AssertionError("it is not served")
 
     run(asyncio.new_event_loop, main())
+
+
+#: SaslHandshake version 1 for PLAIN, and SaslAuthenticate version 0 with a wrong password.
+HANDSHAKE = bytes.fromhex("00000011001100010000000100000005") + b"PLAIN"
+WRONG = b"\0alice\0wrong"
+AUTHENTICATE = (
+    (14 + len(WRONG)).to_bytes(4, "big") + bytes.fromhex("00240000000000020000") + len(WRONG).to_bytes(4, "big") + WRONG
+)
+
+
+@loops
+def test_connections_that_end_before_and_after_their_log_in_leave_no_slot(make_loop: MakeLoop) -> None:
+    """Guard S17."""
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+
+    async def main() -> None:
+        async with brokers_listeners(
+            external="SASL_PLAINTEXT",
+            sasl_enabled_mechanisms="PLAIN",
+            listener_name_external_plain_sasl_jaas_config=jaas,
+            idle_ms_max=400,
+        ) as (wired, listening):
+            limits = wired.broker.connection_limits["EXTERNAL"]
+            links = []
+            for data in (
+                b"",
+                REQUEST,
+                HANDSHAKE,
+                HANDSHAKE + AUTHENTICATE,
+                b"GET / HTTP/1.1\r\n",
+                bytes(4),
+                b"\x7f" * 9,
+            ):
+                for ends in (True, False):
+                    link = await asyncio.open_connection("127.0.0.1", listening["EXTERNAL"].port)
+                    link[1].write(data)
+                    links.append(link)
+                    if ends:
+                        await asyncio.sleep(0.01)
+                        link[1].transport.abort()
+            assert limits.total > 3
+            # The others are closed for what they sent, or because they are idle.
+            for _ in range(300):
+                if not limits.total:
+                    break
+                await asyncio.sleep(0.01)
+            assert limits.total == 0
+            assert limits.counts() == {}
+            answered = await links[7][0].read(1_000)
+            assert b"Authentication failed: Invalid username or password" in answered
+
+    run(make_loop, main())
