@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from barnabas.broker.assembly import Broker
 from barnabas.broker.requests.client_connection import Connection
 from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.throttling.connection_limits import Slot
 from barnabas.broker.zookeeper.composition import compose
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
@@ -24,10 +25,13 @@ _SWEEPS_PER_IDLE_TIME = 8
 class AcceptedEnd:
     """An accepted connection: the network's end on one side, the broker's connection core on the other."""
 
-    __slots__ = ("_connection", "_socket", "idle_sweeps")
+    __slots__ = ("_connection", "_slot", "_socket", "idle_sweeps", "listener")
 
-    def __init__(self, dispatcher: Dispatcher, listener: str, socket: Socket) -> None:
+    def __init__(self, dispatcher: Dispatcher, listener: str, socket: Socket, slot: Slot | None) -> None:
+        """`slot` is the connection's place in the counts of limits; None if they refuse it, which closes it."""
         self._socket = socket
+        self._slot = slot
+        self.listener = listener
         self._connection: Connection = dispatcher.connect(socket, f"/{socket.remote[0]}", listener)
         self.idle_sweeps = 0
 
@@ -48,7 +52,12 @@ class AcceptedEnd:
         self.close()
 
     def closed(self, error: OSError | None) -> None:
+        self._release()
         self._connection.closed()
+
+    def _release(self) -> None:
+        if self._slot is not None:
+            self._slot.release()
 
     def pause_writing(self) -> None:
         self._connection.pause_writing()
@@ -57,6 +66,7 @@ class AcceptedEnd:
         self._connection.resume_writing()
 
     def close(self) -> None:
+        self._release()
         self._socket.close()
         self._connection.closed()
 
@@ -67,6 +77,11 @@ class AcceptedEnd:
     @property
     def is_closed(self) -> bool:
         return self._socket.is_closed
+
+    @property
+    def is_admitted(self) -> bool:
+        """Returns whether the connection is open and was not refused."""
+        return self._slot is not None and not self._socket.is_closed
 
 
 class TimelineLog:
@@ -113,12 +128,18 @@ class Node(Program):
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
         self._open: dict[AcceptedEnd, None] = {}
+        #: The connections that limits refused.
+        self.refused = 0
         self._listenings: list[Listening] = []
 
     @property
     def accepted_ends(self) -> list[AcceptedEnd]:
         """The connections that the node has accepted; some can be closed."""
         return list(self._open)
+
+    def open_connections(self, listener: str) -> int:
+        """Returns the number of admitted connections of a listener."""
+        return sum(end.is_admitted and end.listener == listener for end in self._open)
 
     # -- starts and stops
 
@@ -172,15 +193,26 @@ class Node(Program):
             if broker.is_served_at_once(listener.name) is not at_once:
                 continue
             dispatcher = broker.dispatcher(listener.name)
-            accept = self._acceptor(dispatcher, listener.name)
+            accept = self._acceptor(broker, dispatcher, listener.name)
             self._listenings.append(self.network.listen(process, (self.machine.address, listener.port), accept))
         idle_ms_max = config.int_of("connections.max.idle.ms")
         if at_once and idle_ms_max > 0:
             self._schedule_sweep(idle_ms_max * MILLISECOND_US // _SWEEPS_PER_IDLE_TIME)
 
-    def _acceptor(self, dispatcher: Dispatcher, listener: str) -> Callable[[Socket], AcceptedEnd]:
+    def _acceptor(self, broker: Broker, dispatcher: Dispatcher, listener: str) -> Callable[[Socket], AcceptedEnd]:
+        """Returns the accept loop of a listener. Unlike a real one it closes connections that would have to wait."""
+        limits = broker.connection_limits[listener]
+        now_ms = broker.host.clock.now_ms
+
         def accept(socket: Socket) -> AcceptedEnd:
-            end = AcceptedEnd(dispatcher, listener, socket)
+            slot = None
+            if not limits.arrive(listener, now_ms()) and limits.has_slot(listener):
+                taken = limits.take(listener, socket.remote[0], now_ms())
+                slot = taken if isinstance(taken, Slot) else None
+            end = AcceptedEnd(dispatcher, listener, socket, slot)
+            if slot is None:
+                self.refused += 1
+                self.world.after(0, end.close, self.machine.process, "refused")
             self._open[end] = None
             return end
 
