@@ -35,6 +35,11 @@ from barnabas.simulation.worlds.replicated import (
 )
 
 PASSWORD: Final = "node-marker-Secret"
+#: Tokens, and so sessions, of three seconds; the machines' clocks differ.
+UNSECURED: Final = (
+    'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="node" '
+    'unsecuredLoginLifetimeSeconds="3" unsecuredValidatorAllowableClockSkewMs="2000";'
+)
 ALICE: Final = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "alice-Secret"))
 
 
@@ -49,6 +54,12 @@ def _properties(controller_mechanism: str = "PLAIN", **more: str) -> dict[str, s
     }
     for listener in ("plaintext", "controller"):
         found[f"listener.name.{listener}.plain.sasl.jaas.config"] = jaas("node", PASSWORD).rstrip(";") + users
+        if controller_mechanism == "OAUTHBEARER":
+            found |= {
+                "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+                "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+                f"listener.name.{listener}.oauthbearer.sasl.jaas.config": UNSECURED,
+            }
     return found | more
 
 
@@ -93,7 +104,7 @@ def _principals(cluster: Replicated) -> set[str]:
 
 
 @pytest.mark.parametrize("controllers", [1, 3])
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
 def test_a_cluster_starts_cold_with_a_log_in_on_all_listeners(controllers: int, mechanism: str) -> None:
     """Guard S21."""
     cluster = Secured(controllers, _properties(mechanism))
@@ -149,6 +160,20 @@ def test_sessions_of_nodes_are_renewed_under_load() -> None:
     for number in range(40):
         _write_and_read(cluster, b"value %d" % number)
         cluster.run_for(250)
+    counts = [each for node in cluster.cluster.nodes.values() for _, each in _broker(node).services.log_in_counts]
+    assert sum(each.renewals.total for each in counts) > 20
+    assert [each.renewal_failures.total for each in counts] == [0] * len(counts)
+    assert [each.failures.total for each in counts] == [0] * len(counts)
+    assert [each.expired for each in counts] == [0] * len(counts)
+
+
+def test_nodes_renew_their_sessions_with_new_tokens() -> None:
+    """KIP-368: each session ends with its token, and no node notices."""
+    cluster = Secured(3, _properties("OAUTHBEARER"))
+    cluster.create_topic("orders", [[1, 2, 3]])
+    for number in range(30):
+        _write_and_read(cluster, b"value %d" % number)
+        cluster.run_for(500)
     counts = [each for node in cluster.cluster.nodes.values() for _, each in _broker(node).services.log_in_counts]
     assert sum(each.renewals.total for each in counts) > 20
     assert [each.renewal_failures.total for each in counts] == [0] * len(counts)

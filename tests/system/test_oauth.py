@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -14,11 +15,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.servers import BarnabasServer
 from tests.support.identity_provider import IdentityProvider
+from tests.support.log_in import authenticate, handshake
 from tests.support.process_nodes import Nodes, until
-from tests.support.tokens import AUDIENCE, ISSUER, key, unsecured
+from tests.support.tokens import AUDIENCE, ISSUER, claims, first_message, key, signed, unsecured
 
 import kafka_jars
+from barnabas.protocol import codec
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 
 #: Tokens end soon, so that sessions are renewed within a test.
 LIFETIME_S: Final = 4
@@ -200,6 +205,82 @@ def test_javas_client_asks_the_provider(cluster: Secured, tmp_path: Path, monkey
     file.write_text(refused)
     told = kafka_jars.run_tool(f"{tools}.TopicCommand", *where[:2], "--list", "--command-config", str(file))
     assert told.returncode != 0
+
+
+def _unsecured_listener(module: str) -> dict[str, str]:
+    options = 'unsecuredLoginStringClaim_sub="node" unsecuredValidatorRequiredScope="LOGIN"'
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.clients.oauthbearer.sasl.jaas.config": f"{module} {options};",
+    }
+
+
+def _answers(port: int, *messages: bytes) -> list[tuple[int, str | None, bytes, bool]]:
+    """Returns what a broker answers to the messages of a log-in: error, text, message, and whether a session ends."""
+    found = []
+    with socket.create_connection(("127.0.0.1", port), 30) as link, link.makefile("rb") as stream:
+        for request in (handshake("OAUTHBEARER"), *map(authenticate, messages)):
+            link.sendall(len(request).to_bytes(4, "big") + request)
+            data = stream.read(int.from_bytes(stream.read(4), "big"))
+            if not data:
+                found.append((-1, "closed", b"", False))
+                break
+            if request != handshake("OAUTHBEARER"):
+                answer = codec.decode(SaslAuthenticateResponse, 2, data, 5)[0]
+                ends = answer.session_lifetime_ms > 0
+                found.append((answer.error_code, answer.error_message, bytes(answer.auth_bytes), ends))
+                if answer.error_code or not answer.auth_bytes:
+                    break
+    return found
+
+
+@pytest.mark.full
+def test_kafka_answers_the_same(tmp_path: Path) -> None:
+    """Every kind of message and of unsecured token, at Apache Kafka and here: the same bytes. One is missing: another
+    scheme than Bearer closes the connection in Kafka, because the text of its refusal cannot be made.
+    """
+    now_s = int(time.time())
+    good = {"exp": now_s + 600, "iat": now_s - 10, "scope": ["LOGIN"]}
+    tokens = [
+        unsecured(**good),
+        unsecured(**{**good, "scope": None}),
+        unsecured(**{**good, "scope": ["OTHER"]}),
+        unsecured(**{**good, "exp": now_s - 1}),
+        unsecured(**{**good, "exp": None}),
+        unsecured(**{**good, "exp": "soon"}),
+        unsecured(**{**good, "iat": now_s + 100}),
+        unsecured(**{**good, "sub": None}),
+        unsecured(**{**good, "sub": 7}),
+        signed(claims(**good)),
+        "a.b.c",
+        "a",
+    ]
+    exchanges = [(first_message(token), b"\x01") for token in tokens]
+    exchanges += [(first_message(tokens[0], name),) for name in ("alice", "eve")]
+    exchanges += [
+        (first_message(tokens[0], traceId="7"),),
+        (first_message(tokens[0]).replace(b"Bearer", b"bEARER  "),),
+        (first_message(tokens[0])[:-1],),
+        (first_message(tokens[0]).replace(b"auth=", b"other="),),
+        (first_message(tokens[0]).replace(b"n,,", b"y,,"),),
+        (first_message(tokens[0], k1="v"),),
+        (b"\x01",),
+        (b"",),
+    ]
+    found = []
+    for make in (kafka_jars.KafkaServer, BarnabasServer):
+        port = kafka_jars.free_ports(1)[0]
+        server: Any = make(tmp_path / make.__name__, properties=_unsecured_listener(MODULE))
+        server.properties["listeners"] += f",CLIENTS://127.0.0.1:{port}"
+        server.start()
+        try:
+            found.append([_answers(port, *each) for each in exchanges])
+        finally:
+            server.stop()
+    for exchange, theirs, ours in zip(exchanges, *found, strict=True):
+        assert ours == theirs, exchange
 
 
 @pytest.mark.full
