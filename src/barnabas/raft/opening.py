@@ -253,7 +253,7 @@ class _Opening:
 
     def _open_log(self, keeper: LogCheckpointWriter, state: ElectionState | None, limit: int) -> MetadataLog:
         base = first_base(list(self._disk.list_dir(self._directory)))
-        quorum_epoch = None if state is None or not self._is_voter else state.epoch
+        quorum_epoch = None if state is None else state.epoch
         chain = Chain(max(base, 0), quorum_epoch)
         judge = CutJudge(self._disk, self._log_dir, chain, limit, self._host.faults.warn, is_voter=self._is_voter)
         try:

@@ -54,6 +54,11 @@ def test_what_was_wrong_once(seed: int) -> None:
     explore(range(seed, seed + 1))
 
 
+def test_an_observer_whose_log_names_an_epoch_that_no_leader_has_reached() -> None:
+    """A flipped bit made it 515; the observer waited for that epoch's leader."""
+    explore(range(1412, 1413), NewCluster)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(1_000, 5_000, 500))
