@@ -2,7 +2,7 @@
 
     python tools/draw_texts.py [--seed SEED] [--count 150] [--places]
 
-A reader says of each text what it describes. The texts that leave it open are mended, and the next draw is made, until
+A reader says what each text describes. Texts that leave this open are rewritten, and the next draw is made, until
 fewer than 2 of 150 fail twice in a row. Without --seed, the commit is the seed: the same commit draws the same texts.
 """
 

@@ -121,7 +121,7 @@ def _verdict(verdicts: Mapping[str, Verdict], result: Result) -> Verdict:
 
 
 def _mended(counted: Sequence[Result], verdicts: Mapping[str, Verdict]) -> int:
-    """Returns how many were killed only after somebody had looked at them."""
+    """Returns how many mutants were killed only after a person had extended the tests for them."""
     return sum(bool(each.kills and _verdict(verdicts, each).mended) for each in counted)
 
 

@@ -18,8 +18,8 @@ class ControllerListener(NamedTuple):
 
     #: The controller has become active.
     on_active: Callable[[], None]
-    #: A decision is about to be proposed: (first offset, cause). If the quorum refuses it, another decision at the same
-    #: offset follows, or the end of leadership.
+    #: A callback before a decision is proposed: gets (first offset, cause). If the quorum refuses it, another decision
+    #: at the same offset follows, or the end of leadership.
     on_decision: Callable[[int, Cause], None]
 
 
@@ -28,5 +28,6 @@ class CommitListener(NamedTuple):
 
     #: The controller has become active, with this image.
     on_active: Callable[[MetadataImage], None]
-    #: A change is in ZooKeeper: the image after it, and its cause; None if another program made the change.
+    #: A callback for a change that is in ZooKeeper: gets the image after it, and its cause, None if another program
+    #: made the change.
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]

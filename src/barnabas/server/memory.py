@@ -64,8 +64,8 @@ class ProcessMemory:
         return min(max(memory_bytes() // _BUDGET_SHARE, _BUDGET_BYTES_MIN), _BUDGET_BYTES_MAX)
 
     def allocate(self, size: int) -> memoryview:
-        """Allocates a separate mapping: pages that were never written take no memory, and the rest is returned
-        immediately.
+        """Allocates a separate mapping: its pages take no memory before they are written, and all of them are returned
+        to the system when it is freed.
         """
         return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 

@@ -67,7 +67,7 @@ def wrong_epochs(entries: Sequence[tuple[int, int]], batches: Iterable[Batch], s
 
 @dataclass
 class Producer:
-    """A producer in the dumb implementation. Fields are None while the log does not contain what they depend on."""
+    """A producer in the simple implementation. Fields are None while the log does not contain what they depend on."""
 
     epoch: int
     last_sequence: int | None = None

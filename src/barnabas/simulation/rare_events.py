@@ -68,7 +68,7 @@ class RareEvent:
     happened: Callable[[Call], bool] = _always
     #: The state before the call that the condition needs.
     before: Callable[[Call], Any] | None = None
-    #: The event is that the function raises an error; otherwise, that it returns.
+    #: Whether the event is an error of the function; otherwise it is the function's return.
     is_error: bool = False
     needs: frozenset[Need] = frozenset()
 

@@ -187,8 +187,8 @@ class LeaderEpochCache:
 
         The result is (-1, -1) if the requested epoch is undefined or newer than all known ones. An epoch older than all
         known ones is returned with the offset where the first known one began: its records were deleted, and a follower
-        begins where this log begins. If it has records above that offset, they are others than the deleted ones, even
-        if its log ends where this log begins.
+        begins where this log begins. If it has records above that offset, they differ from the deleted ones, even if
+        its log ends where this log begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
