@@ -1,4 +1,4 @@
-"""Planted mistakes: as parameters of the tests that must find them, and those of whole runs."""
+"""Planted mistakes, as parameters of the tests that must find them."""
 
 from __future__ import annotations
 

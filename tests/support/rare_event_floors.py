@@ -1,6 +1,6 @@
 """The floors of rare events: in how many of 200 seeds of all kinds each event happens at least.
 
-python -m tests.support.rare_event_floors       measures and writes the floors anew (half an hour)
+python -m tests.support.rare_event_floors       measures the floors again, and writes them (half an hour)
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     mended = [(each, text) for each in tried if (text := _verdict(verdicts, each).mended)]
     left = [each for each in tried if not each.kills and not _verdict(verdicts, each).equivalent]
     lines = ["", "## Survivors", ""]
-    lines += _listed("Equivalent: nothing that anybody can observe is different.", equivalent)
+    lines += _listed("Equivalent: no observable difference.", equivalent)
     lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
     return lines + _listed("Still alive:", [(each, _verdict(verdicts, each).open or "not looked at") for each in left])
 

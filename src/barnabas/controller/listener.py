@@ -1,7 +1,7 @@
 """Callbacks that report what a controller does: one kind for each store.
 
 The quorum publishes committed records itself, so its listener gets the cause of a decision before that, with the offset
-of its first record. A controller in ZooKeeper mode knows its own changes alone, and reports them when they are written.
+of its first record. A controller in ZooKeeper mode knows only its own changes, and reports them when they are written.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class FreeMemory:
         self._trim = getattr(library, "malloc_trim", None)
         if self._info is not None:
             self._info.restype = _MallocInfo
-        #: The lowest amount of free memory since memory was last returned: that much still belongs to the system.
+        #: The lowest amount of free memory since memory was last returned: pages up to this amount were not used since,
+        #: so the system still has them.
         self._given_back = 0
 
     def check(self) -> bool:

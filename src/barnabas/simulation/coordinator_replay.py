@@ -2,8 +2,8 @@
 
 A coordinator that has just loaded its partition must have exactly what the log says: offsets, open offsets, groups of
 both protocols with their members, transactions. One that never failed is compared with the same replay at intervals,
-so that the two agree with each other, whichever of them the clients meet. A classic group is compared after its start
-only while it is stable: during a rebalance its log is behind by design.
+so that all coordinators agree with the log, whichever of them serves the clients. A classic group is compared after its
+start only while it is stable: during a rebalance its log is behind by design.
 """
 
 from __future__ import annotations

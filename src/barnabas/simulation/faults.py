@@ -24,7 +24,7 @@ class FaultKind(Enum):
     PAUSE = "pause"  # SIGSTOP, SIGCONT after the duration
     SLOW_DISK = "slow-disk"  # amount: times slower
     FULL_DISK = "full-disk"
-    BROKEN_DISK = "broken-disk"  # every call gives EIO; afterwards the process is started anew
+    BROKEN_DISK = "broken-disk"  # every call gives EIO; afterwards the process is started again
     COLD_CACHE = "cold-cache"  # amount: percent of reads that miss the page cache
     PARTITION = "partition"  # nothing passes between node and peer
     ONE_WAY = "one-way"  # nothing passes from node to peer

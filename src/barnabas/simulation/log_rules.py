@@ -26,8 +26,9 @@ def wrong_index(segment: SegmentFiles) -> str | None:
 
 
 def wrong_times(segment: SegmentFiles, *, is_complete: bool) -> str | None:
-    """Compares `.timeindex` with the timestamps of batches: no batch up to the offset of an entry is younger, and the
-    batch with that offset is as young. With `is_complete`, the last entry is the youngest timestamp of the segment.
+    """Compares `.timeindex` with the timestamps of batches: no batch up to the offset of an entry has a larger
+    timestamp, and the batch with that offset has this one. With `is_complete`, the last entry has the largest timestamp
+    of the segment.
     """
     batches = segment.batches
     youngest, place, before = -1, 0, (-1, -1)

@@ -185,7 +185,7 @@ def layout_of(settings: Settings) -> Layout:
 def drawn_features(settings: Settings) -> frozenset[WorkFeature]:
     """Returns the features of work that the run has."""
     drawn = draw_features(World(settings.seed).stream("features"), settings.layout, settings.features)
-    # After idle days empty groups and their offsets are gone, and what is counted per generation begins anew.
+    # After idle days empty groups and their offsets are gone, and counts per generation start again.
     return drawn if settings.work is WorkKind.RECORDS else drawn - {WorkFeature.IDLE}
 
 

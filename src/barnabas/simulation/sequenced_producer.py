@@ -28,7 +28,7 @@ _PRODUCE_TIMEOUT_MS: Final = 3_000
 _BY_NAME: Final = 12
 #: Bursts of one producer id.
 _BURSTS_OF_A_SESSION: Final = 40
-#: The errors after which the producer begins anew with another producer id; after all others it repeats.
+#: The errors after which the producer starts over with another producer id; after all others it repeats.
 _FATAL: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -5,9 +5,10 @@ records that a later leader has replaced, or to an epoch without records. A new 
 offset before the first record is appended (guard G3).
 
 The file is written later. Invariant: it contains every epoch of the records below the recovery point, because the log
-calls `persist` before that advances. Epochs of the records above are found again by the scan after an unclean shutdown;
-epochs without records are lost at a restart anyway. So a broker that becomes leader of thousands of partitions does not
-wait for one sync each: `EpochFiles` writes the files in the background. Only truncations are written immediately.
+calls `persist` before the recovery point advances. Epochs of the records above are found again by the scan after an
+unclean shutdown; epochs without records are lost at a restart anyway. So a broker that becomes leader of thousands of
+partitions does not wait for one sync each: `EpochFiles` writes the files in the background. Only truncations are
+written immediately.
 """
 
 from __future__ import annotations

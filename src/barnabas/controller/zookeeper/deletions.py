@@ -63,8 +63,8 @@ class _Deletion:
         #: All replicas in the order of the partitions, and those that have not answered.
         self.ordered = replicas_of(topic)
         self.replicas = set(self.ordered)
-        #: Whether the topic has left the committed image, and the requests that announce this are queued. Roles that
-        #: were decided earlier can follow before that.
+        #: Whether the topic has left the committed image, and the requests that announce this are queued. Until then,
+        #: requests of earlier decisions can still give its replicas roles.
         self.is_told = False
         self.is_ending = False
 

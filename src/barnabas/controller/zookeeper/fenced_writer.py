@@ -14,7 +14,7 @@
     read back: otherwise           a conflict: the znodes say something else, and the controller decides again
 
 The writes of a unit take effect together or not at all. A unit with `is_last` follows when all earlier units of its key
-are done, and is in conflict if one of them is.
+are done, and is in conflict if one of them is in conflict.
 """
 
 from __future__ import annotations

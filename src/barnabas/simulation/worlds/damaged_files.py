@@ -36,7 +36,7 @@ _DIRECTORY: Final = f"/logs/{_PARTITION}"
 _TOPIC_ID: Final = bytes(range(16))
 _PRODUCERS: Final = (7, 8, 9)
 _KEPT: Final = "repaired"
-#: A snapshot: version 2, checksum 4, count 4, and producers, whose last offset is here.
+#: The position of the first producer's last offset in a snapshot: after version 2, checksum 4, count 4.
 _CRC_AT, _CHECKED_FROM, _LAST_OFFSET_AT = 2, 6, 10 + 14
 _INDEXES: Final = (".index", ".timeindex")
 _CRC_COVERS_FROM, _RECORDS_FROM = 21, 61
