@@ -64,7 +64,7 @@ def cold_start(bootstrap: str, options: Options) -> Measured:
     """Measures the time from the launch of the broker to the first acknowledged record, including the creation of the
     topic.
 
-    librdkafka is started when the broker answers: its own reconnecting would add up to 0.4 s of chance.
+    librdkafka is started when the broker answers: its own reconnecting would add a random delay of up to 0.4 s.
     """
     print("ready", flush=True)
     launched_at = float(sys.stdin.readline())

@@ -260,6 +260,6 @@ LIVES: dict[str, tuple[Step, ...]] = {
     "groups as shipped": group_rows.SHIPPED_STEPS,
     "groups": group_rows.HASTY_STEPS,
 }
-#: Properties that the brokers of a life have in addition to those that all have.
+#: Properties of the brokers of a life, in addition to the common ones.
 LIFE_PROPERTIES = {"groups": group_rows.PROPERTIES}
 CLUSTER_STEPS: tuple[Step, ...] = tuple(step for steps in LIVES.values() for step in steps)

@@ -118,8 +118,8 @@ def _state(pid: int) -> str:
 
 
 def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Measures how fast a follower catches up that was down while its leader got many bytes. Another topic is written
-    to all the time.
+    """Measures how fast a follower catches up after it was down while its leader got many bytes. Another topic is
+    written to all the time.
     """
     active = cluster.controller()
     victim, other = (node_id for node_id in cluster.nodes if node_id != active)

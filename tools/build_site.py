@@ -133,7 +133,9 @@ def stage(target: Path) -> None:
 
 
 def with_links(page: Path, text: str) -> tuple[str, set[Path]]:
-    """Returns the page with links to code turned into links to the pages of that code, and these files and folders."""
+    """Returns the page, in which links to code lead to the pages of the code, and the files and folders that it links
+    to.
+    """
     linked: set[Path] = set()
     staged = set(PAGES)
 

@@ -1,5 +1,5 @@
-"""Compiles the twins of hot loops that are written in Python: `python tools/compile_twin.py` writes each next to its
-source.
+"""Compiles the hot loops that are written in Python to extension modules, their twins: `python tools/compile_twin.py`
+writes each next to its source.
 
 Needs Cython and a C compiler (CC decides which). The build hook does the same for wheels and editable installations.
 """

@@ -50,7 +50,7 @@ LOG_CONFIG: Final = "common/log_config.py"
 OFFLINE: Final = "storage/offline/"
 #: Keys that Kafka changes at run time and Barnabas refuses to (`config_changes._check_live_change`).
 REFUSED_AT_RUN_TIME: Final = frozenset({"listeners", "listener.security.protocol.map"})
-#: Functions that run once, before the node serves: what they read stays as it was.
+#: Functions that run once, before the node serves: a later change of what they read has no effect.
 AT_START: Final = frozenset(
     {"__init__", "_make_services", "_open_all", "dispatcher", "from_broker", "from_config", "main", "of", "start"}
 )

@@ -4,7 +4,8 @@
     tools/generate_messages.py            write the files
     tools/generate_messages.py --check    write nothing; exit 1 and name the files that are not current
 
-Each API (request and response) has one module; the formats on disk have a few. `ruff format` leaves the text unchanged.
+Each API (request and response) has one module; the formats on disk have a few. The output is already in the format of
+`ruff format`.
 """
 
 from __future__ import annotations

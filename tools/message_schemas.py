@@ -127,8 +127,8 @@ def load_release(release: str) -> dict[str, MessageFacts]:
 
 
 def is_decided_by_newer(new: MessageFacts) -> bool:
-    """Returns whether 3.9.1 adds nothing: it declared the record types of coordinators as versions of their keys, and
-    its share groups were an early preview that no later release supports.
+    """Returns whether 3.9.1 adds nothing to the message: that release declared the record types of coordinators as
+    versions of their keys, and its share groups were an early preview that no later release supports.
     """
     return new.kind.startswith("coordinator") or "Share" in new.name
 

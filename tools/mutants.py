@@ -5,7 +5,7 @@
     python tools/mutants.py --again survivors      tries again what nothing killed (or `worlds`: what no world killed)
     python tools/mutants.py --mutant ID            one mutant, by its id or the beginning of it
     python tools/mutants.py --list                 prints the draw
-    python tools/mutants.py --measure              measures anew what each world and each test executes
+    python tools/mutants.py --measure              measures again what each world and each test executes
     python tools/mutants.py --as-measured          uses the last measurement, without the tests that have changed
     python tools/mutants.py --report               writes docs/mutants.md
 
@@ -49,7 +49,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--situations", type=float, default=Budgets.situations_s, help="CPU seconds of situations (60)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument("--list", action="store_true", help="print the draw, and run nothing")
-    parser.add_argument("--measure", action="store_true", help="measure anew what worlds and tests execute")
+    parser.add_argument("--measure", action="store_true", help="measure again what worlds and tests execute")
     parser.add_argument("--as-measured", action="store_true", help="use the last measurement, without changed tests")
     parser.add_argument("--report", action="store_true", help="write docs/mutants.md from the results")
     return parser.parse_args(arguments)

@@ -91,7 +91,7 @@ PLAIN_PACKAGES = frozenset(
         "znodes",
     }
 )
-#: The other folders of which the same is true.
+#: The other folders whose texts are in plain English.
 PLAIN_FOLDERS = ("bench/", "examples/", "tests/", "tools/")
 #: Words that leave the subject of a docstring open if they begin it: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(

@@ -12,7 +12,7 @@ from barnabas.protocol.messages.index import request_class
 NAME = "orders"
 AUTHORIZATION_CODES = frozenset({29, 30, 31, 53})
 _NUMBERS = {
-    # Resource, pattern, operation and permission of an ACL filter; the type of a configuration's resource; any other.
+    # The values of numeric fields by name: those of ACL filters, the resource type of a configuration, and others.
     "resource_type": 2,
     "resource_type_filter": 2,
     "resource_pattern_type": 3,

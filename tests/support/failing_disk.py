@@ -1,7 +1,7 @@
 """A disk in memory whose calls fail from a chosen one on, until it is repaired: full, broken, read-only, gone.
 
 FULL       calls that need space: creating, appending, writing; a whole file that was begun stays half written
-BROKEN     every call except `exists` and `is_dir`, which return False, as the system's do
+BROKEN     every call; `exists` and `is_dir` return False, as the system's do
 READ_ONLY  calls that change something
 GONE       as BROKEN, with ENOENT: the tree was moved away; open files continue to work
 NO_DESCRIPTORS  calls that open a file

@@ -1,7 +1,7 @@
 """Table of the writes of our brokers in the 36 steps (`golden_steps`) that differ from the recorded ones on purpose.
 
-A leader epoch is compared by its rise over the one that was written before it on the same path, so that one write less
-is one difference, and not one in every later step. docs/differences.md has the reasons at length.
+A leader epoch is compared by its increase since the previous write of the same path, so that a missing write is one
+difference, and not one in every later step. docs/differences.md has the reasons at length.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Members of both protocols share a group, so that it is converted in both directions; another group has no members and
 commits offsets. Topics are created, extended and deleted, members die, the coordinator moves. After every step the
-coordinator is compared with the dumb replay of its log; offsets are read with all versions of the request, and lists
+coordinator is compared with the simple replay of its log; offsets are read with all versions of the request, and lists
 are filtered here again. In the end every partition has one owner, and the members have equal shares.
 """
 

@@ -409,7 +409,7 @@ def tagged_fields(count: int) -> list[VersionedRequest]:
     return [VersionedRequest(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
 
 
-#: The requests that were reported to hold the loop, and others that were found to do so.
+#: Requests that were reported, or found, to block the loop.
 ATTACKS: Final[dict[str, Callable[[int], list[VersionedRequest]]]] = {
     "OffsetCommit": lambda rows: commit_rows(3 * rows),
     "OffsetCommit of what fits into a batch": lambda rows: commit_rows(12_000),

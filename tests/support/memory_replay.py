@@ -62,7 +62,7 @@ class MemoryProducer:
 
     def poll(self, _timeout_s: float) -> int:
         if self._is_dead:
-            raise Killed  # The replay's own ending does not run either.
+            raise Killed  # A killed process does not run the replay's clean-up either.
         self._polls += 1
         if self._cluster.dies_at_poll == self._polls:
             self._die()

@@ -8,7 +8,7 @@ from barnabas.coordinators.groups.consumer.topic_summaries import TopicSummary
 
 
 class MemoryTopics:
-    """A view of the dict: whatever is added, removed or grown in it has happened to the cluster. A topic that was
+    """A view of the dict: an entry that is added, removed or enlarged is a change of the cluster. A topic that was
     removed and added again has another id.
     """
 

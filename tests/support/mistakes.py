@@ -1,4 +1,4 @@
-"""Planted mistakes: as parameters of the tests that must find them, and those of whole runs."""
+"""Planted mistakes, as parameters of the tests that must find them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def first_failure(settings: Settings, seeds: Sequence[int]) -> Outcome:
 
 
 def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the syncs of the topic's files; the metadata log keeps its own. The comparison with the disk, which
-    would find it first, is off: the records are to be missed."""
+    """Removes the syncs of the topic's files; the metadata log keeps its own. The comparison with the disk is disabled:
+    it would find the mistake before the missing records are noticed.
+    """
     real = FaultyFile.sync
     monkeypatch.setattr(StorageFiles, "check", lambda checker, cluster: None)
     monkeypatch.setattr(FaultyFile, "sync", lambda file: None if "/orders-" in file._path else real(file))

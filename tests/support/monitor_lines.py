@@ -58,7 +58,7 @@ class MonitorProcess:
             time.sleep(0.05)
 
     def change(self, subject: str, kind: str, after: Line | None = None) -> Line:
-        """Returns the line of a change of that subject, after the line `after` if given."""
+        """Returns the line about a change of the subject, after the line `after` if given."""
         begin = self.lines.index(after) + 1 if after is not None else 0
 
         def is_it(line: Line) -> bool:

@@ -43,7 +43,9 @@ class NodeWorld:
         return self
 
     def in_one_event(self, step: Callable[[], None]) -> None:
-        """Runs the step when a proposal completes: all that it proposes is flushed together, afterwards."""
+        """Runs the step after the completion of a proposal; everything that the step proposes is flushed together
+        afterwards.
+        """
         self.raft.propose([(NoOpRecord(), 0)], wall_ms=0, done=lambda _: step())
 
     @property

@@ -1,4 +1,5 @@
-"""Batches of the orders pipeline without Spark: records as its native functions would judge them, passed to the tasks.
+"""Batches of the orders pipeline without Spark: records as its native functions would classify them, passed to the
+tasks.
 
 `judged_rows` is a second, slow implementation of `barnabas.pipelines.rules` with `barnabas.orders.event`; a system test
 compares the two. `Stream` plays the part of Spark: it cuts records into batches, keeps a checkpoint of its own, and

@@ -26,7 +26,7 @@ class _FileNode:
 
     def __init__(self) -> None:
         self.synced: bytes | None = None
-        #: The present content, or that at its removal.
+        #: The present content, or the content at the file's removal.
         self.content: Callable[[], bytes] = bytes
 
 
@@ -149,7 +149,7 @@ class PowerDisk(MemoryDisk):
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
         self.changing()
         if self.exists(path):
-            # The file is emptied first: a crash can leave it so.
+            # The file is emptied first: a crash can leave it empty.
             super().write(path, b"")
             self.changing()
         super().write(path, data)

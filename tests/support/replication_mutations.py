@@ -137,7 +137,7 @@ def min_isr_is_not_asked_of_the_hw(patch: pytest.MonkeyPatch) -> None:
 
 
 def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Lets a replica join at a new leader's HW, although more than that is committed (G7)."""
+    """Lets a replica join at a new leader's HW, although records above that HW are committed (G7)."""
     enlarged = Leadership.enlarged
 
     def mutated(self: Leadership, *requested: Any) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ WAYS = (
     "empty",
     "missing",
     "missing with its indexes",
-    "a directory that is not there",
+    "missing directory",
     "the last length",
 )
 
@@ -41,7 +41,7 @@ def rot(disk: FaultyDisk, path: str, way: str) -> None:
         elif way == "the last length":
             *_, (last, _) = iter_headers(memoryview(data))
             disk.write(path, data[: last + 8] + b"\x7f" + data[last + 9 :], sync=True)
-        elif way == "a directory that is not there":
+        elif way == "missing directory":
             disk.remove_tree(path.rpartition("/")[0])
         else:
             stem = path.removesuffix(".log")

@@ -24,7 +24,9 @@ class Injected(Exception):
 
 
 class Saboteur:
-    """A failure in the `target`-th continuation of `victim`; -1: none. `kinds` are the names of all that it saw."""
+    """A failure in the `target`-th continuation of `victim`; -1: none. `kinds` are the names of all continuations that
+    it saw.
+    """
 
     def __init__(self, victim: Connection, target: int = -1, *, after: bool = False) -> None:
         self._victim = victim

@@ -71,7 +71,7 @@ class Load:
         self.history = History(directory / "history.jsonl")
         #: The times of acknowledgements (monotonic, seconds).
         self.acked_at: list[float] = []
-        #: The same by process and partition.
+        #: The times of acknowledgements by process and partition.
         self._acked_at: dict[tuple[str, str, int], list[float]] = {}
         self.errors: list[str] = []
         #: Errors of the client itself, before anything was sent.

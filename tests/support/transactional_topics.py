@@ -64,7 +64,7 @@ class Transactions:
         assert served.read(server, [at], READ_COMMITTED)[at] == []
 
     def end_the_open_one(self, server: Server) -> None:
-        """Aborts the open transaction by the next producer with that transactional id."""
+        """Aborts the open transaction: initializes another producer with its transactional id."""
         producer = transactional(server, "left-open")
         producer.begin_transaction()
         producer.produce("txn-open", b"decided")

@@ -1,4 +1,4 @@
-"""The compiled twins of hot loops, from their current sources."""
+"""The compiled modules of hot loops ("twins" of Python sources), built from their current sources."""
 
 from __future__ import annotations
 

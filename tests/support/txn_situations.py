@@ -89,7 +89,7 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
     assert read(world) + read(world, 1) == ([b"a", b"b"] if commit else [])
     for partition in (0, 1):
         row = fetch(world, row_end(world, partition), partition)
-        assert row.last_stable_offset == row.high_watermark, "nobody is held up"
+        assert row.last_stable_offset == row.high_watermark, "no transaction waits"
     writer.send(b"next")
     writer.commit()
     settle(world)
@@ -108,7 +108,7 @@ def a_leader_refuses_its_markers(commit: bool) -> None:
     away = f"broker{next(number for number in (3, 2, 1) if number != coordinator)}"
     world.cluster.prevent_start(away)
     world.cluster.nodes[away].kill()
-    world.run_until(lambda: all(len(world.image(index=index).isr) == 2 for index in (0, 1)), "one replica is missed")
+    world.run_until(lambda: all(len(world.image(index=index).isr) == 2 for index in (0, 1)), "one replica is missing")
     assert writer.end(commit) is ErrorCode.NONE
     world.run_for(2_000)
     world.cluster.allow_start(away)

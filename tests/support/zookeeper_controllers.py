@@ -70,7 +70,7 @@ class WriteLog(MemoryTree):
         self.edited: set[str] = set()
 
     def apply(self, parts: Sequence[Part], session_id: int) -> MultiReply:
-        # The watches fire within the call, and their readers write later.
+        # The watches fire within the call; the controllers that are notified write later.
         reply = super().apply(parts, session_id)
         if reply.refused_part is None:
             for part in parts:

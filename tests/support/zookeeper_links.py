@@ -24,9 +24,9 @@ class Wire:
         self.end = end
         self.delay_ms = delay_ms
         self.is_connected = False
-        #: Ended by a cut, or by one of the sides.
+        #: Whether the connection has ended, by a cut or by one of the sides.
         self.is_over = False
-        #: Nothing is delivered and nothing ends, as with a firewall that drops.
+        #: Whether nothing is delivered and nothing ends, as with a firewall that drops packets.
         self.is_silent = False
         self.core: Connection | None = None
         #: Whether the client has closed its side.

@@ -1,5 +1,5 @@
-"""Operations of an operator on a cluster in ZooKeeper mode. Each waits for its effect: in the znodes, and in what every
-broker tells clients.
+"""Operations of an operator on a cluster in ZooKeeper mode. Each waits for its effect: in the znodes, and in the
+answers of every broker to clients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REASSIGN = "/admin/reassign_partitions"
 
 
 def await_views(cluster: ZooKeeperModeCluster, topic: str) -> None:
-    """Waits until every broker reports of each partition what its znode says."""
+    """Waits until every broker reports the state of each partition as its znode has it."""
 
     def agreed() -> bool:
         assignment = cluster.znode(f"/brokers/topics/{topic}")["partitions"]
@@ -176,7 +176,7 @@ def logs_of(cluster: ZooKeeperModeCluster, topic: str) -> list[str]:
 
 
 def elect_unclean(cluster: ZooKeeperModeCluster, topic: str, *, by_request: bool) -> None:
-    """Kills the only member of an ISR, and has the other replica lead: nobody does so without being asked."""
+    """Kills the only member of an ISR, and has the other replica elected: no controller elects it without a request."""
     stale, last = (number for number in cluster.brokers if number != cluster.controller_id)
     create_with_assignment(cluster, topic, {0: [last, stale]})
     cluster.produce(topic, ["both have it"])

@@ -33,7 +33,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def epoch_check_left_out(patch: pytest.MonkeyPatch) -> None:
-    """Writes whatever the controller epoch is (KAFKA-6082, G31)."""
+    """Writes without a check of the controller epoch (KAFKA-6082, G31)."""
 
     def unchecked(path: str, version: int) -> Part:
         return check(path, ANY_VERSION)
@@ -66,7 +66,7 @@ def lost_answer_taken_for_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def isr_changed_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    """Writes states whatever their version is: a repeated write undoes a later one (G33)."""
+    """Writes states without a check of their version: a repeated write undoes a later one (G33)."""
 
     def unconditional(path: str, data: bytes, version: int = ANY_VERSION) -> ZnodeWrite:
         return set_data(path, data)

@@ -365,7 +365,8 @@ class Schedule:
                 for replica in assigned.replicas:
                     role = cluster.brokers[replica].roles.get((name, index))
                     assert role is not None, (replica, name, index, state)
-                    if paths.state(name, index) not in cluster.tree.edited:  # no controller looks at a state by itself
+                    if paths.state(name, index) not in cluster.tree.edited:
+                        # no controller reads a state without an event
                         told = (role.leader, role.leader_epoch)
                         assert told == (state.leader, state.leader_epoch), (replica, name, index)
         for broker in cluster.brokers.values():

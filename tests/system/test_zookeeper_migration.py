@@ -185,7 +185,7 @@ def migrate_all(source: list[str], directories: Mapping[int, Path]) -> None:
     assert files_of(directories) == before
     assert all("becomes a directory of KRaft node" in told for told in each())
     after = files_of(directories)
-    assert all("migrated already" in told for told in each())
+    assert all("already migrated" in told for told in each())
     assert files_of(directories) == after
 
 

@@ -27,7 +27,7 @@ _START_S: Final = 20
 _SLOWER: Final = 3
 #: How much longer than its CPU time a process may take on a busy machine.
 _BUSY: Final = 8
-#: A test of another file is as expensive as that much CPU time more, because its imports are.
+#: The additional CPU time of a test from another file, for its imports.
 _FILE_S: Final = 0.3
 _TESTS_MAX: Final = 300
 
@@ -54,7 +54,7 @@ class Known(Protocol):
 class Campaign:
     def __init__(self, shadow: Shadow, measured: Known, budgets: Budgets) -> None:
         self._shadow, self._measured, self._budgets = shadow, measured, budgets
-        #: Whether what killed a mutant passes without it.
+        #: Whether the test or world that killed a mutant passes without it.
         self._passes: dict[str, bool] = {}
 
     def run(self, mutant: Mutant, stages: Sequence[str], known: Result | None = None) -> Result:
@@ -84,7 +84,7 @@ class Campaign:
     def _try(
         self, kind: _Worlds | _Tests, mutant: Mutant, planned: list[Reaching], first: str, reached_by: int
     ) -> Stage:
-        """Runs what is planned until something fails that passes without the mutant."""
+        """Runs the planned tests until one fails that passes without the mutant."""
         planned = sorted(planned, key=lambda each: each.name != first)
         spent_s = 0.0
         while planned:
@@ -101,7 +101,7 @@ class Campaign:
         return Stage(None, None, round(spent_s, 1), reached_by)
 
     def _passes_without(self, kind: _Worlds | _Tests, by: str, planned: list[Reaching]) -> bool:
-        """Returns whether what failed passes on the unmutated code; what was measured on it has passed."""
+        """Returns whether the failed test passes on the unmutated code, as it did if it was measured there."""
         if by not in self._passes:
             is_known = self._measured.is_current and self._measured.has(by)
             alone = [each for each in planned if _is_of(each, by)]
@@ -113,7 +113,7 @@ class Campaign:
 
 
 class _Worlds:
-    """How worlds are run, and what killed a mutant in them."""
+    """The stage of worlds: how they are run, and the finding that killed a mutant."""
 
     def __init__(self, shadow: Shadow, budget_s: float) -> None:
         self._shadow, self._budget_s = shadow, budget_s
@@ -132,7 +132,7 @@ class _Worlds:
 
 
 class _Tests:
-    """How tests are run, and which one killed a mutant."""
+    """A stage of tests: how they are run, and the one that killed a mutant."""
 
     def __init__(self, shadow: Shadow) -> None:
         self._shadow = shadow

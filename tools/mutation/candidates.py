@@ -1,8 +1,7 @@
-"""All mutants of the product, each with a name that stays while its function stays, and the draw among them.
-
-The draw takes packages in turn, in each of them operators in turn, and of these the mutant that comes first in an order
-that the seed and the names decide. So a longer draw begins with the shorter one, and a change of the product changes
-only few mutants of a draw.
+"""All mutants of the product, each with a name that depends on its function alone, and the choice of those to run. The
+draw takes the packages in turn, within a package the operators in turn, and of each operator the mutant that comes
+first in an order given by the seed and the names. So a longer draw begins with the shorter one, and a change of the
+product changes only few mutants of a draw.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mutation.sources import Change, Edit, Scope, Source, apply
 
 PACKAGES: Final = ("replication", "controller", "raft", "storage", "coordinators", "broker")
 PRODUCT: Final = Path("src/barnabas")
-#: The operators of the field come first: a change that two of them make counts for the first.
+#: The operators of the field come first: a change that two operators make counts for the first of them.
 OPERATORS: Final = (*field_operators.OPERATORS, *usual_operators.OPERATORS)
 _SHOWN_MAX: Final = 90
 
@@ -126,7 +125,9 @@ def _rank(seed: int, name: str) -> str:
 
 
 def _take(root: Path, group: list[Mutant], used: set[str]) -> Mutant | None:
-    """Takes the last one, preferably of a function that has none yet, and drops those that cannot be compiled."""
+    """Removes and returns the last mutant, preferably of a function without one so far; drops mutants that cannot be
+    compiled.
+    """
     while group:
         fresh = (index for index in range(len(group) - 1, -1, -1) if group[index].place not in used)
         mutant = group.pop(next(fresh, -1))

@@ -17,12 +17,12 @@ import pytest
 
 from mutation.reach import ignore_long_turns
 
-#: A test that waits for something that a mutant never does.
+#: The time limit of a test: a mutant can make it wait for something that never happens.
 _WAIT_S_MAX = 120
 
 
 class _Plugin:
-    """Prints what begins and what fails."""
+    """Prints the tests that begin and the first failure."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out

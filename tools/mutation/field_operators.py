@@ -1,13 +1,13 @@
 """Operators of this field: mistakes that people make in replicated, asynchronous code that writes to a disk.
 
 drop-recheck    a continuation does not check again that the state it was started for still holds
-drop-guard      a function does not refuse what it should
+drop-guard      a function does not refuse an invalid call
 skip-sync       written data are not synced
 drop-reset      an attribute is not reset
 one-of-two      of several collections that are updated together, one is forgotten
 key-part        a part of a composite key is not compared
 answer-early    a request is answered before the step that comes before the answer
-not-waited      what should run later, when something is done, runs immediately
+not-waited      a callback that should run after an operation runs immediately
 keep-waiter     something that waits, a timer or an open request is not removed
 """
 

@@ -154,7 +154,9 @@ def _write(path: Path, rows: Iterable[_Row]) -> None:
 
 
 def _read(path: Path, files: Collection[str] | None = None) -> dict[str, list[Reaching]]:
-    """Returns what reaches each function, in the order of the file; only tests in `files`, if there are any."""
+    """Returns the tests and worlds that reach each function, in the order of the file; only tests in `files`, if
+    given.
+    """
     found: defaultdict[str, list[Reaching]] = defaultdict(list)
     for name, cpu_s, functions in _rows(path):
         if files is not None and name.partition("::")[0] not in files:

@@ -4,8 +4,8 @@
     python -m mutation.reach OUT tests FILE...      runs the tests of these files
 
 A mutant of a function that a test does not execute cannot be noticed by it, so that only tests that execute it are run.
-A trace function is called once for each call of a Python function and looks at nothing else. What a fixture of a whole
-module executes counts for the first test that needs it.
+A trace function is called once for each call of a Python function, and not for lines. Functions that a module's fixture
+executes count for the first test that needs it.
 
 OUT gets one line of JSON for each world or test that passed: its name, its CPU time, and the functions of the mutated
 packages, as numbers of lines `{"function": ...}` that come before.

@@ -121,7 +121,7 @@ def _verdict(verdicts: Mapping[str, Verdict], result: Result) -> Verdict:
 
 
 def _mended(counted: Sequence[Result], verdicts: Mapping[str, Verdict]) -> int:
-    """Returns how many were killed only after somebody had looked at them."""
+    """Returns how many mutants were killed only after a person had extended the tests for them."""
     return sum(bool(each.kills and _verdict(verdicts, each).mended) for each in counted)
 
 
@@ -171,7 +171,7 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     mended = [(each, text) for each in tried if (text := _verdict(verdicts, each).mended)]
     left = [each for each in tried if not each.kills and not _verdict(verdicts, each).equivalent]
     lines = ["", "## Survivors", ""]
-    lines += _listed("Equivalent: nothing that anybody can observe is different.", equivalent)
+    lines += _listed("Equivalent: no observable difference.", equivalent)
     lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
     return lines + _listed("Still alive:", [(each, _verdict(verdicts, each).open or "not looked at") for each in left])
 

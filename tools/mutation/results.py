@@ -96,9 +96,7 @@ def _decode(fields: dict[str, Any]) -> Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The judgement of a person on a mutant that survived: it is equivalent, the tests were extended, or what is left
-    to be done.
-    """
+    """A person's verdict on a mutant that survived: it is equivalent, the tests were extended, or a task remains."""
 
     equivalent: str = ""
     mended: str = ""

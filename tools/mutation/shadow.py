@@ -1,7 +1,7 @@
 """A copy of the repository in which one function at a time is mutated, and the processes that run in it.
 
 The checkout itself is never changed. Files keep their times of modification, so that compiled bytecode stays valid;
-that of the mutated module is removed before and after.
+the bytecode of the mutated module is removed before and after the run.
 """
 
 from __future__ import annotations

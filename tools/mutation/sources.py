@@ -123,7 +123,7 @@ def is_informing(node: ast.AST) -> bool:
 
 
 def name_of(node: ast.AST) -> str:
-    """Returns the last part of a dotted name, or nothing."""
+    """Returns the last part of a dotted name; "" for any other node."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""

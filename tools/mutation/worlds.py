@@ -37,7 +37,7 @@ from barnabas.simulation.worlds.quorum_world import World as QuorumWorld
 #: The finding of a world, or None.
 Found = str | None
 
-#: A world may take this many times its ordinary CPU time, and some seconds more.
+#: The limit of a world: this many times its ordinary CPU time, plus some seconds.
 _SLOWER = 6
 _MORE_S = 8
 #: The power fails at every Nth change of the disk, with N by seed; each failure is tried with all three outcomes.

@@ -6,6 +6,7 @@ every topic.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -112,45 +113,49 @@ def list_rules(
         print(_shown(rule))
 
 
-@app.command()
-def add(
-    principal: Principal,
-    operation: OperationArgument,
-    resource: ResourceArgument,
-    deny: Deny = False,
-    prefixed: Prefixed = False,
-    host: Host = "*",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: ClientProperty = None,
-) -> None:
+def _on_rule(work: Callable[[AdminClient, _Binding], None]) -> Callable[[AdminClient, _Binding], None]:
+    """Makes a function a command with the arguments that name a rule, with its name and its docstring as help."""
+
+    def command(
+        principal: Principal,
+        operation: OperationArgument,
+        resource: ResourceArgument,
+        deny: Deny = False,
+        prefixed: Prefixed = False,
+        host: Host = "*",
+        bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+        properties: ClientProperty = None,
+    ) -> None:
+        rule = _binding(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host)
+        work(admin_client(bootstrap, properties), rule)
+
+    app.command(work.__name__, help=work.__doc__)(command)
+    return work
+
+
+@_on_rule
+def add(admin: AdminClient, rule: _Binding) -> None:
     """Add a rule; each broker applies it as soon as it receives it"""
-    rule = _binding(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host)
-    admin = admin_client(bootstrap, properties)
     (done,) = admin.create_acls([rule], request_timeout=TIMEOUT_S).values()
     result(done, "cannot add the rule")
     print(f"added: {_shown(rule)}")
 
 
-@app.command()
-def remove(
-    principal: Principal,
-    operation: OperationArgument,
-    resource: ResourceArgument,
-    deny: Deny = False,
-    prefixed: Prefixed = False,
-    host: Host = "*",
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    properties: ClientProperty = None,
-) -> None:
+@_on_rule
+def remove(admin: AdminClient, rule: _Binding) -> None:
     """Remove a rule
 
     The exit code is 1 if there is no such rule.
     """
-    rule = _binding(principal, operation, Resource.parse(resource), deny=deny, prefixed=prefixed, host=host)
     wanted = AclBindingFilter(
-        rule.restype, rule.name, rule.resource_pattern_type, principal, host, rule.operation, rule.permission_type
+        rule.restype,
+        rule.name,
+        rule.resource_pattern_type,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission_type,
     )
-    admin = admin_client(bootstrap, properties)
     (done,) = admin.delete_acls([wanted], request_timeout=TIMEOUT_S).values()
     if not result(done, "cannot remove the rule"):
         raise Failure(f"there is no such rule: {_shown(rule)}", "`barnabas acls list` shows the rules")

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 
 #: The version of Metadata requests, which brokers in ZooKeeper mode support too.
 _METADATA_VERSION: Final = 9
-#: The most partitions that are listed as text.
+#: The maximum number of partitions that are listed as text.
 SHOWN: Final = 10
 
 

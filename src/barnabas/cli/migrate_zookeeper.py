@@ -108,7 +108,7 @@ def _migration(tree: ZnodeTree, level: int, source: str) -> KRaftMigration:
 
 def _tree_of_server(connect: str, data_dir: Path | None, chroot: str) -> ZnodeTree:
     if data_dir is not None or chroot:
-        raise Failure("--connect has the chroot in itself, and excludes --data-dir and --chroot")
+        raise Failure("--connect contains the chroot, and cannot be combined with --data-dir or --chroot")
     znodes: dict[str, Znode] = {}
     waiting = ["/"]
     with ZookeeperSession(connect) as session:
@@ -166,6 +166,6 @@ def _show(migration: KRaftMigration, tree: ZnodeTree, plans: list[DirectoryPlan]
         print(f"Problem: {problem}")
     for plan in plans:
         if plan.state is DirectoryState.KRAFT:
-            print(f"{plan.directory}: migrated already, stays as it is.")
+            print(f"{plan.directory}: already migrated, not changed.")
         else:
             print(f"{plan.directory} ({plan.state.value}): becomes a directory of KRaft node {plan.node_id}.")

@@ -1,7 +1,7 @@
 """Callbacks that report what a controller does: one kind for each store.
 
 The quorum publishes committed records itself, so its listener gets the cause of a decision before that, with the offset
-of its first record. A controller in ZooKeeper mode knows its own changes alone, and reports them when they are written.
+of its first record. A controller in ZooKeeper mode knows only its own changes, and reports them when they are written.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class ControllerListener(NamedTuple):
 
     #: The controller has become active.
     on_active: Callable[[], None]
-    #: A decision is about to be proposed: (first offset, cause). If the quorum refuses it, another decision at the same
-    #: offset follows, or the end of leadership.
+    #: A callback before a decision is proposed: gets (first offset, cause). If the quorum refuses it, another decision
+    #: at the same offset follows, or the end of leadership.
     on_decision: Callable[[int, Cause], None]
 
 
@@ -28,5 +28,6 @@ class CommitListener(NamedTuple):
 
     #: The controller has become active, with this image.
     on_active: Callable[[MetadataImage], None]
-    #: A change is in ZooKeeper: the image after it, and its cause; None if another program made the change.
+    #: A callback for a change that is in ZooKeeper: gets the image after it, and its cause, None if another program
+    #: made the change.
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]

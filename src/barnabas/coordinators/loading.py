@@ -58,7 +58,7 @@ class LoadSink(Protocol):
         return
 
     def finish(self) -> Iterator[None]:
-        """Does the work that remains after the replay; yields after as much as fits into one turn of the loop."""
+        """Does the work that remains after the replay; yields whenever the work of one turn of the loop is done."""
         return iter(())
 
     def on_loaded(self) -> None: ...

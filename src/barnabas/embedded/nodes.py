@@ -100,7 +100,7 @@ class Recorded(NamedTuple):
     cluster_id: str | None = None
     #: `zookeeper.connect` of the brokers; empty for a cluster with a metadata quorum.
     connect: str = ""
-    #: The ZooKeeper server that belongs to the cluster, if one does.
+    #: The cluster's own ZooKeeper server, if it has one.
     zookeeper: ZookeeperServer | None = None
 
     @property

@@ -93,7 +93,7 @@ def start_ticks(pid: int) -> int | None:
     """Returns field 22 of /proc/PID/stat; None for a process that has ended, or a system without /proc.
 
     A killed process is a zombie (Z) as soon as its first thread has ended. Its ports and its locks are free when the
-    last of its threads (field 20) has.
+    last of its threads (field 20) has ended.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -25,8 +25,8 @@ from barnabas.zookeeper.wire.operations import Record, read_response
 _FRAME_BYTES_MAX: Final = 0xFFFFF
 _TIMEOUT_MS: Final = 10_000
 _TIMEOUT_S: Final = 2.0
-#: The most requests that wait for their responses. Together they fit into the buffers of a connection, so that sending
-#: them never waits for the reading of a response.
+#: The maximum number of requests that wait for responses. Together they fit into the buffers of a connection, so that
+#: sending them never waits for the reading of a response.
 _WINDOW: Final = 100
 
 

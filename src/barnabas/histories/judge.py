@@ -1,7 +1,7 @@
 """The judge: takes the operations of a history one by one, and judges at the end.
 
 The lines are in the order of time; only rules about transactions and deleted topics depend on that. Topic and value
-identify a record, and each value is sent once, so a completion needs nothing else to find its send. For the rules of
+identify a record, and each value is sent once, so a completion identifies its send by them. For the rules of
 transactions, the judge records the sends of each transaction, and the stage of the transaction at each read.
 """
 

@@ -51,9 +51,9 @@ class Transaction:
     def __init__(self, line: int) -> None:
         self.line = line
         self.stage = Stage.OPEN
-        #: Whether a consumer with read_committed received a record of it.
+        #: Whether a consumer with read_committed received a record of the transaction.
         self.read = False
-        #: The reads before it was known to be committed.
+        #: The reads before the transaction was known to be committed.
         self.reads: list[Read] = []
 
     @property

@@ -2,8 +2,8 @@
 
 A topic's partitions are a tuple indexed by partition id: Kafka's controller numbers them 0..n-1, and a tuple is the
 fastest to read. In ZooKeeper mode a broker can know a partition before those with lower ids: their places hold
-`UNKNOWN_PARTITION`. A delta keeps only what its records changed, and the cost of `apply` depends on that alone, plus
-one copy of the tuple per changed topic.
+`UNKNOWN_PARTITION`. A delta keeps only what its records changed, and the cost of `apply` depends only on these changes,
+plus one copy of the tuple per changed topic.
 """
 
 from __future__ import annotations

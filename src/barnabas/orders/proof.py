@@ -177,7 +177,7 @@ def verify(
     """Compares the ledger in `path` with its topic at `bootstrap`, and with the tables if they are given.
 
     Raises:
-        OrdersError: there is no ledger or no topic, the topic was created anew, or the brokers do not answer.
+        OrdersError: there is no ledger or no topic, the topic was created again, or the brokers do not answer.
     """
     ledger = read_ledger(path)
     assert ledger.begin is not None

@@ -332,7 +332,7 @@ class _Run:
             raise OrdersError(f"the ledger belongs to topic {begin['topic']}, not to {self._facts.name}", hint)
         if begin["topic_id"] != self._facts.topic_id:
             raise OrdersError(
-                f"topic {self._facts.name} is not the one of the ledger: it was deleted and created again since",
+                f"topic {self._facts.name} is not the topic of the ledger: it was deleted and created again since",
                 "choose a new file with --ledger",
             )
         wanted = self._options.identity()

@@ -19,7 +19,7 @@ TIMEOUT_S = 15.0
 _NEW_TOPIC_TIMEOUT_S = 3.0
 PARTITIONS = 6
 REPLICAS = 3
-#: The orders are of 2017: by their timestamps, the default retention of a week would delete them immediately.
+#: The orders date from 2017: by their timestamps, the default retention of a week would delete them immediately.
 CONFIG = {"retention.ms": "-1"}
 #: 2018-01-01.
 _NEWEST_EVENT_MS = 1_514_764_800_000

@@ -45,9 +45,9 @@ class DayFiles:
     lookback_days: int
     #: partition -> the first offset that is not in the tables yet.
     next_offsets: Mapping[int, int]
-    #: Orders before this time are too late; None: none is.
+    #: Orders before this time are too late; None if no order is.
     watermark_ms: int | None
-    #: (partition, offset) of copies whose first is of another day of this batch, and so in another task.
+    #: (partition, offset) of copies of orders that this batch has under another day, and so in another task.
     copies: frozenset[tuple[int, int]] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

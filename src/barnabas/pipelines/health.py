@@ -11,7 +11,7 @@ order, each partition's changes are spans of time in one state; all figures are 
     partitions      topic, partition, and by trouble: total ms and the longest span
 
 Troubles: `unavailable` (no leader), `under_min_isr`, `under_replicated`. In the journal, a leader that crashed leads
-until the controller has noticed; the producer's own pause is longer by that time.
+until the controller has noticed; the producer's own pause is longer by the time that this takes.
 
 An event can be in the journal twice; the first of each id counts. One that is not JSON is ignored.
 """

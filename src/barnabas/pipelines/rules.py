@@ -4,8 +4,8 @@
     day         of the event time, UTC; null if the event is broken
 
 Spark only separates good from broken, once for every record and without Python. *Why* a record is broken comes from
-`barnabas.orders.event.problem` for these few alone, so that reasons have one source. Where the two disagree, Spark is
-the stricter one (an amount with a tenth of a cent), and the record goes to quarantine as `unreadable`.
+`barnabas.orders.event.problem`, which runs for these few only, so that reasons have one source. Where the two disagree,
+Spark is the stricter one (an amount with a tenth of a cent), and the record goes to quarantine as `unreadable`.
 
 An event time more than a day after its record's own timestamp is `time_ahead`: one wrong clock must not move the
 watermark for all.
@@ -14,7 +14,7 @@ The value is read as an array of one, `[` value `]`: then Spark refuses data aft
 ignore.
 
 The code that Spark generates from all this is the same for every batch, so that it is compiled once. With an offset or
-the watermark as a constant in it, it would be compiled anew each time.
+the watermark as a constant in it, it would be compiled again for each batch.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The host, blocking or not, dials, drives the handshake, and from then on transpo
     frame_size(...)   returns the size of a response from the 4 bytes before it
     answer(...)       returns the message in a received frame; responses come in the order of the requests
 
-Records in a response are views into its frame. After any exception the connection is of no further use, except for
+Records in a response are views into its frame. After any exception the connection cannot be used any more, except after
 UnknownRequest: then nothing was sent.
 """
 

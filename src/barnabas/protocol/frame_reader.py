@@ -47,7 +47,7 @@ class ReceiveArea:
         self._free: list[Buffer] = []
         #: The number of received bytes of incomplete or unserved frames, of all connections.
         self.held_bytes = 0
-        #: The most bytes that a connection reads in one call. It is below the area's size when memory is short, because
+        #: The maximum number of bytes that one call reads. It is below the area's size when memory is short, because
         #: the bytes that are read have to be kept.
         self.read_bytes_max = size
 

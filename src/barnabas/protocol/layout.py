@@ -24,7 +24,7 @@ FIXED = {
     "uuid": ("16s", 16),
 }
 
-#: The most elements that all arrays of one message can have together, not counting short arrays of numbers. One element
+#: The maximum number of elements in all arrays of a message together, not counting short arrays of numbers. One element
 #: can be two bytes of input, but takes some hundred bytes in memory: without a limit, a frame of the greatest size
 #: could fill the memory. Real messages have far fewer.
 ELEMENTS_MAX = 1 << 20

@@ -46,9 +46,9 @@ class WatchHost(Protocol):
 class ProcessEvents(NamedTuple):
     """Callbacks of a watch."""
 
-    #: A connection has ended and a dial was refused; called once until `on_answer`.
+    #: The callback when a connection has ended and a dial was refused; it is called once until `on_answer`.
     on_gone: Callable[[], None]
-    #: The process responds after it was gone.
+    #: The callback when the process responds after it was gone.
     on_answer: Callable[[], None]
 
 

@@ -3,7 +3,7 @@
     key    version int16 | type int16
     value  the message of that type, which begins with its version
 
-They describe the quorum itself, and are written in batches of their own, marked as control batches.
+The records describe the quorum itself, and are written in batches of their own, marked as control batches.
 """
 
 from __future__ import annotations

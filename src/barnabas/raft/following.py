@@ -172,7 +172,7 @@ class Following:
         known = [address for address in voters if address is not None]
         own = address_on(core.own_endpoints, core.listener)
         known += [address for address in core.bootstrap if address not in known and address != own]
-        # The node that did not answer may be paused, and another request to it would take as long again.
+        # The node that did not answer may be paused, and another request to it would time out too.
         known = [address for address in known if address != self._silent] or known
         if not known:
             return

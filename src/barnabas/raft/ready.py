@@ -11,8 +11,8 @@
     flush               appended records are synced; the end of that is a separate event
 
 A message that depends on a promise is sent only if that is on disk (`Answer.if_not_saved`), and no request claims
-records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for it
-after that (G16).
+records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for
+the leader itself only after the flush (G16).
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class RecordLimits(NamedTuple):
     verifies_plain: bool = True
     verifies_compressed: bool = True
     batch_records_max: int = 1_000_000
-    #: The most bytes of a batch after decompression.
+    #: The maximum number of bytes of a batch after decompression.
     decompressed_bytes_max: int = 104_857_600
-    #: The most bytes of one record in it.
+    #: The maximum number of bytes of one record in it.
     record_bytes_max: int = 2_147_483_639
 
     @staticmethod

@@ -42,8 +42,8 @@ from barnabas.records.record import wrap_64
 from barnabas.records.walk import RECORD_BYTES_MIN, Survey
 
 _ERRORS_SHOWN = 3
-#: The most record errors in one response: for a batch without any valid record it would otherwise be larger than the
-#: batch.
+#: The maximum number of record errors in a response: for a batch without any valid record it would otherwise be larger
+#: than the batch.
 _ERRORS_MAX: Final = 1_000
 #: The smallest rest of the budget, in bytes, with which decompression is tried.
 _REST_BYTES_MIN: Final = 16 * 1024

@@ -14,7 +14,7 @@ from typing import Protocol
 from barnabas.common.continuations import detached, later
 from barnabas.common.host import Blocking
 
-#: The most reads at a time, of the host's five threads.
+#: The maximum number of reads at a time; the host has five threads.
 _RUNNING_MAX = 3
 
 

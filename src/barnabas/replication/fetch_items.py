@@ -62,7 +62,7 @@ class FetchItem:
         self.answered_log_start_offset = -1
         #: The partition as found by the last read.
         self.partition: Partition | None = None
-        #: The last read returned nothing, because data would have exceeded the replication quota (KIP-73).
+        #: Whether the last read returned nothing because data would have exceeded the replication quota (KIP-73).
         self.is_throttled = False
         #: Whether the reader may not read the topic; None if that is not checked yet.
         self.is_denied: bool | None = None
@@ -119,7 +119,8 @@ class FetchResult:
         #: (producer id, first offset) of the aborted transactions in `data`; None unless read_committed.
         self.aborted: Sequence[tuple[int, int]] | None = None
         self.data: Buffer = b""
-        #: The response must not wait for more data: `data` is not from the active segment, or other news is urgent.
+        #: Whether the response must not wait for more data: `data` is not from the active segment, or another change is
+        #: urgent.
         self.is_urgent = False
         #: (epoch, end offset) at which the reader's log diverges from this one (KIP-595).
         self.diverging: tuple[int, int] | None = None

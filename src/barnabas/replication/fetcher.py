@@ -43,7 +43,7 @@ _PAUSE_MS: Final = 20
 #: How often a partition whose log directory takes no writes is tried again.
 _NO_SPACE_RETRY_MS: Final = 250
 _OVERDUE_MS: Final = 2_000
-#: The most record bytes appended in one event: one or two milliseconds, in which no other work is done.
+#: The maximum number of record bytes appended in one event: one or two milliseconds, in which no other work is done.
 _EVENT_BYTES_MAX: Final = 1 << 20
 _SESSION_LOST: Final = frozenset(
     {
@@ -79,7 +79,7 @@ class FollowedPartition:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.epoch = partition.leader_epoch
-        #: The leader reported that a newer epoch has begun.
+        #: Whether the leader reported that a newer epoch has begun.
         self.is_fenced = False
         #: Whether the last response brought it up to the leader's HW.
         self.is_in_sync = False

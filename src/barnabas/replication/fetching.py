@@ -34,10 +34,10 @@ class FetchRound:
         #: The partitions to be loaded before the response is complete.
         self.cold: list[ColdItem] = []
         self.size_bytes = 0
-        #: The response must not wait for data: it has an error or a divergence, or more data follows.
+        #: Whether the response must not wait for data: it has an error or a divergence, or more data follows.
         self.is_urgent = False
-        #: Whether waiting makes sense for some partition. A missing or forbidden partition is not a reason to wait, nor
-        #: to respond immediately: clients that keep asking for it do so at the pace of the other partitions.
+        #: Whether waiting makes sense for some partition. A missing or forbidden partition is a reason neither to wait
+        #: nor to respond immediately: clients that keep asking for it do so at the pace of the other partitions.
         self.can_wait = False
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from barnabas.common.host import Clock, Timers
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
-#: The most partitions in one slice, and the most time, since opening replicas depends on the disk.
+#: The limits of a slice: partitions, and time, since opening replicas depends on the disk.
 _STEPS_AT_ONCE: Final = 100
 _SLICE_MS: Final = 8
 _END: Final = object()

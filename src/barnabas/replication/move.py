@@ -20,9 +20,9 @@ from barnabas.storage.segment import Segment
 _SLICE_BYTES_MAX = 512 * 1024
 _SLICE_BYTES_MIN = 16 * 1024
 _SLICE_BATCHES = 64
-#: The most bytes in the last slice.
+#: The maximum number of bytes in the last slice.
 LAST_SLICE_BYTES = 128 * 1024
-#: The most unsynced bytes in the copy.
+#: The maximum number of unsynced bytes in the copy.
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 
 

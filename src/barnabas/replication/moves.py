@@ -160,7 +160,7 @@ class ReplicaMoves:
             return
         here = root_of(partition.log.directory)
         if future.topic_id != partition.topic_id or root_of(future.directory) == here:
-            # The future log is left over from an earlier topic of that name.
+            # The future log is a remnant of an earlier topic with this name.
             try:
                 futures.cancel(topic_partition)
             except StorageFault as fault:

@@ -1,7 +1,7 @@
 """The new position of a follower whose LEO is outside its leader's log (KIP-405's rules without tiers).
 
-leader's LEO is below it         the leader was elected uncleanly: truncate to the leader's LEO
-leader's log start is above it   records were deleted on the leader: start anew at its log start offset
+leader's LEO is lower          the leader was elected uncleanly: truncate to the leader's LEO
+leader's log start is higher   records were deleted on the leader: start anew at its log start offset
 """
 
 from __future__ import annotations

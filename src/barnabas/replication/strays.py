@@ -19,7 +19,7 @@ from barnabas.storage.identity import is_misread
 from barnabas.storage.log import Log
 from barnabas.storage.log_manager import LogManager
 
-#: The most directories named in the log line.
+#: The maximum number of directories named in the log line.
 _NAMED_MAX: Final = 3
 
 

@@ -62,7 +62,7 @@ class TlsSide(NamedTuple):
 
     #: Returns the current context.
     context: Callable[[], ssl.SSLContext]
-    #: Called with the peer and the cause when a handshake fails.
+    #: The callback for a failed handshake, with the peer and the cause.
     failed: Callable[[str, str], None]
 
 

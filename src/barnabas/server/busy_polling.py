@@ -2,7 +2,7 @@
 
 A sleeping core takes some tens of microseconds to wake, more in a virtual machine: for a client with one request in
 flight that is most of the latency. While requests arrive within `_WINDOW_NS` of each other, the loop polls for the next
-one without sleeping, for as long. An idle broker, or one with requests further apart, sleeps as usual.
+one without sleeping, up to that time. An idle broker, or one with requests further apart, sleeps as usual.
 """
 
 from __future__ import annotations

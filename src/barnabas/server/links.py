@@ -1,8 +1,8 @@
 """Outgoing connections of this node: asyncio's side of `common.host.Links`.
 
 The system probes a silent peer, and gives up unacknowledged data soon: otherwise, after a network partition has healed,
-the next retransmission would come only after as long a time again. The peer's system answers the probes, not its
-process: a paused or busy process keeps its connections.
+the next retransmission would come only after a delay as long as the partition. The peer's system answers the probes,
+not its process: a paused or busy process keeps its connections.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class ProcessMemory:
         return min(max(memory_bytes() // _BUDGET_SHARE, _BUDGET_BYTES_MIN), _BUDGET_BYTES_MAX)
 
     def allocate(self, size: int) -> memoryview:
-        """Allocates a separate mapping: pages that were never written take no memory, and the rest is returned
-        immediately.
+        """Allocates a separate mapping: its pages take no memory before they are written, and all of them are returned
+        to the system when it is freed.
         """
         return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
@@ -99,7 +99,8 @@ class FreeMemory:
         self._trim = getattr(library, "malloc_trim", None)
         if self._info is not None:
             self._info.restype = _MallocInfo
-        #: The lowest amount of free memory since memory was last returned: that much still belongs to the system.
+        #: The lowest amount of free memory since memory was last returned: pages up to this amount were not used since,
+        #: so the system still has them.
         self._given_back = 0
 
     def check(self) -> bool:

@@ -1,7 +1,7 @@
 """The threads for slow disk work (`common.host.Blocking`).
 
-A sync takes a tenth of a millisecond on a fast disk; the futures of `concurrent.futures`, with their locks, would take
-half as long again. One queue and one call back into the loop are enough, because nobody waits for a result.
+A sync takes a tenth of a millisecond on a fast disk; the futures of `concurrent.futures`, with their locks, would add
+half of that. One queue and one call back into the loop are enough, because nobody waits for a result.
 """
 
 from __future__ import annotations

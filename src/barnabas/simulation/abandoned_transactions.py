@@ -1,7 +1,7 @@
 """Transactions that exceed their timeout: their producers stop in the middle, and some come back to commit too late.
 
 all or nothing     the records of a transaction are read together or not at all
-abandoned          those of one that nobody has committed are not read
+abandoned          the records of a transaction that nobody committed are not read
 too late           an answer says whether a late commit has succeeded, and the records agree with it
 no standstill      committed readers pass all of them: the log can be read to its end
 """

@@ -30,7 +30,7 @@ _OF_COORDINATORS: Final = frozenset({8, 9, 12, 13, 24, 25, 26, 28, 42, 68})
 #: broker (`request.timeout.ms`).
 _COORDINATOR_MS: Final = 5_000
 _CONTROLLER_MS: Final = 30_000
-#: Covers the node's own work, and the half second between two checks.
+#: An allowance for the node's own work, and for the half second between two checks.
 _SLACK_MS: Final = 3_000
 #: A client above its quota is not read for a time that the quota's window limits, and its next request the same again.
 _PAUSE_MS: Final = 30_000

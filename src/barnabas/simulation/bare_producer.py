@@ -17,6 +17,7 @@ from barnabas.simulation.bare_transactions import BareTransactions, Failed
 from barnabas.simulation.history import Place
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 
 _TRANSACTION_TIMEOUT_MS = 15_000
@@ -43,28 +44,22 @@ class Ledger:
         return max((number for number, value in sent if value in there), default=None)
 
 
-class BareProducer:
+class BareProducer(SessionWorker):
     """Runs transactional producers, whose sessions alternate with those of other workers with the same `ids`."""
 
     def __init__(
         self, cluster: Cluster, client: Client, recording: Recording, ledger: Ledger, topic: Topic, ids: Sequence[str]
     ) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._recording = recording
         self._ledger = ledger
         self._topic = topic
         self._ids = ids
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         bare = BareClient(self._cluster, self.client)
         while not self.stopping:
-            self._sessions += 1
-            name = f"{self.client.name}.{self._sessions}"
+            name = self._begin_session()
             transactional_id = self._random.choice(self._ids)
             transactions = BareTransactions(self._cluster.world, bare, transactional_id, _TRANSACTION_TIMEOUT_MS)
             session = _Session(transactions, self._recording, self._ledger, name, transactional_id)

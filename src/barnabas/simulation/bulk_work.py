@@ -20,6 +20,7 @@ from barnabas.simulation.history import History, Place, Problem, judge, spot_tex
 from barnabas.simulation.offset_lookups import LookupClient
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.sequenced_producer import Draft, SequencedProducer
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.side_work import PlainSideWork, ReadRecords, side_topic
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.work import Verdicts
@@ -88,22 +89,17 @@ class BulkScript:
             self._history.on_acked(draft.name, place, base_offset + index)
 
 
-class UnacknowledgedProducer:
+class UnacknowledgedProducer(SessionWorker):
     """An aiokafka producer with acks=0."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: Topic) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._topic = topic
-        self._random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
         self.sent: set[bytes] = set()
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         while not self.stopping:
-            self._sessions += 1
+            self._begin_session()
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._cluster.bootstrap,
                 client_id=self.client.name,
@@ -115,7 +111,7 @@ class UnacknowledgedProducer:
                 await producer.start()
                 for number in range(self._random.randint(5, 60)):
                     if not self.stopping:
-                        await self._whisper(producer, f"{self.client.name}.{self._sessions}:{number}".encode())
+                        await self._whisper(producer, f"{self._session_name}:{number}".encode())
             except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)

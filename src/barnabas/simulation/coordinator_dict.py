@@ -75,7 +75,7 @@ class CoordinatorDict:
         self.end = first_offset
         #: Key -> offset and value of its last record that counts; a value of None: deleted.
         self._latest: dict[bytes, tuple[int, bytes | None]] = {}
-        #: Whether records were missing: compaction can have removed a tombstone, so a replay must begin anew.
+        #: Whether records were missing: compaction can have removed a tombstone, so a replay must start over.
         self.has_gap = False
         #: Producer id -> the last record of each key in its open transaction.
         self._open: defaultdict[int, dict[bytes, tuple[int, bytes | None]]] = defaultdict(dict)

@@ -2,8 +2,8 @@
 
 A coordinator that has just loaded its partition must have exactly what the log says: offsets, open offsets, groups of
 both protocols with their members, transactions. One that never failed is compared with the same replay at intervals,
-so that the two agree with each other, whichever of them the clients meet. A classic group is compared after its start
-only while it is stable: during a rebalance its log is behind by design.
+so that all coordinators agree with the log, whichever of them serves the clients. A classic group is compared after its
+start only while it is stable: during a rebalance its log is behind by design.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOK_US: Final = SECOND_US // 2
 _NO_CURRENT: Final[Json] = {"epoch": 0, "previous_epoch": 0, "state": 0, "assigned": set(), "revoking": set()}
 
 
-class _Look(NamedTuple):
+class _Comparison(NamedTuple):
     """A comparison that is due. `is_loaded`: the coordinator has just loaded this partition."""
 
     shard: GroupShard | TransactionShard
@@ -43,7 +43,7 @@ class _Look(NamedTuple):
 
 @dataclass(slots=True)
 class _Served:
-    """The partitions that one node coordinates, found with `image`; looked for again at `next_us`."""
+    """The partitions that one node coordinates, found with `image`; searched again at `next_us`."""
 
     image: MetadataImage
     next_us: int
@@ -105,7 +105,7 @@ class Coordinators:
             # Writes in flight are already part of the state, but not below the HW.
             in_flight = partition is not None and partition.high_watermark < partition.log.log_end_offset
             if partition is not None and partition.role is Role.LEADER and not in_flight:
-                self._compare(node, _Look(shard, partition, at_us is None))
+                self._compare(node, _Comparison(shard, partition, at_us is None))
 
     def replay_of(self, broker: Broker, shard: GroupShard | TransactionShard) -> CoordinatorDict | None:
         """Returns the replay of a partition that this node coordinates, if it is complete."""
@@ -115,30 +115,30 @@ class Coordinators:
         replayed = self._replayed.get((partition.topic_partition, partition.topic_id))
         return replayed if replayed is not None and replayed.end == partition.high_watermark else None
 
-    def _compare(self, node: Node, look: _Look) -> None:
-        partition = look.partition
+    def _compare(self, node: Node, comparison: _Comparison) -> None:
+        partition = comparison.partition
         key = (partition.topic_partition, partition.topic_id)
         if key in self._unclean.partitions:
             return
         replayed = self._replayed.setdefault(key, CoordinatorDict())
         if replayed.end > partition.high_watermark:
             return  # The coordinator was deposed and has not noticed: the log continues on another broker.
-        if look.is_loaded:
+        if comparison.is_loaded:
             # A follower that was away for longer than `delete.retention.ms` misses tombstones, in Kafka too.
             replayed = self._replayed[key] = CoordinatorDict()
         replayed = self._follow(node, partition, replayed)
-        shard = look.shard
+        shard = comparison.shard
         problem = (
-            wrong_groups(shard, replayed, is_loaded=look.is_loaded)
+            wrong_groups(shard, replayed, is_loaded=comparison.is_loaded)
             if isinstance(shard, GroupShard)
-            else wrong_transactions(shard, replayed, is_loaded=look.is_loaded)
+            else wrong_transactions(shard, replayed, is_loaded=comparison.is_loaded)
         )
         if problem:
-            when = "just loaded" if look.is_loaded else "serving"
+            when = "just loaded" if comparison.is_loaded else "serving"
             where = f"{shard.partition} on {node.name}, {when}, epoch {shard.leader_epoch}"
             raise Violation(f"a coordinator differs from its log: {where}: {problem}")
-        self.loaded += look.is_loaded
-        self.serving += not look.is_loaded
+        self.loaded += comparison.is_loaded
+        self.serving += not comparison.is_loaded
 
     def _follow(self, node: Node, partition: Partition, replayed: CoordinatorDict) -> CoordinatorDict:
         """Replays the log up to its HW; from its start if it was compacted since the last replay."""

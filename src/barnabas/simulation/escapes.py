@@ -42,7 +42,9 @@ _REFUSED: Final[Sequence[tuple[Any, str, str]]] = (
 
 
 class NotSimulated(BaseException):
-    """The application did what the simulation cannot repeat. No `except Exception` catches this error."""
+    """Signals that the application did something that the simulation cannot repeat. No `except Exception` catches this
+    error.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} cannot be simulated: replace it while the application is simulated")

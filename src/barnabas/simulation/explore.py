@@ -1,4 +1,4 @@
-"""Many runs in separate processes: a run depends on its settings alone, so it can run in any."""
+"""Many runs in separate processes: a run depends only on its settings, so it can run in any process."""
 
 from __future__ import annotations
 

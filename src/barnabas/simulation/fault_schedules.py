@@ -35,10 +35,10 @@ _OF_CLIENTS = (FaultKind.KILL_CLIENT, FaultKind.PAUSE_CLIENT)
 _CLIENT_GAP_MS_MEAN = 20_000
 _AIMED_GAP_MS_MEAN = 20_000
 
-#: Faults of disks that end a ZooKeeper server, as often as it starts.
+#: Kinds that strike brokers only. Faults of disks would end a ZooKeeper server each time it starts.
 _OF_BROKERS = frozenset({FaultKind.FULL_DISK, FaultKind.BROKEN_DISK, FaultKind.REFUSE})
 _OF_SESSIONS = frozenset({FaultKind.EXPIRE, FaultKind.LOSE_ANSWER})
-#: How often a fault of a link cuts a broker off from ZooKeeper alone.
+#: The share of link faults that cut a broker off from ZooKeeper only.
 _ZOOKEEPER_LINK_CHANCE = 0.3
 #: Kinds whose effect depends on what the cluster is doing. They are drawn separately from the others.
 _AIMED = (FaultKind.ISOLATE, FaultKind.HOLD_ANSWER, FaultKind.AWAY_AND_BACK)

@@ -24,7 +24,7 @@ class FaultKind(Enum):
     PAUSE = "pause"  # SIGSTOP, SIGCONT after the duration
     SLOW_DISK = "slow-disk"  # amount: times slower
     FULL_DISK = "full-disk"
-    BROKEN_DISK = "broken-disk"  # every call gives EIO; afterwards the process is started anew
+    BROKEN_DISK = "broken-disk"  # every call gives EIO; afterwards the process is started again
     COLD_CACHE = "cold-cache"  # amount: percent of reads that miss the page cache
     PARTITION = "partition"  # nothing passes between node and peer
     ONE_WAY = "one-way"  # nothing passes from node to peer
@@ -45,7 +45,7 @@ class FaultKind(Enum):
 class FaultEvent(Enum):
     """The events of the product to which a fault can be tied (`fault_events`)."""
 
-    APPEND = "append"  # a leader has appended; nobody has fetched it yet
+    APPEND = "append"  # a leader has appended a batch that nobody has fetched yet
     DECISION = "decision"  # the active controller has decided; nothing is in its log yet
     LEADER = "leader"  # a replica begins to lead
     ISR_SHRINK = "isr-shrink"  # a leader proposes a smaller ISR
@@ -138,7 +138,7 @@ def fault_of(spec: str) -> Fault:
     node, _, peer = between.partition("-")
     trigger = _trigger_of(tied) if at else None
     if trigger is None and node == THERE:
-        raise ValueError(f"{spec}: where is that")
+        raise ValueError(f"{spec}: a fault without an event must name its node")
     return Fault(int(at_ms), FaultKind(kind), node, peer, int(duration_ms), int(amount[0]) if amount else 0, trigger)
 
 

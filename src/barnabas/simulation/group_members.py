@@ -9,7 +9,6 @@ go back.
 from __future__ import annotations
 
 import asyncio
-from random import Random
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
@@ -24,6 +23,7 @@ from barnabas.simulation.bare_client import GROUP_KEY, BareClient
 from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.history import Place
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 
@@ -41,7 +41,7 @@ _ABSENCES_S = (0.0, 0.5, 3.0, 12.0)
 _FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
-class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
+class ClassicMember(SessionWorker, ConsumerRebalanceListener):  # type: ignore[misc]
     """A member that reads and commits what it has read; with `counts`, it only commits, like a `ModernMember`."""
 
     def __init__(
@@ -55,15 +55,12 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         counts: bool,
         instance: str | None = None,
     ) -> None:
+        super().__init__(cluster, client)
         self._counts = counts
         self._instance = instance
-        self._cluster = cluster
-        self.client = client
         self._group = group
         self._history = history
         self._topic = topic
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
         self._name = ""
         self._consumer: AIOKafkaConsumer | None = None
         self._fresh: set[TopicPartition] = set()
@@ -72,8 +69,6 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self.owned: set[Place] = set()
         #: The generations and partitions of its assignments.
         self.assignments: list[tuple[int, frozenset[Place]]] = []
-        self.stopping = False
-        self.acked = 0
 
     @property
     def _owner(self) -> str:
@@ -82,8 +77,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def run(self) -> None:
         self.owned = set()
         while not self.stopping:
-            self._sessions += 1
-            self._name = f"{self.client.name}.{self._sessions}"
+            self._name = self._begin_session()
             consumer = self._consumer = AIOKafkaConsumer(
                 bootstrap_servers=self._cluster.bootstrap,
                 client_id=self._name,
@@ -173,7 +167,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._known = {}
 
 
-class ModernMember:
+class ModernMember(SessionWorker):
     """A member that sends heartbeats, and increments the offsets of the partitions that it owns."""
 
     def __init__(
@@ -185,24 +179,18 @@ class ModernMember:
         topic: Topic,
         instance: str | None = None,
     ) -> None:
-        self._cluster = cluster
+        super().__init__(cluster, client)
         self.instance = instance
-        self.client = client
         self._group = group
         self._history = history
         self._topic = topic
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
         self.owned: set[Place] = set()
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         self.owned = set()
         bare = BareClient(self._cluster, self.client)
         while not self.stopping:
-            self._sessions += 1
-            membership = _Membership(self, bare, f"{self.client.name}.{self._sessions}")
+            membership = _Membership(self, bare, self._begin_session())
             rounds = self._random.randint(10, 150 if self.instance is None else _STATIC_ROUNDS)
             while not self.stopping and not membership.is_over and (rounds := rounds - 1) > 0:
                 steps = [membership.beat, membership.count]

@@ -21,7 +21,7 @@ from barnabas.simulation.scenario import Outcome, Settings
 from barnabas.simulation.variations import varied
 from barnabas.simulation.worlds.small_worlds import WorldKind, WorldOutcome, WorldSettings, run_world
 
-#: How many seeds of a small world come with a run of a whole cluster, and with every how many of these runs.
+#: World -> (n, m): after every m-th run of a whole cluster, n seeds of this world are run.
 _SEEDS_PER_RUN: Final = {
     WorldKind.REPLICATION: (3, 1),
     WorldKind.QUORUM: (6, 1),

@@ -26,8 +26,9 @@ def wrong_index(segment: SegmentFiles) -> str | None:
 
 
 def wrong_times(segment: SegmentFiles, *, is_complete: bool) -> str | None:
-    """Compares `.timeindex` with the timestamps of batches: no batch up to the offset of an entry is younger, and the
-    batch with that offset is as young. With `is_complete`, the last entry is the youngest timestamp of the segment.
+    """Compares `.timeindex` with the timestamps of batches: no batch up to the offset of an entry has a larger
+    timestamp, and the batch with that offset has this one. With `is_complete`, the last entry has the largest timestamp
+    of the segment.
     """
     batches = segment.batches
     youngest, place, before = -1, 0, (-1, -1)
@@ -67,7 +68,7 @@ def wrong_epochs(entries: Sequence[tuple[int, int]], batches: Iterable[Batch], s
 
 @dataclass
 class Producer:
-    """A producer in the dumb implementation. Fields are None while the log does not contain what they depend on."""
+    """A producer in the simple implementation. Fields are None while the log does not contain what they depend on."""
 
     epoch: int
     last_sequence: int | None = None

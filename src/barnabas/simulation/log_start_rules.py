@@ -27,7 +27,7 @@ class LogStarts:
         self._topics = topics
         #: The highest log start that a replica may have.
         self.highest: dict[Place, int] = defaultdict(int)
-        #: Partitions whose records can be deleted up to the HW: a client asked for that.
+        #: Partitions whose records can be deleted up to the HW, because a client requested it.
         self.up_to_hw: set[Place] = set()
         self._segments: dict[Partition, list[Segment]] = {}
 

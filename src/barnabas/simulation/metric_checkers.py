@@ -2,7 +2,7 @@
 
 The expected values come from second implementations: the replay of the metadata log into a dict, the files of each
 log, and the replay of the coordinators' logs. During a run a gauge may be behind for a moment, so a difference counts
-if it is still there at the next look; at the end of the run each one counts.
+if it still exists at the next check; at the end of the run each one counts.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Direction:
         self.extra_us = 0
         self.loss_percent = 0
         self.bytes_per_s = 1_000_000_000
-        #: The number of faults that cut it now.
+        #: The number of faults that currently cut the direction.
         self.cuts = 0
         self.stalled: dict[Stalled, None] = {}
 

@@ -1,8 +1,8 @@
 """Look-ups of offsets by time, and the check of each against the log.
 
 The answer to a time is the first record that is not older, among those that are committed. The answer to "the latest
-time" is a record that no older one has passed. Records are not deleted in the topic, so the log as it is read at the
-end has all that was committed earlier.
+time" is a record with the largest timestamp. Records are not deleted in the topic, so the log as it is read at the end
+has all that was committed earlier.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _GAP_S: Final = 0.4
 _PAUSE_S: Final = 0.2
 _NONE: Final = -1
 _BY_NAME: Final = 9
-#: The last version in which a commit says how long it lasts, and what it says.
+#: The last version of OffsetCommit with a retention time, and the retention time that is sent.
 _WITH_RETENTION: Final = 4
 _RETENTION_MS: Final = 3_000
 

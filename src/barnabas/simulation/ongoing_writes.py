@@ -88,7 +88,7 @@ class Bounds:
             SLOW: max(session_ms, _SLOW_DISK_MS),
             BROKEN: _SHORT_MS,
             FULL: _SHORT_MS,
-            # The end of its session alone says in ZooKeeper mode that a broker is dead.
+            # In ZooKeeper mode only the end of a broker's session shows that it is dead.
             DEAD: _SHORT_MS if has_quorum else session_ms,
         }
         heartbeat_ms = 2 * ms("broker.heartbeat.interval.ms", 2_000)

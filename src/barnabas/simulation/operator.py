@@ -41,7 +41,7 @@ class AdminOperation(Enum):
     CANCEL = "cancel"  # a reassignment is cancelled
     ELECT = "elect"  # preferred leaders
     CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it
-    ENLARGE = "enlarge"  # a partition more
+    ENLARGE = "enlarge"  # one more partition
     REPLACE = "replace"  # a topic is deleted and made again under its name
     REGRET = "regret"  # a replica is added, and that is cancelled immediately
     SHIFT = "shift"  # a replica moves to another log directory of its broker

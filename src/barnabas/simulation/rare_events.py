@@ -1,8 +1,8 @@
 """Rare events: events of the product that few runs reach, counted by wrappers around methods of the product.
 
 A run without rare events proves little. A row of the tables (`rare_event_table.py`) names an event, a function of the
-product, and the condition under which a call of it is the event. The wrappers are there only while a run is counted;
-the product knows nothing of them. They only look, so that a run is the same with and without them, event by event.
+product, and the condition under which a call of it is the event. The wrappers exist only while a run is counted, and
+the product does not know them. They only observe: a run is the same with and without them, event by event.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RareEvent:
     happened: Callable[[Call], bool] = _always
     #: The state before the call that the condition needs.
     before: Callable[[Call], Any] | None = None
-    #: The event is that the function raises an error; otherwise, that it returns.
+    #: Whether the event is an error of the function; otherwise it is the function's return.
     is_error: bool = False
     needs: frozenset[Need] = frozenset()
 

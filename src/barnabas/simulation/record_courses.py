@@ -18,7 +18,7 @@ from barnabas.simulation.node import Node
 from barnabas.simulation.replication_checkers import State
 from barnabas.simulation.world import Note, ProcessState, World
 
-#: The most lines of one course; a longer one shows its first and last lines.
+#: The maximum number of lines of one course; a longer one shows its first and last lines.
 _NOTES_MAX: Final = 60
 
 
@@ -64,7 +64,7 @@ class LogEnds:
             return
         known = self._ends.get(_key(node, partition), 0)
         if end != known:
-            # Records that were appended together with the opening were appended, not found.
+            # A log that is longer than it was known to be had records appended in the event that opened it.
             self._add(node, partition, StepKind.OPENED if end < known else StepKind.APPENDED, known, now)
 
     def _add(self, node: Node, partition: Partition, kind: StepKind, start: int, now: State) -> None:

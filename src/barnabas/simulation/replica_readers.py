@@ -32,7 +32,7 @@ _INITIAL, _FINAL = 0, -1
 _WAITS_MS: Final = (0, 100, 1_500)
 _SIZES: Final = (60, 1_000, 100_000)
 _FAR: Final = 1_000_000
-#: Rounds before a reader begins anew with all partitions.
+#: The number of rounds before a reader starts over with all partitions.
 _ROUNDS: Final = 60
 
 

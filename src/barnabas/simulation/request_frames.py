@@ -1,4 +1,4 @@
-"""Frames of requests and answers: their headers, and the way to their bodies."""
+"""Frames of requests and answers: decodes their headers, and finds their bodies."""
 
 from __future__ import annotations
 

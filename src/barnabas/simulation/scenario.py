@@ -68,16 +68,16 @@ BEGIN_FAULTS_S = 3
 _LIVENESS_S_MAX = 180
 _WHOLE_S_MAX = 180
 _QUIET_S_MAX = 20
-#: The most events per node and second of a cluster without clients; 3 to 115 were measured.
+#: The maximum number of events per node and second of a cluster without clients; 3 to 115 were measured.
 _QUIET_EVENTS_PER_S = 400
 _CALM_S = 20
 _SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
-#: The most problems that are reported with the courses of their records.
+#: The maximum number of problems that are reported with the courses of their records.
 _LIVES_MAX = 3
-#: Busy runs, and those in which single records are far apart: these take less CPU time, so that there are more faults
-#: in it, and what follows a record is not hidden by the next one.
+#: The records per second of each producer; a seed draws one of these. At low rates a run takes less CPU time, so that
+#: more faults fit into it, and the next record does not hide the consequences of the last one.
 _RATES_PER_S = (1.0, 3.0, 10.0)
 _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
     WorkKind.RECORDS: RecordsWork,
@@ -196,7 +196,7 @@ def layout_of(settings: Settings) -> Layout:
 def drawn_features(settings: Settings) -> frozenset[WorkFeature]:
     """Returns the features of work that the run has."""
     drawn = draw_features(World(settings.seed).stream("features"), settings.layout, settings.features)
-    # After idle days empty groups and their offsets are gone, and what is counted per generation begins anew.
+    # After idle days empty groups and their offsets are gone, and counts per generation start again.
     return drawn if settings.work is WorkKind.RECORDS else drawn - {WorkFeature.IDLE}
 
 
@@ -390,7 +390,9 @@ class Run:
         raise Violation(f"not whole within {_WHOLE_S_MAX} s: {missing}")
 
     def _becomes_quiet(self) -> None:
-        """Waits for a second with few events: what a node does without end, it does although nobody works."""
+        """Waits for a second with few events: a node that does something endlessly continues even if no client
+        works.
+        """
         most = _QUIET_EVENTS_PER_S * len(self.cluster.programs)
         count = 0
         for _ in range(_QUIET_S_MAX):

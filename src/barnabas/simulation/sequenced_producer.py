@@ -19,6 +19,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import BareClient
 from barnabas.simulation.history import Place
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 
 _IN_FLIGHT_MAX: Final = 5
@@ -28,7 +29,7 @@ _PRODUCE_TIMEOUT_MS: Final = 3_000
 _BY_NAME: Final = 12
 #: Bursts of one producer id.
 _BURSTS_OF_A_SESSION: Final = 40
-#: The errors after which the producer begins anew with another producer id; after all others it repeats.
+#: The errors after which the producer starts over with another producer id; after all others it repeats.
 _FATAL: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -68,24 +69,18 @@ class _Batch(NamedTuple):
     request: ProduceRequest
 
 
-class SequencedProducer:
+class SequencedProducer(SessionWorker):
     """Runs sessions, each with its own producer id. A session sends bursts of batches, each to one partition."""
 
     def __init__(self, cluster: Cluster, client: Client, script: Script, *, bursts_per_s: float) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._script = script
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._gap_s = 1 / bursts_per_s
-        self._sessions = 0
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         bare = BareClient(self._cluster, self.client)
         while not self.stopping:
-            self._sessions += 1
-            session = _Session(bare, self._script, f"{self.client.name}.{self._sessions}", self._random)
+            session = _Session(bare, self._script, self._begin_session(), self._random)
             is_open = await session.begin(lambda: self.stopping)
             for _ in range(_BURSTS_OF_A_SESSION):
                 if self.stopping or not is_open:

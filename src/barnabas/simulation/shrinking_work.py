@@ -1,7 +1,7 @@
 """Topics that lose their oldest records: `feed` by DeleteRecords, `stream` by retention.
 
-`log_start_rules` checks each deletion. At the end every acknowledged record is there that is not below the log start of
-any replica; and a leader that has acknowledged a deletion does not serve what was deleted.
+`log_start_rules` checks each deletion. At the end every acknowledged record exists, except those below the log start of
+a replica; and a leader that has acknowledged a deletion does not serve what was deleted.
 """
 
 from __future__ import annotations

@@ -141,5 +141,5 @@ def side_topic(cluster: Cluster, name: str, partitions: int, configs: Mapping[st
     return Topic(name, partitions, own)
 
 
-#: A feature's side work is made of a cluster alone.
+#: The function that creates a feature's side work for a cluster.
 MakeSideWork = Callable[[Cluster], SideWork]

@@ -1,4 +1,4 @@
-"""The side work of each feature, and a run's work with that of the features that its seed has drawn."""
+"""The side work of each feature, and its addition to the work of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.simulation.work_features import WorkFeature
 
 
 def with_features(cluster: Cluster, auditor: Client, base: Work, features: Collection[WorkFeature]) -> Work:
-    """Returns the work with that of these features."""
+    """Returns the work of a run, extended by the side work of these features."""
     sides = [side for feature in WorkFeature if feature in features for side in _made(cluster, feature, features)]
     return WideWork(cluster, auditor, base, sides) if sides else base
 

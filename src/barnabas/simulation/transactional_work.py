@@ -22,6 +22,7 @@ from barnabas.simulation.reading import open_reader, read_to_ends, read_with_ret
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.transaction_checkers import StableOffsets
 from barnabas.simulation.transactional_workers import (
@@ -176,23 +177,17 @@ class TransactionalWork:
         return Counts(counts["sent"], counts["acked"], counts["read"])
 
 
-class CommittedReader:
+class CommittedReader(SessionWorker):
     """A reader that follows all partitions of a topic, repeatedly from the beginning."""
 
     def __init__(self, cluster: Cluster, client: Client, recording: Recording, topic: Topic) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._recording = recording
         self._topic = topic
-        self._random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         while not self.stopping:
-            self._sessions += 1
-            consumer = open_reader(self._cluster, f"{self.client.name}.{self._sessions}", None)
+            consumer = open_reader(self._cluster, self._begin_session(), None)
             try:
                 await consumer.start()
                 consumer.assign([TopicPartition(*place) for place in self._topic.places])
@@ -213,4 +208,4 @@ class CommittedReader:
         }
         if given:
             self.acked += 1
-            self._recording.polled(f"{self.client.name}.{self._sessions}", given)
+            self._recording.polled(self._session_name, given)

@@ -18,6 +18,7 @@ from barnabas.simulation.history import Place
 from barnabas.simulation.reading import open_reader, read_with_retries
 from barnabas.simulation.recording import Recording
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
@@ -83,23 +84,16 @@ class TransactionalSession:
         self._recording.note(self.name, "ok", f)
 
 
-class TransactionalWorker:
+class TransactionalWorker(SessionWorker):
     """An endless series of sessions, each with another transactional id; `_session` runs one."""
 
     def __init__(self, cluster: Cluster, client: Client, recording: Recording) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._recording = recording
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
-        self._sessions = 0
-        self.stopping = False
-        #: Transactions that were committed.
-        self.acked = 0
 
     async def run(self) -> None:
         while not self.stopping:
-            self._sessions += 1
-            name = f"{self.client.name}.{self._sessions}"
+            name = self._begin_session()
             try:
                 await self._session(name)
             except CLIENT_ERRORS as error:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from random import Random
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
@@ -19,6 +18,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 
 from barnabas.simulation.history import History, Place
 from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.session_worker import SessionWorker
 from barnabas.simulation.simulated_cluster import Client, Cluster
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
@@ -76,31 +76,25 @@ async def closed(close: Callable[[], Awaitable[object]]) -> None:
         await asyncio.wait_for(close(), _CLOSE_S)
 
 
-class WorkloadProducer:
+class WorkloadProducer(SessionWorker):
     """A producer of numbered records for random partitions; `stopping` ends it after the records in flight."""
 
     def __init__(
         self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, records_per_s: float
     ) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._history = history
         self._topics = topics
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._gap_s = 1 / records_per_s
-        self._sessions = 0
         self._failed = False
         self._pending: set[asyncio.Future[Any]] = set()
-        self.stopping = False
-        self.acked = 0
 
     async def run(self) -> None:
         """Runs sessions; called again after the end of its process, when the result of records in flight is unknown."""
         self._pending = set()
         while not self.stopping:
-            self._sessions += 1
             self._failed = False
-            session = f"{self.client.name}.{self._sessions}"
+            session = self._begin_session()
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._cluster.bootstrap,
                 client_id=session,
@@ -159,26 +153,19 @@ class WorkloadProducer:
         self._history.on_acked(value, place, done.result().offset)
 
 
-class WorkloadConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
+class WorkloadConsumer(SessionWorker, ConsumerRebalanceListener):  # type: ignore[misc]
     """A member of a group that reads all records of its partitions."""
 
     def __init__(self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, group: str) -> None:
-        self._cluster = cluster
-        self.client = client
+        super().__init__(cluster, client)
         self._history = history
         self._topics = [topic.name for topic in topics if not topic.is_replaced]
-        self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._group = group
-        self._sessions = 0
         self._assignments = 0
-        self.stopping = False
-        #: Records that it got.
-        self.acked = 0
 
     async def run(self) -> None:
         while not self.stopping:
-            self._sessions += 1
-            session = f"{self.client.name}.{self._sessions}"
+            session = self._begin_session()
             consumer = AIOKafkaConsumer(
                 bootstrap_servers=self._cluster.bootstrap,
                 client_id=session,

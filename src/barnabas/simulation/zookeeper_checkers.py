@@ -33,7 +33,8 @@ from barnabas.zookeeper.tree.database import Database
 from barnabas.zookeeper.txns import TxnEntry
 
 _STATE_PARTS: Final = 6
-#: The first zxids after which the whole tree is compared; later ones follow at this distance.
+#: The whole tree is compared after each of this many transactions at the beginning, and after every one at this
+#: distance later.
 _WHOLE_EVERY: Final = 100
 
 
@@ -123,7 +124,7 @@ class ServerTree:
                 f"{database.last_zxid}"
             )
         elif set(database.sessions) != self.model.sessions:
-            self._found(f"its open sessions are {set(database.sessions) ^ self.model.sessions} off")
+            self._found(f"its open sessions differ by {set(database.sessions) ^ self.model.sessions}")
 
 
 class OneWriter:

@@ -25,7 +25,7 @@ from barnabas.zookeeper.wire.codes import OpCode
 
 
 class ModelNode(NamedTuple):
-    """A znode without what follows from its children."""
+    """A znode without the fields that derive from its children."""
 
     data: bytes | None
     version: int

@@ -2,7 +2,7 @@
 
 The comparison, for each partition:
 
-    topic id differs                     the topic was deleted and created again: what followed is lost, begin anew
+    topic id differs                     the topic was deleted and created again: what followed is lost, start over
     leader's epoch is above the kept one request the end of the kept epoch in the leader's log; an end below our offset
                                          means that an election truncated the log: [end, ours) was read and is gone
                                          (KIP-320)

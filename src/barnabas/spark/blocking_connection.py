@@ -3,7 +3,7 @@
 Spark's tasks are plain synchronous processes, so a connection waits for only one thing at a time. One request can be
 sent before the response to the last one is read, which is all the overlap that fetching needs (`send`, then `receive`).
 
-A connection that failed is of no further use: every network fault, including a malformed response, is an OSError, and
+A connection that failed cannot be used again: every network fault, including a malformed response, is an OSError, and
 the owner drops it. A failure that no retry can repair (a refused login, an untrusted certificate) is RequestRefused.
 Records in a response are views into its frame, which is never written again.
 """

@@ -87,7 +87,8 @@ def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -
     """Returns end offsets such that about `records` are read, in proportion to the partitions' sizes, without
     starvation.
 
-    `available`: (first offset, end offset). The sum stays within `records` unless there are more partitions than that.
+    `available`: (first offset, end offset). The sum is at most `records`, or one for each partition if there are more
+    partitions.
     """
     sizes = [end - first for first, end in available.values() if end > first]
     total = sum(sizes)

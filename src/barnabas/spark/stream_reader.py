@@ -52,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_planned_at = time.monotonic()
         self._latest: Progress | None = None
         self._group: GroupCommits | None = None
-        #: The end that was planned last, and the one that the group has.
+        #: The end that was planned last, and the end that was last committed to the group.
         self._planned: dict[str, Any] | None = None
         self._committed: dict[str, Any] | None = None
 

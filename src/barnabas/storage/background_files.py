@@ -84,7 +84,7 @@ class BackgroundWriter:
         self._pace = pace
         self._on_failed = on_failed
         self._waiting: dict[BackgroundFile, None] = {}
-        #: Unsaved files that need not be written soon: after a restart, the epochs of most logs.
+        #: Unsaved files whose writing can wait, such as the epochs of most logs after a restart.
         self._idle: dict[BackgroundFile, None] = {}
         self._timer: Timer | None = None
         self._changed_ms = 0

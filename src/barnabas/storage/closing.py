@@ -22,7 +22,8 @@ _THREADS = 4
 #: The number of logs that a thread closes at a time.
 _AT_ONCE = 16
 
-#: LEO, active segment and its version: while these are unchanged, a shutdown has nothing to write.
+#: The LEO of a log, its active segment and that segment's version: while they are unchanged, a shutdown has nothing to
+#: write.
 Shape = tuple[int, Segment, int]
 
 
@@ -32,7 +33,7 @@ def shape_of(log: Log) -> Shape:
 
 
 def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, Shape]) -> list[StorageFault]:
-    """Closes the logs. Returns the errors. `opened_as` has the shapes of logs that were opened after a clean
+    """Closes the logs. Returns the errors. `opened_as` has the `Shape` of each log that was opened after a clean
     shutdown.
     """
     touched: list[Log] = []

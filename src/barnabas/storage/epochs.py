@@ -5,9 +5,10 @@ records that a later leader has replaced, or to an epoch without records. A new 
 offset before the first record is appended (guard G3).
 
 The file is written later. Invariant: it contains every epoch of the records below the recovery point, because the log
-calls `persist` before that advances. Epochs of the records above are found again by the scan after an unclean shutdown;
-epochs without records are lost at a restart anyway. So a broker that becomes leader of thousands of partitions does not
-wait for one sync each: `EpochFiles` writes the files in the background. Only truncations are written immediately.
+calls `persist` before the recovery point advances. Epochs of the records above are found again by the scan after an
+unclean shutdown; epochs without records are lost at a restart anyway. So a broker that becomes leader of thousands of
+partitions does not wait for one sync each: `EpochFiles` writes the files in the background. Only truncations are
+written immediately.
 """
 
 from __future__ import annotations
@@ -187,8 +188,8 @@ class LeaderEpochCache:
 
         The result is (-1, -1) if the requested epoch is undefined or newer than all known ones. An epoch older than all
         known ones is returned with the offset where the first known one began: its records were deleted, and a follower
-        begins where this log begins. If it has records above that offset, they are others than the deleted ones, even
-        if its log ends where this log begins.
+        begins where this log begins. If it has records above that offset, they differ from the deleted ones, even if
+        its log ends where this log begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -361,8 +361,8 @@ class Log(LogReader):
         self._tail_positions.clear()
         try:
             _lower_recovery_point(self, offset)
-            # Segments are removed from the end, each step durable before the next: truncated records must not come
-            # back (G27), nor some of them without those before them.
+            # Segments are removed from the end, each step durable before the next: truncated records must not come back
+            # (G27), and certainly not with a gap before them.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
             self.producers.delete_snapshots_above(offset)
             self._sync.snapshots_deleted()

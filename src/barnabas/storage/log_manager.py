@@ -91,7 +91,7 @@ class LogManager:
         #: The number of logs in each directory, as of `_counted_at`, a value of the futures' `changes`.
         self._counts: Counter[str] | None = None
         self._counted_at = 0
-        #: The shapes of logs that were opened after a clean shutdown.
+        #: The `Shape` of each log that was opened after a clean shutdown.
         self._opened_as: dict[Log, Shape] = {}
         #: Includes the directory of the metadata log.
         self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))

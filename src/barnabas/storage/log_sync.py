@@ -112,7 +112,8 @@ class LogSync:
 
     def rolled(self, former_base_offset: int) -> None:
         """Records that there is a new active segment. The indexes of the former one were never synced, so the recovery
-        point cannot be above its beginning until they are."""
+        point cannot pass the segment's beginning before they are synced.
+        """
         self._snapshot_position = 0
         self.recovery_point = min(self.recovery_point, former_base_offset)
 

@@ -139,4 +139,4 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
                 continue
         if not waiting:
             return
-    raise ssl.SSLError("the handshake does not come to an end")
+    raise ssl.SSLError("the handshake does not end")

@@ -20,7 +20,8 @@ _MASK: Final = 0xFFFFFFFF
 #: The bit that makes a number of 32 bits negative.
 _SIGN: Final = 0x80000000
 _SMALLEST_TABLE: Final = 16
-#: The length of a bucket at which a ConcurrentHashMap prefers a larger table, and the size from which it does not.
+#: The length of a bucket at which a ConcurrentHashMap enlarges its table, and the table size from which it no longer
+#: does so.
 _LONG_BUCKET: Final = 8
 _LARGE_TABLE: Final = 64
 #: The largest `immutable.Map` of Scala that keeps the order of insertion.

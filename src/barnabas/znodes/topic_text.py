@@ -1,7 +1,7 @@
 """The text of `/brokers/topics/T`, of which a change encodes only the partitions that it is about.
 
-A topic of thousands of partitions is written anew whenever a few of them get other replicas. Text and place of the
-other ones are known then, and are only joined.
+A topic of thousands of partitions is written again whenever a few of them get other replicas. The text and the position
+of the other partitions are kept, so that only the changed ones are encoded.
 """
 
 from __future__ import annotations

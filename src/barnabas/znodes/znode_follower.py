@@ -1,8 +1,8 @@
 """Reads a znode with everything below it, and follows its changes by watches.
 
-    look ---> read, children ---> names that are new: look; names that are gone: forget
+    visit --> read, children ---> names that are new: visit; names that are gone: forget
      ^                                |
-     '--- changed(path) --------------'   an event says where to look, and the reads arm the next watches
+     '--- changed(path) --------------'   an event names the znode, and the reads arm the next watches
 
 A lost answer leaves the tree incomplete. Its user calls `start` again when the session is connected; only what has
 changed since is reported.

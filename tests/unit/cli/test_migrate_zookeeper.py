@@ -71,7 +71,7 @@ def test_a_broker_is_migrated_once(tmp_path: Path, capsys: pytest.CaptureFixture
         path: data for path, data in before.items() if path.startswith("zookeeper")
     }
     assert _migrate(*arguments) == 0
-    assert "migrated already" in capsys.readouterr().out
+    assert "already migrated" in capsys.readouterr().out
     assert _files(tmp_path) == after
 
 
@@ -131,7 +131,7 @@ def test_wrong_places_are_refused_in_one_line(tmp_path: Path, capsys: pytest.Cap
         (("--data-dir", zookeeper, "--log-dirs", directory), "belongs to cluster other"),
         (("--log-dirs", directory), "one of --connect and --data-dir is needed"),
         (("--connect", "127.0.0.1:1", "--log-dirs", directory), "cannot reach ZooKeeper at 127.0.0.1:1"),
-        (("--connect", "a:1", "--chroot", "/x", "--log-dirs", directory), "--connect has the chroot in itself"),
+        (("--connect", "a:1", "--chroot", "/x", "--log-dirs", directory), "--connect contains the chroot"),
         (("--data-dir", zookeeper, "--log-dirs", ","), "--log-dirs names no directory"),
         (("--data-dir", zookeeper, "--log-dirs", directory, "-r", "9.9"), "unknown release version 9.9"),
     ):

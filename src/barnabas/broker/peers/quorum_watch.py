@@ -10,7 +10,7 @@ from barnabas.common.reports import INTERVAL_MS, LimitedReports
 from barnabas.raft.node import RaftNode
 
 _CHECK_MS: Final = 3_000
-#: A leader is logged after it has led for this time: of several elections in a row only the last one is.
+#: A leader is logged after it has led for this time, so that only the last of several elections in a row is logged.
 _SETTLED_MS: Final = 200
 _NO_NODE: Final = -1
 _NO_LEADER: Final = "no leader"

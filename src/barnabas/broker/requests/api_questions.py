@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.broker.requests import special_questions as special
+from barnabas.broker.requests import group_questions, topic_questions, transaction_questions
 from barnabas.broker.requests.error_responses import INDEXES, TOPICS, ErrorRows
 from barnabas.broker.requests.judging import All, ByHandler, Open, Question, Rows, Whole
 from barnabas.metadata.acls import AclOperation, AclResource
@@ -36,7 +36,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "READ on each topic; CLUSTER_ACTION on the cluster in the name of a replica",
         f"{_EACH_TOPIC}",
     ),
-    "list_offsets": special.ListOffsets(
+    "list_offsets": topic_questions.ListOffsets(
         "DESCRIBE on each topic; CLUSTER_ACTION on the cluster in the name of a replica", _EACH_TOPIC
     ),
     "offset_for_leader_epoch": Rows(AclOperation.DESCRIBE, _TOPIC, TOPICS, "topic", unless=AclOperation.CLUSTER_ACTION),
@@ -51,16 +51,16 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_topic_partitions": ByHandler(
         "DESCRIBE on each topic", f"{_EACH_TOPIC}; of all topics, those that may be described"
     ),
-    "create_topics": special.CreateTopics(
+    "create_topics": topic_questions.CreateTopics(
         "CREATE on the cluster or on each topic; DESCRIBE_CONFIGS on it for the configuration in the response",
         f"{_EACH_TOPIC}; the configuration is left out",
     ),
-    "delete_topics": special.DeleteTopics(
+    "delete_topics": topic_questions.DeleteTopics(
         "DELETE on the cluster or on each topic; DESCRIBE to see the name behind an id", _EACH_TOPIC
     ),
     "create_partitions": Rows(AclOperation.ALTER, _TOPIC, ErrorRows("results", "topics"), "name", is_silent=True),
     # Groups
-    "find_coordinator": special.FindCoordinator(
+    "find_coordinator": group_questions.FindCoordinator(
         "DESCRIBE on each group or transactional id; CLUSTER_ACTION on the cluster for share groups",
         "GROUP_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED for each one",
     ),
@@ -70,12 +70,12 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "leave_group": _MEMBER,
     "consumer_group_heartbeat": All(
         _MEMBER,
-        special.SubscribedTopics(
+        group_questions.SubscribedTopics(
             "DESCRIBE on each topic subscribed to by name", "TOPIC_AUTHORIZATION_FAILED for the member"
         ),
     ),
     "offset_commit": All(_MEMBER, Rows(AclOperation.READ, _TOPIC, TOPICS, "name")),
-    "offset_fetch": special.OffsetFetch(
+    "offset_fetch": group_questions.OffsetFetch(
         "DESCRIBE on each group and on each topic",
         "GROUP_AUTHORIZATION_FAILED for a group, TOPIC_AUTHORIZATION_FAILED for a topic; of all topics, those that may "
         "be described",
@@ -86,22 +86,22 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_groups": Rows(
         AclOperation.DESCRIBE, _GROUP, ErrorRows("groups", "groups", key="group_id"), is_silent=True
     ),
-    "consumer_group_describe": special.ConsumerGroupDescribe(
+    "consumer_group_describe": group_questions.ConsumerGroupDescribe(
         "DESCRIBE on each group, and on each topic of its members",
         "GROUP_AUTHORIZATION_FAILED for each one; TOPIC_AUTHORIZATION_FAILED for a group with a hidden topic",
     ),
-    "list_groups": special.ListGroups(
+    "list_groups": group_questions.ListGroups(
         "DESCRIBE on the cluster or on each group", "groups that may not be described are left out"
     ),
     "delete_groups": Rows(
         AclOperation.DELETE, _GROUP, ErrorRows("results", "groups_names", key="group_id"), is_silent=True
     ),
     # Transactions
-    "init_producer_id": special.InitProducerId(
+    "init_producer_id": transaction_questions.InitProducerId(
         "WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster, or WRITE on any topic",
         "TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED",
     ),
-    "add_partitions_to_txn": special.AddPartitionsToTxn(
+    "add_partitions_to_txn": transaction_questions.AddPartitionsToTxn(
         "WRITE on the transactional id and on each topic; from version 4, CLUSTER_ACTION on the cluster",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for everything; TOPIC_AUTHORIZATION_FAILED for a topic, and "
         "OPERATION_NOT_ATTEMPTED for the others; CLUSTER_AUTHORIZATION_FAILED",
@@ -109,14 +109,14 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "add_offsets_to_txn": All(_IN_TRANSACTION, _MEMBER),
     "end_txn": _IN_TRANSACTION,
     "txn_offset_commit": All(_IN_TRANSACTION, _MEMBER, Rows(AclOperation.READ, _TOPIC, TOPICS, "name")),
-    "write_txn_markers": special.WriteTxnMarkers(
+    "write_txn_markers": transaction_questions.WriteTxnMarkers(
         "ALTER or CLUSTER_ACTION on the cluster", "CLUSTER_AUTHORIZATION_FAILED for everything"
     ),
-    "describe_transactions": special.DescribeTransactions(
+    "describe_transactions": transaction_questions.DescribeTransactions(
         "DESCRIBE on each transactional id, and on each of its topics",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for each one; topics are left out",
     ),
-    "list_transactions": special.ListTransactions(
+    "list_transactions": transaction_questions.ListTransactions(
         "DESCRIBE on each transactional id", "those that may not be described are left out"
     ),
     # The cluster
@@ -131,11 +131,11 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_acls": _DESCRIBE,
     "create_acls": _ALTER,
     "delete_acls": _ALTER,
-    "describe_configs": special.Configs(AclOperation.DESCRIBE_CONFIGS, ErrorRows("results", "resources")),
-    "alter_configs": special.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
-    "incremental_alter_configs": special.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
+    "describe_configs": topic_questions.Configs(AclOperation.DESCRIBE_CONFIGS, ErrorRows("results", "resources")),
+    "alter_configs": topic_questions.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
+    "incremental_alter_configs": topic_questions.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
     "list_config_resources": Whole(AclOperation.DESCRIBE_CONFIGS),
-    "describe_log_dirs": special.DescribeLogDirs(
+    "describe_log_dirs": topic_questions.DescribeLogDirs(
         "DESCRIBE on the cluster", "CLUSTER_AUTHORIZATION_FAILED; before version 3, no directory"
     ),
     "alter_replica_log_dirs": _ALTER,

@@ -136,7 +136,7 @@ class Connection:
         #: The log-in that a client must complete first; None if there is none.
         self.gate: Gate | None = None
         self.shortcut: Shortcut | None = None
-        #: Called when the connection closes.
+        #: The callbacks for the end of the connection.
         self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 

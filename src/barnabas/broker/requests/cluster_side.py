@@ -81,7 +81,7 @@ class ClusterController(Protocol):
 
     @property
     def unclean_election_count(self) -> int:
-        """Returns the number of unclean elections that it decided since this process began."""
+        """Returns the number of unclean elections that this controller has decided since the start of the process."""
 
     @property
     def replication(self) -> LeaderElections: ...

@@ -120,6 +120,14 @@ class ByHandler:
 
 
 @dataclass(frozen=True)
+class Described:
+    """A check with its texts for the documentation."""
+
+    asks: str
+    refusal: str
+
+
+@dataclass(frozen=True)
 class Whole:
     """One check for the whole request. `name` is the field with the resource's name; empty for the cluster."""
 
@@ -269,3 +277,8 @@ def _shown(resource: AclResource) -> str:
         AclResource.CLUSTER: "the cluster",
         AclResource.TRANSACTIONAL_ID: "the transactional id",
     }[resource]
+
+
+def may_describe_topic(judge: Judge, topic: str) -> bool:
+    """Returns whether the client may describe the topic. A denial only filters a response, and is not logged as one."""
+    return judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic, log_denied=False)

@@ -23,7 +23,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock, Host, Memory, Timer, Timers
 from barnabas.protocol.frame_reader import SHARED_AREA_BYTES, ReceiveArea
 
-#: The most that a connection reads per event while memory is short.
+#: The maximum number of bytes that a connection reads per event while memory is short.
 READ_BYTES_WHEN_SHORT: Final = 16 * 1024
 #: A frame up to this size can use the whole budget, a larger one three quarters.
 SMALL_FRAME_BYTES: Final = 1024 * 1024

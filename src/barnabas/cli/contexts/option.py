@@ -12,7 +12,7 @@ from barnabas.cli.contexts import choice
 if TYPE_CHECKING:
     from typer._click.core import Command, Parameter
 
-#: Commands without --bootstrap, to which the directory of a context is of use.
+#: Commands without --bootstrap that can use the directory of a context.
 _OF_DIRECTORIES = frozenset({"up", "status", "down"})
 
 

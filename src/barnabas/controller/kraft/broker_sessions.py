@@ -1,4 +1,4 @@
-"""Broker sessions: which brokers are alive. Soft state that each active controller begins anew.
+"""Broker sessions: which brokers are alive. State in memory, which each active controller builds from the beginning.
 
 A session ends `timeout_ms` after the last heartbeat. A controller that did not run for a while (paused, or starved of
 CPU) cannot know which brokers were silent, so it extends all sessions by the time it missed. It checks every

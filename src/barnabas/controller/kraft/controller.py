@@ -4,7 +4,7 @@ Each event becomes a decision of a pure function, which `proposals` writes to th
 the offset of the first record of its registration, as in Kafka.
 
 All of it runs to completion on the event loop. The decisions are pure functions: those of every kind of controller in
-`controller.requests`, those of the quorum alone in the other modules of this package.
+`controller.requests`, those that only a quorum needs in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Controller:
             # A broker with this node's id runs in this process, which has just begun: the registration is an old one.
             if broker_id != self._config.node_id:
                 self._sessions.start(broker_id, now_ms)
-        # The bootstrap file is not read when its records are in the log already: it is possibly damaged by now.
+        # The bootstrap file is not read when its records are in the log already: it may have been damaged since.
         formatted = () if image.metadata_version else self._raft.bootstrap_records()
         batches = bootstrap_batches(self.proposals.view(), formatted, in_transaction=self._store.in_transaction)
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
@@ -437,7 +437,9 @@ class Controller:
                 self._schedule_session_check()
 
     def _schedule_session_check(self) -> None:
-        """Schedules the next check, even if there is no session now: the checks run as long as the controller does."""
+        """Schedules the next check, even if there is no session now: the checks run as long as the controller is
+        active.
+        """
         if self._session_timer is not None:
             self._session_timer.cancel()
         now_ms = self._host.clock.now_ms()

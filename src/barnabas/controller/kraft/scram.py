@@ -1,7 +1,7 @@
 """AlterUserScramCredentials: sets and removes SCRAM credentials of users (KIP-554), with Kafka's errors and texts.
 
-Each user is decided alone: an error for one does not concern the others. A user can be altered once in a request. The
-client sends the salted password; only the two keys that are derived from it are stored.
+Each user is decided separately: an error for one does not concern the others. A user can be altered once in a request.
+The client sends the salted password; only the two keys that are derived from it are stored.
 """
 
 from __future__ import annotations

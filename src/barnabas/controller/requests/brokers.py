@@ -4,7 +4,7 @@ A broker's epoch distinguishes its incarnations: the offset of its registration 
 znode. How a broker registers, and how the controller learns that it is gone, is up to each kind of controller.
 
 A broker has up to tens of thousands of partitions, so each of these changes is decided in portions: every portion is
-valid alone, and the broker's own state changes with the last one (when it leaves) or the first one (when it joins).
+valid by itself, and the broker's own state changes with the last one (when it leaves) or the first one (when it joins).
 """
 
 from __future__ import annotations

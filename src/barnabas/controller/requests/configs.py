@@ -51,7 +51,7 @@ ResourceChange = tuple[int, str, Sequence[tuple[str, int, str | None]]]
 #: The outcome for one resource: error code and message.
 AlterResult = tuple[ErrorCode, str | None]
 
-#: The most keys of one resource in one request.
+#: The maximum number of keys of one resource in one request.
 CHANGES_MAX: Final = 1_000
 
 _OPERATIONS: Final = {ConfigChange.APPEND: "APPEND", ConfigChange.SUBTRACT: "SUBTRACT"}

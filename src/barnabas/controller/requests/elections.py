@@ -31,7 +31,7 @@ from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionC
 #: The values of `election_type` in ElectLeaders.
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-#: The most elections in one batch; the others follow in further batches.
+#: The maximum number of elections in one batch; the others follow in further batches.
 ELECTIONS_PER_BATCH: Final = 1_000
 
 _ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}

@@ -124,7 +124,9 @@ def without_unwritable(
     view: ControllerView, partition: PartitionImage, isr: tuple[int, ...], may_lead: Callable[[int], bool]
 ) -> tuple[int, ...]:
     """Returns the ISR without replicas whose brokers report that they take no writes, since nothing is committed while
-    the leader waits for them. If no other member can lead, the ISR stays: they have what was committed."""
+    the leader waits for them. If no other member can lead, the ISR stays as it is, because only its members have all
+    committed records.
+    """
     unwritable = {replica for replica in isr if not view.takes_writes(replica, partition.directory_of(replica))}
     if not unwritable or not any(may_lead(replica) for replica in isr if replica not in unwritable):
         return isr
@@ -235,8 +237,8 @@ def _is_done(
     isr: Sequence[tuple[int, int]],
 ) -> bool:
     """Returns whether an earlier request, whose answer was lost, has already made the change that the leader asks for.
-    In ZooKeeper mode a leader learns the partition epoch from the answer alone, so after an error it would never learn
-    it (G39).
+    In ZooKeeper mode a leader learns the partition epoch only from the answer, and would never learn it after an error
+    (G39).
     """
     return (
         proposal.leader_epoch == partition.leader_epoch

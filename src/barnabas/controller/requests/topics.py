@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 #: Takes the name of a topic and a number of its partitions. Raises RequestFailed if the client has to wait.
 Permit = Callable[[str, int], None]
 
-#: The most new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
+#: The maximum number of new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
 

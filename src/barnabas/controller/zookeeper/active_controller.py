@@ -51,12 +51,12 @@ FIRST_REBALANCE_MS: Final = 5_000
 class ActivityEvents(NamedTuple):
     """The callbacks of an active controller."""
 
-    #: Everything is read; called once.
+    #: The callback when everything is read; it is called once.
     on_loaded: Callable[[], None]
     #: Another controller has claimed.
     on_fenced: Callable[[], None]
-    #: A decision is about to be written: its cause, the image before it, and its records. Returns the cause with the
-    #: records that its elections possibly lose.
+    #: The callback before a decision is written: gets its cause, the image before it, and its records. Returns the
+    #: cause with the records that its elections possibly lose.
     on_decision: Callable[[Cause, MetadataImage, Sequence[Versioned]], Cause]
     #: A change has been written to ZooKeeper (`record_store.StoreEvents`).
     on_commit: Callable[[MetadataDelta, MetadataImage, Cause | None], None]

@@ -16,7 +16,7 @@ from barnabas.controller.zookeeper.slices import PARTITIONS_AT_ONCE
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.znodes.topic_text import TopicText
 
-#: The most texts that are kept: jobs take turns, and each is about one topic at a time.
+#: The maximum number of texts that are kept: jobs take turns, and each is about one topic at a time.
 _TEXTS_MAX: Final = 8
 
 

@@ -18,9 +18,9 @@ from barnabas.protocol.process_watch import ProcessEvents, ProcessWatch
 class ProcessListener(NamedTuple):
     """The callbacks about a registration, with the broker's id and epoch."""
 
-    #: The process has ended.
+    #: The callback for a process that has ended.
     on_gone: Callable[[int, int], None]
-    #: A process that was gone responds: its connections were refused by something else.
+    #: The callback for a process that was gone and responds: something else had refused the connections.
     on_answer: Callable[[int, int], None]
 
 

@@ -16,7 +16,7 @@ from barnabas.protocol.message import Message
 
 RETRY_MS: Final = 100
 
-#: Called with the broker, the request and its response.
+#: A callback that gets the broker, the request and its response.
 OnResponse = Callable[[int, Message, Message], None]
 
 

@@ -7,9 +7,9 @@
     replica left the assignment         StopReplica with deletion to its broker, with the partition's leader epoch
     topic left the image                UpdateMetadata with the leader -2; its deletion sends that, and StopReplica
 
-A broker gets its requests in the order LeaderAndIsr, UpdateMetadata, StopReplica; UpdateMetadata with the brokers alone
-comes before them, so that a broker knows the live brokers before its first role (G40). A partition without a state is
-in no request. A change of the ISR by the leader itself changes no role, so it is in UpdateMetadata alone.
+A broker gets its requests in the order LeaderAndIsr, UpdateMetadata, StopReplica; an UpdateMetadata with only the
+brokers comes before them, so that a broker knows the live brokers before its first role (G40). A partition without a
+state is in no request. A change of the ISR by the leader itself changes no role, so only UpdateMetadata reports it.
 """
 
 from __future__ import annotations

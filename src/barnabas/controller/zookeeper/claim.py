@@ -41,7 +41,9 @@ class Won(NamedTuple):
 
 
 class Beaten(NamedTuple):
-    """A failed claim: another broker, or an old session of this one, owns the znode. `problem`: a read that failed."""
+    """A failed claim: another broker, or an old session of this one, owns the znode. `problem` describes a read that
+    failed.
+    """
 
     controller_id: int
     problem: ZnodeError | None = None

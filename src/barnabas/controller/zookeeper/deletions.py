@@ -63,8 +63,8 @@ class _Deletion:
         #: All replicas in the order of the partitions, and those that have not answered.
         self.ordered = replicas_of(topic)
         self.replicas = set(self.ordered)
-        #: Whether the topic has left the committed image, and the requests that tell this are queued. Roles that were
-        #: decided earlier can follow before that.
+        #: Whether the topic has left the committed image, and the requests that announce this are queued. Until then,
+        #: requests of earlier decisions can still give its replicas roles.
         self.is_told = False
         self.is_ending = False
 
@@ -138,7 +138,7 @@ class TopicDeletions:
 
     def resume(self, done: Callable[[], None] | None = None) -> None:
         """Begins the deletions that are marked and can begin. Calls `done` when their topics have left the image, and
-        the requests that tell the brokers are queued.
+        the requests that inform the brokers are queued.
         """
         self._core.slices.begin(self._beginning(done))
 

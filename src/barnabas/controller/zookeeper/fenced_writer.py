@@ -14,7 +14,7 @@
     read back: otherwise           a conflict: the znodes say something else, and the controller decides again
 
 The writes of a unit take effect together or not at all. A unit with `is_last` follows when all earlier units of its key
-are done, and is in conflict if one of them is.
+are done, and is in conflict if one of them is in conflict.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from barnabas.zookeeper.wire.codes import ErrorCode
 GROUP_BYTES_MAX: Final = 500_000
 #: Errors of the check that mean another controller. Others refuse the request as a whole, for example its size.
 _FENCED: Final = frozenset({ErrorCode.BAD_VERSION, ErrorCode.NO_NODE})
-#: The most multis that wait for their answers.
+#: The maximum number of multis that wait for their answers.
 WINDOW: Final = 100
 
 
@@ -59,7 +59,7 @@ class Conflict(NamedTuple):
     found: Mapping[str, ZnodeContent | None]
 
 
-#: Called with the conflicts of one decision when all its units are settled.
+#: A callback that gets the conflicts of one decision when all its units are settled.
 Settled = Callable[[Sequence[Conflict]], None]
 
 

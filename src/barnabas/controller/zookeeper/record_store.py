@@ -36,7 +36,8 @@ from barnabas.protocol.messages.records_metadata import (
 from barnabas.znodes import paths
 from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 
-#: Called with the topics, and the keys of other units, whose writes found unexpected content; none if all was written.
+#: A callback that gets the topics, and the keys of other units, whose writes found unexpected content; none if all was
+#: written.
 Settled = Callable[[frozenset[str]], None]
 #: The bits of an offset that count the changes of one controller epoch; the epoch is above them, so that offsets order
 #: the changes of all controllers.
@@ -91,7 +92,7 @@ class RecordStore:
         self._events = events
         self._queue: deque[_Pending] = deque()
         self._keys: Counter[str] = Counter()
-        #: How often a decision was made about a topic: a read is discarded if this number has changed meanwhile.
+        #: The number of decisions about each topic: a read is discarded if it has changed meanwhile.
         self._decided: Counter[str] = Counter()
         #: The partitions whose state another controller wrote, with its epoch.
         self._foreign: dict[_Place, int] = {}
@@ -132,8 +133,8 @@ class RecordStore:
         read: ReadPartitions | None = None,
         cause: Cause | None = None,
     ) -> None:
-        """Writes these units, which make the changes of the records. With `read`, the records were read, as these
-        partitions were, and all of it is committed when the units are written.
+        """Writes these units, which make the changes of the records. If the records were read from znodes, `read` has
+        the partitions that were read with them. All of them are committed when the units are written.
         """
         if self._is_closed:
             return

@@ -1,7 +1,7 @@
 """The controller of a broker in ZooKeeper mode: it claims `/controller`, and decides while it holds it.
 
 The broker forwards what its ZooKeeper client reports, and registers before it reports a new session. Requests have the
-same methods as those of the quorum's controller, so handlers do not know which of the two they have.
+same methods as those of the quorum's controller, so handlers need not distinguish the two.
 
     signal --lifecycle--> actions: watch /controller, claim, load, serve, resign, delete /controller
     request --decision--> ActiveController --written and told--> response, or NOT_CONTROLLER

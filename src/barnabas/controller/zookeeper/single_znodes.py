@@ -22,8 +22,8 @@ _NO_FEATURES = Features(2, True, {})
 
 class SingleZnodes:
     """Reads and writes these znodes for the active controller, in one controller epoch. The block of producer ids is
-    read at the activation, then only written here: each write depends on its version, and after a conflict it is read
-    again.
+    read at the activation; after that only this controller writes it: each write depends on its version, and after a
+    conflict it is read again.
     """
 
     def __init__(self, core: Core) -> None:

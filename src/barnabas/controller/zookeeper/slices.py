@@ -76,7 +76,7 @@ def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def portions_by_topic(topics: Iterable[tuple[K, Sequence[T]]]) -> Iterator[list[tuple[K, Sequence[T]]]]:
     """Yields (topic, its rows) for one step each, up to PARTITIONS_AT_ONCE rows together, so that a topic can be in
-    several portions; once nothing if there are none.
+    several portions. If there are no topics, yields one empty list.
     """
     found: list[tuple[K, Sequence[T]]] = []
     left = PARTITIONS_AT_ONCE

@@ -1,4 +1,4 @@
-"""A topic as read from its znodes: the change of its assignment and states, with the checks of both."""
+"""A topic as read from its znodes: checks its assignment and states, and computes the change of the image."""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 An event only causes a read. The read itself arms the watch, and what it finds decides (G42).
 
-    look --read with watch--> found                     the watch stays armed until its event
-                        '---> event meanwhile, or lost   read again; `found` gets only the last result
-    event               ----> look
+    read with watch --> found                    the watch stays armed until its event
+                '-----> event meanwhile, or lost  read again; `found` gets only the last result
+    event       ------> read with watch
 
-`on_idle` is called when the last read that was due is answered: after the first looks everything is read.
+`on_idle` is called when no read is outstanding: after the first reads everything is read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Final
 
 from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ReadReply, ZnodeStore
 
-#: The most reads that wait for their answers.
+#: The maximum number of reads that wait for their answers.
 WINDOW: Final = 400
 
-#: Called with a znode with its Stat, both None if it does not exist.
+#: A callback that gets a znode and its Stat, both None if it does not exist.
 Found = Callable[[ReadReply], None]
 FoundNames = Callable[[tuple[str, ...]], None]
 
 
-class _Look:
+class _Reading:
     """A znode that is being read, and how it is read and watched."""
 
     __slots__ = ("again", "found", "found_names", "is_forgotten", "is_reading", "keeps_watch", "path")
@@ -48,38 +48,38 @@ class ZnodeReader:
     def __init__(self, store: ZnodeStore, on_idle: Callable[[], None]) -> None:
         self._store = store
         self._on_idle = on_idle
-        self._data: dict[str, _Look] = {}
-        self._children: dict[str, _Look] = {}
-        self._queue: deque[_Look] = deque()
+        self._data: dict[str, _Reading] = {}
+        self._children: dict[str, _Reading] = {}
+        self._queue: deque[_Reading] = deque()
         self._in_flight = 0
-        #: Looks whose result is due (queued, in flight, or to be repeated), and holds.
+        #: The number of outstanding reads (queued, in flight, or to be repeated) and holds.
         self._due = 0
-        self._lost: list[_Look] = []
+        self._lost: list[_Reading] = []
         self._is_closed = False
 
     # -- reads
 
     def watch_data(self, path: str, found: Found) -> None:
         """Reads the znode now, and again whenever it is created, changed or deleted."""
-        self._start(self._data.setdefault(path, _Look(path, found, None, keeps_watch=True)))
+        self._start(self._data.setdefault(path, _Reading(path, found, None, keeps_watch=True)))
 
     def watch_children(self, path: str, found: FoundNames) -> None:
         """Reads the names of the children now, and again whenever they change."""
-        self._start(self._children.setdefault(path, _Look(path, None, found, keeps_watch=True)))
+        self._start(self._children.setdefault(path, _Reading(path, None, found, keeps_watch=True)))
 
     def read(self, path: str, found: Found) -> None:
         """Reads the znode once."""
-        self._start(_Look(path, found, None, keeps_watch=False))
+        self._start(_Reading(path, found, None, keeps_watch=False))
 
     def names(self, path: str, found: FoundNames) -> None:
         """Reads the names of the children once."""
-        self._start(_Look(path, None, found, keeps_watch=False))
+        self._start(_Reading(path, None, found, keeps_watch=False))
 
     def forget(self, path: str) -> None:
         """Ends the watch of a znode's data; an event or an answer that still comes has no effect."""
-        look = self._data.pop(path, None)
-        if look is not None:
-            look.is_forgotten = True
+        reading = self._data.pop(path, None)
+        if reading is not None:
+            reading.is_forgotten = True
 
     def is_watched(self, path: str) -> bool:
         return path in self._data
@@ -99,10 +99,10 @@ class ZnodeReader:
 
     def changed(self, path: str) -> None:
         """Reads again everything that is watched on this path."""
-        for looks in (self._data, self._children):
-            look = looks.get(path)
-            if look is not None:
-                self._start(look)
+        for readings in (self._data, self._children):
+            reading = readings.get(path)
+            if reading is not None:
+                self._start(reading)
 
     def resume(self) -> None:
         """Repeats the reads whose answers were lost, after the session is connected again."""
@@ -115,57 +115,57 @@ class ZnodeReader:
         self._is_closed = True
         self._queue.clear()
 
-    def _start(self, look: _Look) -> None:
-        if look.is_reading:
-            look.again = True
+    def _start(self, reading: _Reading) -> None:
+        if reading.is_reading:
+            reading.again = True
             return
-        look.is_reading = True
+        reading.is_reading = True
         self._due += 1
-        self._queue.append(look)
+        self._queue.append(reading)
         self._send()
 
     def _send(self) -> None:
         while self._queue and self._in_flight < WINDOW and not self._is_closed:
-            look = self._queue.popleft()
-            look.again = False
+            reading = self._queue.popleft()
+            reading.again = False
             self._in_flight += 1
-            if look.found_names is not None:
-                self._store.children(look.path, partial(self._on_names, look), watch=look.keeps_watch)
+            if reading.found_names is not None:
+                self._store.children(reading.path, partial(self._on_names, reading), watch=reading.keeps_watch)
             else:
-                self._store.read(look.path, partial(self._on_data, look), watch=look.keeps_watch)
+                self._store.read(reading.path, partial(self._on_data, reading), watch=reading.keeps_watch)
 
-    def _on_data(self, look: _Look, reply: ReadReply) -> None:
-        if reply.znode is not None or reply.is_lost or not look.keeps_watch:
-            self._ended(look, reply.is_lost, lambda: look.found is not None and look.found(reply))
+    def _on_data(self, reading: _Reading, reply: ReadReply) -> None:
+        if reply.znode is not None or reply.is_lost or not reading.keeps_watch:
+            self._ended(reading, reply.is_lost, lambda: reading.found is not None and reading.found(reply))
             return
         if self._is_closed:
             return
 
         def on_stat(found: ExistsReply) -> None:
             if found.stat is not None:
-                look.again = True
-            self._ended(look, found.is_lost, lambda: look.found is not None and look.found(reply))
+                reading.again = True
+            self._ended(reading, found.is_lost, lambda: reading.found is not None and reading.found(reply))
 
         # The read of a znode that does not exist arms no watch.
-        self._store.exists(look.path, on_stat, watch=True)
+        self._store.exists(reading.path, on_stat, watch=True)
 
-    def _on_names(self, look: _Look, reply: ChildrenReply) -> None:
+    def _on_names(self, reading: _Reading, reply: ChildrenReply) -> None:
         names = tuple(sorted(reply.names or ()))
-        self._ended(look, reply.is_lost, lambda: look.found_names is not None and look.found_names(names))
+        self._ended(reading, reply.is_lost, lambda: reading.found_names is not None and reading.found_names(names))
 
-    def _ended(self, look: _Look, is_lost: bool, found: Callable[[], object]) -> None:
+    def _ended(self, reading: _Reading, is_lost: bool, found: Callable[[], object]) -> None:
         if self._is_closed:
             return
         self._in_flight -= 1
         if is_lost:
-            self._lost.append(look)
+            self._lost.append(reading)
             return
-        if look.again:
-            self._queue.append(look)
+        if reading.again:
+            self._queue.append(reading)
             self._send()
             return
-        look.is_reading = False
-        if not look.is_forgotten:
+        reading.is_reading = False
+        if not reading.is_forgotten:
             found()
         self._send()
         self.release()

@@ -209,7 +209,7 @@ class OffsetRemoval:
     # -- deleted topics
 
     def delete_partitions(self, deleted: frozenset[Partition]) -> None:
-        """Deletes the offsets of deleted topics, which are of no use any more. Later commits belong to new topics of
+        """Deletes the offsets of deleted topics, which are useless from now on. Later commits belong to new topics of
         the same names and are kept."""
         self._write(self._deleting_partitions(deleted, self._context.wall_ms()), lambda _: None)
 

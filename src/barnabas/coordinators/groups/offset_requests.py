@@ -71,8 +71,9 @@ class OffsetRequests:
     def commit(
         self, api_version: int, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]
     ) -> None:
-        """Serves OffsetCommit. A partition that does not exist and metadata that is too large fail alone; any other
-        error fails all rows."""
+        """Serves OffsetCommit. A partition that does not exist, or metadata that is too large, fails only its own row;
+        any other error fails all rows.
+        """
 
         def check() -> GroupShard:
             shard = self._shard(request.group_id, may_be_empty=True)

@@ -80,7 +80,7 @@ class MarkerDelivery:
         self.missing = set(image.partitions)
         self.cancelled = False
         self.on_delivered = on_delivered
-        #: Called if another coordinator has written a marker with a later coordinator epoch.
+        #: The callback for a marker of another coordinator with a later coordinator epoch.
         self.on_fenced = on_fenced
         self._retry: Deadline = deadlines.new()
         self._retry_ms = _RETRY_MS

@@ -3,7 +3,7 @@
 Each seed writes a log with small segments, idempotent and transactional batches, codecs and leader epochs, and damages
 a few of its files. The promises: an intact log has no faults; each damaged file is reported; after a repair nothing is
 reported, a second repair has nothing to do, and the log has the batches that it had, or those before the damage; a
-start after a kill makes each index near the recovery point anew that is missing, torn or wrong at its end. Files are
+start after a kill rebuilds each index near the recovery point that is missing, torn or wrong at its end. Files are
 decoded by code of their own (`log_files`).
 """
 
@@ -36,7 +36,7 @@ _DIRECTORY: Final = f"/logs/{_PARTITION}"
 _TOPIC_ID: Final = bytes(range(16))
 _PRODUCERS: Final = (7, 8, 9)
 _KEPT: Final = "repaired"
-#: A snapshot: version 2, checksum 4, count 4, and producers, whose last offset is here.
+#: The position of the first producer's last offset in a snapshot: after version 2, checksum 4, count 4.
 _CRC_AT, _CHECKED_FROM, _LAST_OFFSET_AT = 2, 6, 10 + 14
 _INDEXES: Final = (".index", ".timeindex")
 _CRC_COVERS_FROM, _RECORDS_FROM = 21, 61
@@ -168,7 +168,9 @@ class DamagedFiles:
     # -- damages
 
     def _damage_index(self, disk: MemoryDisk) -> None:
-        """Damages an index as a start must notice it: it is gone, torn, or wrong in one of its last entries."""
+        """Damages an index in a way that a start must notice: removes it, tears it, or changes one of its last
+        entries.
+        """
         name = self._random.choice([name for name in disk.list_dir(_DIRECTORY) if name.endswith(_INDEXES)])
         path = f"{_DIRECTORY}/{name}"
         if not disk.exists(path):
@@ -261,7 +263,7 @@ class DamagedFiles:
         self._check_rules(disk, read_log(disk, _DIRECTORY), end, "opened again")
 
     def _check_rules(self, disk: MemoryDisk, found: LogFiles, end: int, state: str) -> None:
-        """Compares what the files of the log say twice."""
+        """Compares the redundant data in the files of the log."""
         names = set(disk.list_dir(_DIRECTORY))
         producers = ProducerDict(0)
         for batch in found.batches():

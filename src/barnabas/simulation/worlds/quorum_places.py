@@ -57,7 +57,7 @@ class NodeHost:
         self.disk = disk
         self.reported: list[str] = []
 
-    # Clock: each runs at its own speed, from its own zero.
+    # The clock: that of each node has its own speed and its own zero.
 
     def now_ms(self) -> int:
         return int(self._place.zero_ms + self._world.heap.now * self._place.speed)

@@ -376,7 +376,7 @@ class ReplicationRun:
                 worker.client.process.enter(worker.restore)
         self._await(self._is_whole, "the replicas are not in sync again although everything healed")
         self.world.run_for(2 * SECOND_US)
-        # A request of the mover can still be under way; it is undone then.
+        # A request of the mover can still be under way; the mover then restores the replicas again.
         self._await(lambda: self._is_whole() and self._is_equal(), "the replicas do not become equal")
         self._judge()
 

@@ -1,4 +1,4 @@
-"""The small worlds by name, each run of which is known by its settings and depends on them alone.
+"""The small worlds by name. The settings of a run identify it, and determine it completely.
 
 Faults of the replicated topic are values: a run can have others than those of its seed, and a failing run can be
 reduced to fewer. In the other worlds the seed decides step by step.

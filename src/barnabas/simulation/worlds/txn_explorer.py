@@ -342,7 +342,7 @@ class Explorer:
         self._faults()
         self.stopping = True
         self.world.run_until(lambda: all(driver.done for driver in drivers), "all producers begin again", SETTLE_MS)
-        self.world.run_until(self._nothing_hangs, "the LSO comes to the HW everywhere", SETTLE_MS)
+        self.world.run_until(self._nothing_hangs, "the LSO reaches the HW everywhere", SETTLE_MS)
         self._check()
 
     def _faults(self) -> None:

@@ -1,7 +1,7 @@
 """Seeded runs of a replicated topic in ZooKeeper mode, under faults of brokers and of the server.
 
 The clients, the promises and the end of a run are those of `replication_explorer`; an operator edits znodes. Faults cut
-brokers off from the server alone, end their sessions, and lose the answers to their writes. In the end the controller
+brokers off from the server only, end their sessions, and lose the answers to their writes. In the end the controller
 knows what the znodes say.
 """
 

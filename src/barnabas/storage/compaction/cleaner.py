@@ -1,8 +1,8 @@
 """Compaction of a broker's logs (`cleanup.policy=compact`): when to clean which log, and the swap of the result.
 
 A timer chooses the log with the largest share of dirty bytes; after a pass the next log is chosen immediately. A pass
-reads and writes in the background, in slices of about a millisecond, so that it delays nothing else by more than that.
-The log object is touched only on the loop, when a group of segments is complete and replaces the old ones.
+reads and writes in the background, in slices of about a millisecond, so that other work is delayed by no more than a
+slice. The log object is touched only on the loop, when a group of segments is complete and replaces the old ones.
 
 Invariants
 - Before the swap the log is checked again: if a segment of the group was deleted, truncated or replaced meanwhile, or

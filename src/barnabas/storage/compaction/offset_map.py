@@ -32,8 +32,8 @@ def map_key(key: bytes) -> bytes:
 class OffsetMap:
     """The newest offset of each key among the records up to `latest_offset`.
 
-    It is divided into many parts, because a dictionary that grows or is freed blocks all threads for that time. The
-    part of a key is `parts[hash(key) % PARTS]`.
+    It is divided into many parts, because a dictionary that grows or is freed blocks all threads until this is done.
+    The part of a key is `parts[hash(key) % PARTS]`.
     """
 
     __slots__ = ("_memory_bytes", "latest_offset", "parts", "size_bytes")

@@ -158,7 +158,7 @@ class Verdict(NamedTuple):
     discard: bool
     #: The batch stays, if only as a header.
     keep_empty: bool
-    #: A marker whose transaction has nothing else left: it can be removed after its delete horizon.
+    #: A marker that is all that is left of its transaction: it can be removed after its delete horizon.
     is_idle_marker: bool
 
 

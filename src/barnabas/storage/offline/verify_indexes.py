@@ -160,7 +160,7 @@ class Transactions:
         if version != 0:
             return f"an entry of version {version}"
         if entry.last_offset <= previous:
-            return f"an entry for offset {entry.last_offset} after that for {previous}"
+            return f"an entry for offset {entry.last_offset} after the one for {previous}"
         if self._markers.get(entry.last_offset) != entry.producer_id:
             return f"producer {entry.producer_id} did not abort a transaction at offset {entry.last_offset}"
         if expected is not None and self.is_whole and entry != expected:

@@ -121,7 +121,7 @@ class Opening:
     evidence: Evidence | None = None
     #: Returns whether an intact batch can follow those before it; the scan ends at the first that cannot.
     follows: Follows | None = None
-    #: Called before anything is cut off; an exception prevents the cut.
+    #: The callback before anything is cut off; an exception prevents the cut.
     on_cut: Callable[[Cut], None] | None = None
 
 

@@ -44,7 +44,7 @@ class SegmentEnd(NamedTuple):
 
     segment: Segment
     end_offset: int
-    #: Bytes after it that are not a batch.
+    #: The number of bytes after that position, which are not a whole batch.
     torn_bytes: int
     #: Offsets that are missing between batches that were scanned.
     gaps: tuple[Hole, ...] = ()

@@ -23,7 +23,7 @@ from barnabas.zookeeper.wire.frames import request_frame
 from barnabas.zookeeper.wire.operations import Record, read_response
 from barnabas.zookeeper.wire.records import ReplyHeader
 
-#: Called with the error code, and with the response, which is () if there is an error.
+#: The callback for an answer: gets the error code, and the response, which is () if there is an error.
 Done = Callable[[int, Record], None]
 
 _XID_MAX: Final = 0x7FFF_FFFF

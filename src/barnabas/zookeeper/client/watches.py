@@ -2,7 +2,7 @@
 
     kind       armed by                           fired by
     data       getData; exists of a znode         changed, deleted
-    exists     exists of a znode that is not      created, and what happens to it then
+    exists     exists of a missing znode          created, and every event after that
     children   getChildren                        children changed, deleted
 
 A server forgets the watches with the connection. After a reconnect they are set again relative to the last zxid that
@@ -19,7 +19,7 @@ from barnabas.zookeeper.wire.codes import SET_WATCHES_XID, EventType, OpCode
 from barnabas.zookeeper.wire.frames import request_frame
 from barnabas.zookeeper.wire.records import SetWatchesRequest
 
-#: The most bytes of paths in one request, as Apache's client sends them; `jute.maxbuffer` is eight times as much.
+#: The maximum size of the paths in a request in bytes, as in Apache's client; `jute.maxbuffer` is eight times as much.
 _BATCH_BYTES_MAX: Final = 128 * 1024
 _LENGTH_BYTES: Final = 4
 

@@ -139,7 +139,7 @@ def decode_entry(data: bytes) -> TxnEntry:
     reader = FieldReader(data)
     header = TxnHeader(*reader.fields(_HEADER))
     txn = _read_multi(reader) if header.type == OpCode.MULTI else _read_txn(reader, header.type)
-    # Digests of the first releases of 3.6 are of another form; they are no longer compared.
+    # Digests of the first releases of 3.6 have another form; they are not compared.
     digest = TxnDigest(*reader.fields(_DIGEST)) if len(data) - reader.offset == _DIGEST.size else None
     return TxnEntry(header, txn, digest)
 

@@ -50,7 +50,7 @@ class Session:
         self.is_closing = False
         #: When its bucket expires.
         self.bucket_ms = 0
-        #: The client's requests that wait for a sync, behind which its reads wait.
+        #: The client's requests that wait for a sync; its later reads wait behind them.
         self.unanswered = 0
 
 
@@ -85,7 +85,7 @@ class SessionTracker:
             self.track(session_id, timeout_ms)
 
     def start(self) -> None:
-        """Begins to expire sessions."""
+        """Begins to expire sessions, from their full timeouts."""
         assert self._timer is None
         self._wait()
 

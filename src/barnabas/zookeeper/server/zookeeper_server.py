@@ -68,7 +68,7 @@ class ZooKeeperServer:
     # -- called by the host
 
     def start(self) -> None:
-        """Begins to expire sessions, all of which restart their timeout."""
+        """Begins to expire sessions; each has its full timeout from now on."""
         self._is_running = True
         self.tracker.start()
         self._upkeep.start()

@@ -21,7 +21,7 @@ from barnabas.zookeeper.znode_paths import name_of, parent_of
 ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
 CONFIG: Final = "/zookeeper/config"
-#: Nodes that are always there and cannot be deleted.
+#: Nodes that always exist and cannot be deleted.
 SPECIAL_PATHS: Final = frozenset({ROOT, ZOOKEEPER, QUOTA_ROOT, CONFIG})
 
 

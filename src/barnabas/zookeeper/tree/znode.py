@@ -10,7 +10,7 @@ from barnabas.zookeeper.tree.owners import is_session
 from barnabas.zookeeper.wire.records import Acl, Stat
 
 _DIGESTED: Final = struct.Struct(">5q3iq")
-#: Nodes below it have no digest: the figures of quotas change without a transaction.
+#: Nodes below this path have no digest: the figures of quotas change without a transaction.
 UNDIGESTED: Final = "/zookeeper/"
 
 _MASK_64: Final = (1 << 64) - 1

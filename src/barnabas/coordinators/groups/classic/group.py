@@ -95,7 +95,7 @@ class Member:
         self.protocols: dict[str, bytes] = {}
         self.rebalance_timeout_ms = 0
         self.session_timeout_ms = 0
-        #: True until the first join phase of the member is complete: its session also covers the wait for that.
+        #: Whether the first join phase of the member is not complete yet: its session also covers that wait.
         self.is_new = False
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None

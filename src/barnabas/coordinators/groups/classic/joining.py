@@ -34,7 +34,7 @@ _SKIP_ASSIGNMENT_SINCE = 9
 #: The largest client id or instance id: a member id appends a dash and a UUID, and records hold strings of 32,767
 #: bytes.
 _PREFIX_BYTES_MAX = 32_767 - 37
-#: An upper bound for protocols in a request; no client supports a tenth of that.
+#: An upper bound for the protocols in a request, ten times what any client supports.
 _PROTOCOLS_MAX = 1_000
 #: Errors after which the record can be in the log nonetheless, and can be committed.
 _POSSIBLY_COMMITTED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
@@ -184,7 +184,7 @@ class Joining:
                 self._store_replacement(group, old, member, join.api_version, leader_before)
             case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
                 # The leader's assignment is for the old member id.
-                self._rebalancer.prepare(group, f"static member {join.instance_id} joined anew")
+                self._rebalancer.prepare(group, f"static member {join.instance_id} joined again")
             case _:
                 self._rebalancer.maybe_complete_join(group)
 

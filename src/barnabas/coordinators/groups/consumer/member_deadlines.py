@@ -5,7 +5,7 @@
     join, sync  classic protocol: JoinGroup and SyncGroup within the rebalance timeout
 
 `Planner.remove_after` (`planning.py`) schedules them, and removes a member that misses one. They are not in the log:
-after a failover every session starts anew.
+after a failover every session starts again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from barnabas.coordinators.groups.shard_context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Called with the committed consumer group, or with None if the classic protocol serves the request.
+#: A callback that gets the committed consumer group, or None if the classic protocol serves the request.
 Served = Callable[[ConsumerGroup | None], None]
 
 

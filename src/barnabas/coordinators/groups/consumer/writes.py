@@ -233,8 +233,8 @@ class Writes:
             if outcome:
                 self._run(slot)
             else:
-                # The batch can still be committed, so the next one waits for it; requests that have waited for this
-                # timeout do not.
+                # The batch can still be committed, so the next batch waits for it. Requests that have waited for this
+                # timeout are answered now.
                 answered_late.append(True)
                 self._refuse(slot, client_error(code))
 

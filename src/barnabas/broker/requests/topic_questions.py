@@ -1,0 +1,198 @@
+"""Authorization checks of APIs about topics, configurations and log directories whose refusals need their own code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
+from barnabas.broker.requests.judging import (
+    CODES,
+    TEXTS,
+    Described,
+    Judge,
+    Judgement,
+    Rows,
+    Verdict,
+    changed,
+    only_rows,
+    split,
+)
+from barnabas.common.config_keys import ResourceType
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import ZERO_UUID
+from barnabas.metadata.acls import AclOperation, AclResource
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+
+_TOPIC: Final = AclResource.TOPIC
+_GROUP: Final = AclResource.GROUP
+_CLUSTER: Final = AclResource.CLUSTER
+_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
+
+
+class CreateTopics(Described):
+    """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS the result does not show configurations."""
+
+    _ROWS = Rows(AclOperation.CREATE, _TOPIC, ErrorRows("topics", "topics"), "name")
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        assert isinstance(request, CreateTopicsRequest)
+        counts = Counter(topic.name for topic in request.topics)
+        refused: list[Any] = []
+        if not judge.may(AclOperation.CREATE, _CLUSTER, log_denied=False):
+            # Duplicates are refused by the controller, whatever the rights.
+            single = [topic for topic in request.topics if counts[topic.name] == 1]
+            _, refused = yield from split(judge, AclOperation.CREATE, _TOPIC, single, self._ROWS.name_of)
+        rows = self._ROWS.refused(judge, request, refused) if refused else []
+        for row in rows:
+            row.error_message = "Authorization failed."
+        names = {topic.name for topic in refused}
+        left = [topic for topic in request.topics if topic.name not in names]
+        if not left and rows:
+            return Verdict(request, only_rows(request, self._ROWS.shape, rows))
+
+        def amend(response: CreateTopicsResponse) -> CreateTopicsResponse:
+            for result in response.topics:
+                if result.error_code == ErrorCode.NONE and not judge.may(
+                    AclOperation.DESCRIBE_CONFIGS, _TOPIC, result.name, log_denied=False
+                ):
+                    result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    result.num_partitions = result.replication_factor = -1
+                    result.configs = []
+            response.topics.extend(rows)
+            return response
+
+        return Verdict(changed(request, "topics", left), None, amend)
+
+
+class DeleteTopics(Described):
+    """DELETE on the cluster or on each topic. The response names a topic that is requested by id only if the client may
+    describe it; a refusal by name does not reveal whether the topic exists.
+    """
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        assert isinstance(request, DeleteTopicsRequest)
+        if judge.may(AclOperation.DELETE, _CLUSTER, log_denied=False):
+            return Verdict(request)
+        by_name = "topics" if judge.version >= 6 else "topic_names"
+        rows: list[DeleteTopicsResponse.DeletableTopicResult] = []
+        left: list[Any] = []
+        for place, topic in enumerate(getattr(request, by_name)):
+            refusal = self._refusal(judge, topic)
+            if refusal is None:
+                left.append(topic)
+            else:
+                rows.append(refusal)
+            if place % 50 == 49:
+                yield 1
+        if not rows:
+            return Verdict(request)
+        if not left:
+            return Verdict(request, DeleteTopicsResponse(responses=rows))
+
+        def amend(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
+            response.responses.extend(rows)
+            return response
+
+        return Verdict(changed(request, by_name, left), None, amend)
+
+    def _refusal(self, judge: Judge, topic: Any) -> DeleteTopicsResponse.DeletableTopicResult | None:
+        name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else (topic.name, topic.topic_id)
+        by_id = name is None
+        if by_id:
+            known = judge.image.topics_by_id.get(topic_id)
+            if known is None:
+                return None
+            name = known.name
+        if judge.may(AclOperation.DELETE, _TOPIC, name):
+            return None
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        is_shown = not by_id or judge.may(AclOperation.DESCRIBE, _TOPIC, name)
+        return DeleteTopicsResponse.DeletableTopicResult(
+            name=name if is_shown else None, topic_id=topic_id, error_code=code, error_message=TEXTS[code]
+        )
+
+
+class ListOffsets(Described):
+    """DESCRIBE on each topic. A request with a replica id comes from a broker and needs CLUSTER_ACTION."""
+
+    _ROWS = Rows(AclOperation.DESCRIBE, _TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        assert isinstance(request, ListOffsetsRequest)
+        if request.replica_id < 0:
+            verdict = yield from self._ROWS.judge(judge, request)
+            return verdict
+        if judge.may(AclOperation.CLUSTER_ACTION, _CLUSTER):
+            return Verdict(request)
+        rows = self._ROWS.refused(judge, request, request.topics)
+        return Verdict(request, only_rows(request, self._ROWS.shape, rows))
+
+
+class Configs:
+    """A check for each resource, by its type. The handler refuses unknown types."""
+
+    def __init__(self, operation: AclOperation, shape: ErrorRows) -> None:
+        self._operation = operation
+        self._shape = shape
+
+    @property
+    def asks(self) -> str:
+        return f"{self._operation.name} on each topic or group, and on the cluster for brokers, loggers and metrics"
+
+    @property
+    def refusal(self) -> str:
+        return "TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED for each one"
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        left: list[Any] = []
+        rows: list[Any] = []
+        for place, resource in enumerate(getattr(request, self._shape.of)):
+            kind = self._type_of(resource)
+            name = () if kind is _CLUSTER else (resource.resource_name,)
+            if kind is None or judge.may(self._operation, kind, *name):
+                left.append(resource)
+            else:
+                code = CODES[kind]
+                one = changed(request, self._shape.of, [resource])
+                rows += error_rows(one, judge.version, code, TEXTS[code], self._shape)
+            if place % 50 == 49:
+                yield 1
+        if not rows:
+            return Verdict(request)
+        if not left:
+            return Verdict(request, only_rows(request, self._shape, rows))
+
+        def amend(response: Any) -> Any:
+            getattr(response, self._shape.to).extend(rows)
+            return response
+
+        return Verdict(changed(request, self._shape.of, left), None, amend)
+
+    @staticmethod
+    def _type_of(resource: Any) -> AclResource | None:
+        return _CONFIG_RESOURCES.get(resource.resource_type)
+
+
+_CONFIG_RESOURCES: Final = {
+    ResourceType.TOPIC: _TOPIC,
+    ResourceType.GROUP: _GROUP,
+    ResourceType.BROKER: _CLUSTER,
+    ResourceType.BROKER_LOGGER: _CLUSTER,
+    ResourceType.CLIENT_METRICS: _CLUSTER,
+}
+
+
+class DescribeLogDirs(Described):
+    """DESCRIBE on the cluster; older versions have no field for the refusal and show no directory."""
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        if judge.may(AclOperation.DESCRIBE, _CLUSTER):
+            return Verdict(request)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if judge.version >= 3 else ErrorCode.NONE
+        return Verdict(request, DescribeLogDirsResponse(error_code=code))
+        yield 1
