@@ -219,7 +219,7 @@ def _unsecured_listener(module: str) -> dict[str, str]:
 
 def _answers(port: int, *messages: bytes) -> list[tuple[int, str | None, bytes, bool]]:
     """Returns what a broker answers to the messages of a log-in: error, text, message, and whether a session ends."""
-    found = []
+    found: list[tuple[int, str | None, bytes, bool]] = []
     with socket.create_connection(("127.0.0.1", port), 30) as link, link.makefile("rb") as stream:
         for request in (handshake("OAUTHBEARER"), *map(authenticate, messages)):
             link.sendall(len(request).to_bytes(4, "big") + request)
@@ -257,7 +257,7 @@ def test_kafka_answers_the_same(tmp_path: Path) -> None:
         "a.b.c",
         "a",
     ]
-    exchanges = [(first_message(token), b"\x01") for token in tokens]
+    exchanges: list[tuple[bytes, ...]] = [(first_message(token), b"\x01") for token in tokens]
     exchanges += [(first_message(tokens[0], name),) for name in ("alice", "eve")]
     exchanges += [
         (first_message(tokens[0], traceId="7"),),
