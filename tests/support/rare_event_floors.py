@@ -1,6 +1,11 @@
 """The floors of rare events: in how many of 200 seeds of all kinds each event happens at least.
 
-python -m tests.support.rare_event_floors       measures the floors again, and writes them (half an hour)
+    python -m tests.support.rare_event_floors FILE [SEEDS [FIRST]]    runs seeds, each of which becomes a line of FILE
+    python -m tests.support.rare_event_floors FILE show               prints the rarest events of a file, and failures
+    python -m tests.support.rare_event_floors FILE write              writes the floors anew
+
+Seeds that FILE has are not run again. Whole clusters and small worlds have their shares of every 200 seeds, so that
+1,000 seeds are five times as many of each kind.
 """
 
 from __future__ import annotations
