@@ -231,7 +231,7 @@ def test_connections_that_end_in_any_phase_of_tls_leave_no_slot(
 
 
 @loops
-def test_many_plain_connections_that_end_at_once_leave_no_slot(make_loop: MakeLoop) -> None:
+def test_many_plain_connections_that_end_immediately_leave_no_slot(make_loop: MakeLoop) -> None:
     """Guard S17."""
 
     async def main() -> None:
