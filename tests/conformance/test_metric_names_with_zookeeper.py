@@ -30,6 +30,15 @@ _MORE = {
     "kafka_server_group_coordinator_metrics_group_count": "the coordinator is that of 4.1",
     "kafka_server_group_coordinator_metrics_num_partitions": "the coordinator is that of 4.1",
     "kafka_server_socket_server_metrics_connection_count": "Kafka splits connections by its network threads",
+    **{
+        f"kafka_server_socket_server_metrics_{name}": "that of 4.1; the beans of 3.9.1 are recorded without attributes"
+        for name in (
+            "broker_connection_accept_rate",
+            "connection_accept_rate",
+            "connection_accept_throttle_time",
+            "ip_connection_accept_throttle_time",
+        )
+    },
 }
 
 _TIMES_OF_EVENTS = "decisions are not events of a queue that can be timed; the journal has each with its cause"

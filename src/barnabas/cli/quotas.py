@@ -187,7 +187,7 @@ def set_quotas(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Set quotas of a user, a client id, a client id of a user, or an address; other quotas of it stay"""
+    """Set quotas of a user, a client id, a client id of a user, or an address; its other quotas stay"""
     entity = Entity.of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     entity.require()
     changes = dict(_parsed(each, entity) for each in quotas)

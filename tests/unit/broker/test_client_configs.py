@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from tests.support.zookeeper_broker import ZooKeeperBroker
 
 from barnabas.broker.throttling.connection_limits import Slot
@@ -16,6 +19,8 @@ from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import DeleteRequest
 
+#: What Apache Kafka 3.9.1 wrote, step by step.
+RECORDED = Path(__file__).parents[2] / "data" / "znodes" / "recorded_writes.json"
 BATCH = bytes(encode_batch([Record(0, EPOCH_WALL_MS, None, bytes(1_000), [])]))
 _SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 
@@ -279,3 +284,26 @@ def test_a_change_of_quotas_survives_the_loss_of_the_session() -> None:
     assert isinstance(answer, AlterClientQuotasResponse)
     assert [each.error_code for each in answer.entries] == [0]
     assert quotas(broker) == {(("user", "ann"),): {"producer_byte_rate": 7.0}}
+
+
+def test_quotas_are_written_as_kafka_wrote_them() -> None:
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    writes = recorded["22-quotas"]
+    broker = ZooKeeperBroker().start()
+    assert (
+        altered(
+            broker,
+            ({"client-id": "c 1/x"}, "producer_byte_rate", 1024.0),
+            ({"user": "alice"}, "consumer_byte_rate", 2048.0),
+            ({"client-id": None, "user": "alice"}, "request_percentage", 50.0),
+            ({"ip": "127.0.0.9"}, "connection_creation_rate", 10.0),
+        )
+        == [(0, None)] * 4
+    )
+    expected = {path: text for path, ((_, text),) in writes.items()}
+    notified = [text for path, text in expected.items() if path.startswith(paths.CONFIG_CHANGES)]
+    found = {path: broker.tree.content(path) for path in expected if not path.startswith(paths.CONFIG_CHANGES)}
+    texts = {path: None if each is None or not each.data else bytes(each.data).decode() for path, each in found.items()}
+    assert texts == {path: expected[path] for path in texts}
+    changes = [broker.tree.content(f"{paths.NEW_CONFIG_CHANGE}{number:010}") for number in range(len(notified))]
+    assert [bytes(each.data or b"").decode() for each in changes if each is not None] == notified

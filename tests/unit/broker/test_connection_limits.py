@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -229,3 +230,27 @@ def test_rates_of_many_addresses_are_forgotten() -> None:
         slot.release()
     assert len(list(world.limits.address_rates(600_000))) <= 11_000 / 20
     assert len(world.limits._rates) < 3_000
+
+
+def test_listeners_that_wait_get_free_slots_in_turn() -> None:
+    properties = {"listeners": LISTENERS + ",OTHER://localhost:9095", "max.connections": "4"}
+    protocols = {"listener.security.protocol.map": PROPERTIES["listener.security.protocol.map"] + ",OTHER:PLAINTEXT"}
+    limits = make_connection_limits(BrokerConfig.from_properties(PROPERTIES | properties | protocols))["OTHER"]
+    slots: list[Slot] = []
+    served: list[str] = []
+
+    def serve(listener: str) -> None:
+        if limits.has_slot(listener):
+            slot = limits.take(listener, IP, 0)
+            assert isinstance(slot, Slot)
+            slots.append(slot)
+            served.append(listener)
+
+    for _ in range(4):
+        serve("EXTERNAL")
+    served.clear()
+    for listener in ("EXTERNAL", "OTHER"):
+        limits.when_free(partial(serve, listener))
+    for _ in range(10):
+        slots.pop(0).release()
+    assert (served.count("EXTERNAL"), served.count("OTHER")) == (5, 5)

@@ -181,10 +181,17 @@ class ConnectionLimits:
         self._on_excess = callback
 
     def _notify(self) -> None:
-        for waiter in self._waiters:
-            waiter()
+        self._wake()
         if self._on_excess is not None and self.excess:
             self._on_excess()
+
+    def _wake(self) -> None:
+        waiters = self._waiters
+        for waiter in tuple(waiters):
+            waiter()
+        if len(waiters) > 1:
+            # Another listener is the first to get the next slot.
+            waiters.append(waiters.pop(0))
 
     # -- connections
 
@@ -252,8 +259,7 @@ class ConnectionLimits:
             self._by_address[address] = count - 1
         self.total -= 1
         listener.count -= 1
-        for waiter in self._waiters:
-            waiter()
+        self._wake()
 
     def _throttle_address(self, listener: _Listener, address: str, now_ms: int) -> int:
         """Counts an attempt in the rate of its address. Returns the time to hold it, with nothing counted; 0 if the
