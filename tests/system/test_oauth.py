@@ -22,6 +22,7 @@ from tests.support.process_nodes import Nodes, until
 from tests.support.tokens import AUDIENCE, ISSUER, claims, first_message, key, signed, unsecured
 
 import kafka_jars
+from barnabas.cli.app import run
 from barnabas.protocol import codec
 from barnabas.protocol.client_session import ClientSession, LoginRefused
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
@@ -121,6 +122,16 @@ def test_librdkafka_asks_the_provider(cluster: Secured) -> None:
     producer.produce("oidc", b"value")
     assert producer.flush(30) == 0
     assert read(cluster.oidc(), "oidc", 1) == [b"value"]
+
+
+def test_our_commands_over_librdkafka(cluster: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = cluster.oidc()
+    where = ["-b", settings.pop("bootstrap.servers")]
+    for name, text in settings.items():
+        where += ["--property", f"{name}={text}"]
+    assert run(["topics", "create", "by-command", *where]) == 0
+    assert run(["topics", "list", "--json", *where]) == 0
+    assert '"by-command"' in capsys.readouterr().out
 
 
 @pytest.mark.full
