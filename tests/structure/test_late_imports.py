@@ -25,7 +25,7 @@ CALLERS = {
     "barnabas.broker.requests.request_rights": "a node without an authorizer does not need the table of questions",
     "barnabas.controller.strategies": "the strategy is a function of the user, which the configuration names",
     "barnabas.protocol.messages.index": "a message is imported at its first use: there are hundreds",
-    "barnabas.protocol.sasl.signed_tokens": "joserfc takes 21 MB, and only OAUTHBEARER with a key set needs it",
+    "barnabas.protocol.sasl.signed_tokens": "joserfc takes 11 MB, and only OAUTHBEARER with a key set needs it",
     "barnabas.records.checksum": "the extension module of a package, whose own imports take 25 ms",
     "barnabas.records.compression": "a compression package is imported at its first use",
     "barnabas.records.walk": "the compiled module exists only where it could be built",

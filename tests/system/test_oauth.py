@@ -22,11 +22,14 @@ from tests.support.process_nodes import Nodes, until
 from tests.support.tokens import AUDIENCE, ISSUER, claims, first_message, key, signed, unsecured
 
 import kafka_jars
+from barnabas.cli.app import run
 from barnabas.protocol import codec
+from barnabas.protocol.client_session import ClientSession, LoginRefused
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from barnabas.protocol.sasl.logins import Login
 
 #: Tokens end soon, so that sessions are renewed within a test.
-LIFETIME_S: Final = 4
+LIFETIME_S: Final = 10
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 CLIENTS: Final = {"node": "node-marker-Secret", "alice": "alice-marker-Secret"}
 
@@ -112,21 +115,43 @@ def read(settings: dict[str, Any], topic: str, count: int) -> list[bytes]:
     return values
 
 
-def test_librdkafka_asks_the_provider_and_renews_its_sessions(cluster: Secured) -> None:
-    """The nodes replicate meanwhile, with sessions of their own that end as soon."""
+def test_librdkafka_asks_the_provider(cluster: Secured) -> None:
     admin = AdminClient(cluster.oidc())
     admin.create_topics([NewTopic("oidc", 1, 3)])["oidc"].result(30)
     producer = Producer({**cluster.oidc(), "acks": "all"})
+    producer.produce("oidc", b"value")
+    assert producer.flush(30) == 0
+    assert read(cluster.oidc(), "oidc", 1) == [b"value"]
+
+
+def test_our_commands_over_librdkafka(cluster: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = cluster.oidc()
+    where = ["-b", settings.pop("bootstrap.servers")]
+    for name, text in settings.items():
+        where += ["--property", f"{name}={text}"]
+    assert run(["topics", "create", "by-command", *where]) == 0
+    assert run(["topics", "list", "--json", *where]) == 0
+    assert '"by-command"' in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_sessions_are_renewed_with_new_tokens(cluster: Secured) -> None:
+    """The nodes replicate meanwhile, with sessions of their own that end as soon."""
+    admin = AdminClient(cluster.oidc())
+    admin.create_topics([NewTopic("renewed", 1, 3)])["renewed"].result(30)
+    producer = Producer({**cluster.oidc(), "acks": "all"})
     failed: list[Any] = []
-    for number in range(60):
-        producer.produce("oidc", b"%d" % number, on_delivery=lambda error, _: failed.append(error) if error else None)
+    for number in range(130):
+        producer.produce(
+            "renewed", b"%d" % number, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
         producer.poll(0.01)
-        time.sleep(1.3 * LIFETIME_S / 60)
+        time.sleep(2 * LIFETIME_S / 130)
     assert producer.flush(30) == 0
     assert not failed
-    assert read(cluster.oidc(), "oidc", 60) == [b"%d" % number for number in range(60)]
+    assert read(cluster.oidc(), "renewed", 130) == [b"%d" % number for number in range(130)]
     assert "session has ended" not in cluster.logs
-    assert cluster.provider.asked.count("/token") > 3 * 2 + 1, "each node has replaced its tokens"
+    assert cluster.provider.asked.count("/token") > 3 * 2 + 3, "each node has replaced its tokens"
 
 
 def test_librdkafka_with_a_callback(cluster: Secured) -> None:
@@ -236,6 +261,17 @@ def _answers(port: int, *messages: bytes) -> list[tuple[int, str | None, bytes, 
     return found
 
 
+def _log_in(port: int, token: str) -> None:
+    """Logs in as a node of ours does. Raises LoginRefused."""
+    with socket.create_connection(("127.0.0.1", port), 30) as link, link.makefile("rb") as stream:
+
+        def carry(frame: bytearray) -> bytes:
+            link.sendall(frame)
+            return stream.read(int.from_bytes(stream.read(4), "big"))
+
+        ClientSession("test", "test", Login("OAUTHBEARER", "alice", token), "nonce").shake_hands(carry)
+
+
 @pytest.mark.full
 def test_kafka_answers_the_same(tmp_path: Path) -> None:
     """Every kind of message and of unsecured token, at Apache Kafka and here: the same bytes. One is missing: another
@@ -276,6 +312,9 @@ def test_kafka_answers_the_same(tmp_path: Path) -> None:
         server.properties["listeners"] += f",CLIENTS://127.0.0.1:{port}"
         server.start()
         try:
+            _log_in(port, unsecured(**good))
+            with pytest.raises(LoginRefused, match="invalid_token"):
+                _log_in(port, unsecured(**{**good, "exp": now_s - 1}))
             found.append([_answers(port, *each) for each in exchanges])
         finally:
             server.stop()

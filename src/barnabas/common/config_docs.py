@@ -446,6 +446,7 @@ _REASONS_BY_PREFIX: Final = (
     ),
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
+    (("sasl.oauthbearer.assertion.",), "has no effect: tokens by client assertions are not supported"),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
     (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),

@@ -228,9 +228,14 @@ class _Reader:
         return found
 
     def source(self, key: str, backoff: str, backoff_max: str) -> Source | None:
-        """Returns the source that a key names; None if it is not set. Raises ConfigError."""
-        found = value(self._config, self._listener, key)
-        url = found.strip() if isinstance(found, str) else ""
+        """Returns the source that a key names; None if it is not set. Raises ConfigError.
+
+        An empty value with a prefix does not hide the general one: nobody takes the key set away at run time.
+        """
+        prefix = f"{LISTENER_PREFIX}{self._listener.lower()}."
+        names = (f"{prefix}{MECHANISM.lower()}.{key}", f"{prefix}{key}", key)
+        values = [found.strip() for name in names if isinstance(found := self._config.value_or_none(name), str)]
+        url = next(filter(None, values), "")
         if not url:
             return None
         check_url(key, url)

@@ -38,8 +38,7 @@ class _Exchange:
         self._client = client
         self._request = request
         self._done: Done | None = later(done)
-        self._connection = _connection(request)
-        #: The socket, also when the connection has handed it to its response.
+        #: The socket, once it is connected.
         self._socket: socket.socket | None = None
 
     def run(self) -> None:
@@ -47,9 +46,11 @@ class _Exchange:
         content: bytes | None = None
         error: OSError | None = None
         try:
-            self._connection.connect()
-            self._socket = self._connection.sock
-            content = _fetch(self._connection, self._request)
+            # The connection reads the certificates of the system, which would hold up the loop.
+            connection = _connection(self._request)
+            connection.connect()
+            self._socket = connection.sock
+            content = _fetch(connection, self._request)
         except OSError as raised:
             error = raised
         except (HTTPException, ValueError) as raised:

@@ -67,6 +67,7 @@ class Listener:
         """Returns whether a log-in is closed without an answer."""
         client = self.connect()
         client.send(SaslAuthenticateRequest(auth_bytes=first_message(token)), 2)
+        assert not self.wired.closes.errors
         return client.core.is_closed and not client.received()
 
     def is_refused(self, token: str) -> bool:
@@ -201,6 +202,35 @@ def test_an_unknown_key_is_looked_up_soon_but_not_at_the_will_of_strangers() -> 
         assert client.core.principal == "User:ANONYMOUS"
     assert listener.fetches - 2 <= (listener.host.clock.now_ms() - began_ms) / LOOK_UP_INTERVAL_MS
     assert listener.log_in(token)[1].error_code == 0
+
+
+def test_a_fetch_that_is_under_way_is_waited_for() -> None:
+    listener = Listener(**{"sasl.oauthbearer.jwks.endpoint.refresh.ms": "1000"})
+    two = key("ES256", "two")
+    listener.host.web.documents[URL] = key_set(public(two))
+    listener.host.web.delays_ms[URL] = 500
+    listener.run_for(1_200)
+    token = signed(claims(), private=two)
+    assert listener.is_undecided(token), "the set that is there is new, but a newer one is on its way"
+    listener.run_for(500)
+    assert listener.log_in(token)[1].error_code == 0
+
+
+def test_a_listener_that_offers_tokens_no_more_fetches_no_more() -> None:
+    listener = Listener()
+    listener.host.web.delays_ms[URL] = 500
+    listener.run_for(LOOK_UP_INTERVAL_MS)
+    assert listener.is_undecided(signed(claims(), private=key("ES256", "two")))
+    before = len(listener.host.web.requests)
+    listener.host.web.documents[URL] = ConnectionResetError("reset")
+    config = listener.wired.broker.config
+    assert not config.update_dynamic({"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"}, {})
+    listener.run_for(2 * 3_600_000)
+    # The dispatcher of each client has a key set of its own in these tests, and none is left.
+    assert len(listener.host.web.requests) == before
+    assert not listener.host.faults.warned, "the last fetch concerns nobody"
+    client = WiredClient(listener.wired, dispatcher=listener.dispatcher)
+    assert call_handshake(client, "OAUTHBEARER").error_code == 33
 
 
 def test_an_unknown_key_does_not_hasten_the_fetches_of_a_set_that_is_gone() -> None:

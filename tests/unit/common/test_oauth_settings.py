@@ -130,6 +130,22 @@ def test_a_node_does_not_start_with(changes: dict[str, str], text: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_urls_cannot_be_chosen_over_the_network() -> None:
+    """CVE-2025-27817: only URLs of the properties file are asked, whatever is set at run time."""
+    now = config()
+    for key in (KEY_SET, "barnabas.sasl.oauthbearer.allowed.urls"):
+        with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
+            now.with_dynamic({key: "https://other.test"}, {})
+    with pytest.raises(ConfigError, match=r"https://other\.test is not allowed"):
+        now.with_dynamic({PREFIX + KEY_SET: "https://other.test"}, {})
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        now.with_dynamic({PREFIX + "sasl.jaas.config": f'{MODULE} ssl.truststore.location="/etc/passwd";'}, {})
+    unsecured = {PREFIX + "sasl.jaas.config": f'{MODULE} unsecuredLoginStringClaim_sub="eve";'}
+    for removed in ({}, {PREFIX + KEY_SET: ""}, {PREFIX + KEY_SET: "", f"listener.name.plaintext.{KEY_SET}": " "}):
+        with pytest.raises(ConfigError, match="choose one"):
+            now.with_dynamic(unsecured | removed, {})
+
+
 def test_the_classes_that_kafka_documents_can_be_named() -> None:
     config(
         **{

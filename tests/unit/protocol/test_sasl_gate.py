@@ -14,7 +14,7 @@ from barnabas.common.errors import DecodeError
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from barnabas.protocol.sasl.mechanism import Mechanism, Outcome, Step
+from barnabas.protocol.sasl.mechanism import LogInUndecided, Mechanism, Outcome, Step
 from barnabas.protocol.sasl.plain_server import PlainServer
 from barnabas.protocol.sasl_gate import TABLE, Act, FrameKind, Gate, GateState
 
@@ -204,3 +204,26 @@ def test_the_lifetime_is_that_of_the_credentials_or_of_the_listener(
     assert isinstance(verdict.response, SaslAuthenticateResponse)
     assert verdict.response.session_lifetime_ms == lifetime_ms
     assert gate.ends_ms == 100 + lifetime_ms
+
+
+@pytest.mark.parametrize("frame", sorted(FRAMES))
+def test_nothing_is_served_behind_a_log_in_that_could_not_be_decided(frame: str) -> None:
+    class Undecided:
+        asked = 0
+
+        def evaluate(self, message: bytes) -> Step:
+            self.asked += 1
+            if self.asked > 1:
+                return Step(b"", Outcome("alice"))
+            raise LogInUndecided("not now")
+
+    class UndecidedPolicy(Policy):
+        def begin(self, mechanism: str) -> Mechanism:
+            return Undecided()
+
+    gate = Gate(UndecidedPolicy())
+    gate.take(memoryview(handshake("PLAIN")), 0, 0)
+    verdict = gate.take(memoryview(authenticate(plain("alice", "a"))), 0, 0)
+    assert (verdict.act, verdict.response, verdict.cause) == (Act.CLOSE, None, "not now")
+    assert gate.take(memoryview(FRAMES[frame]), 0, 0).act is Act.CLOSE
+    assert gate.outcome is None

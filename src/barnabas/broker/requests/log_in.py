@@ -72,8 +72,8 @@ class ListenerLogIn:
     def _read_users(self) -> None:
         offered = log_in_settings.mechanisms_of(self._config, self._listener)
         entry = log_in_settings.jaas_entry(self._config, self._listener, "PLAIN") if "PLAIN" in offered else None
-        self._passwords = {} if entry is None else entry.users
         self._oauth = self._read_tokens(OAUTHBEARER in offered)
+        self._passwords = {} if entry is None else entry.users
         self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
 
     def _read_tokens(self, is_offered: bool) -> OAuthLogIn | None:
