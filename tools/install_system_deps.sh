@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go and Node.js.
+# Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go, Node.js and a
+# Kerberos server.
 # Programs that are installed already are skipped; on a system without apt-get it only prints what is missing.
 set -eu
 
@@ -16,6 +17,9 @@ need mvn maven
 need go golang-go
 need node nodejs
 need npm npm
+PATH="$PATH:/usr/sbin"
+need krb5kdc krb5-kdc krb5-user libsasl2-modules-gssapi-mit
+need kadmin.local krb5-admin-server
 
 if [ -z "$packages" ]; then
     exit 0

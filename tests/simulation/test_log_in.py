@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Final
 
 import pytest
 from tests.support.log_in import jaas
+from tests.support.memory_kerberos import MemoryKerberos
 
 from barnabas.broker.assembly import Broker
 from barnabas.cli.add_scram import scram_records
+from barnabas.common.kerberos_settings import KerberosKeys
 from barnabas.controller.requests.result import Versioned
 from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.metadata.versions import LATEST_METADATA_VERSION
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from barnabas.protocol.messages.fetch import FetchResponse
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
+from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from barnabas.protocol.peer_security import ChannelSecurity
 from barnabas.protocol.sasl.logins import Login
 from barnabas.simulation.node import Node
@@ -137,6 +145,48 @@ def test_scram_among_controllers_needs_credentials_from_the_format() -> None:
     ) in told
 
 
+@pytest.mark.parametrize("controllers", [1, 3])
+def test_a_cluster_whose_nodes_log_in_by_kerberos(controllers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
+    entry = (
+        'com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/keys" principal="*" '
+        'serviceName="kafka";'
+    )
+    properties = _properties(
+        "GSSAPI",
+        **{
+            "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
+            "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+            "listener.name.plaintext.gssapi.sasl.jaas.config": entry,
+            "listener.name.controller.gssapi.sasl.jaas.config": entry,
+            "connections.max.reauth.ms": "3000",
+        },
+    )
+    cluster = Secured(controllers, properties)
+    cluster.create_topic("orders", [[1, 2, 3]])
+    for number in range(10):
+        _write_and_read(cluster, b"value %d" % number)
+        cluster.run_for(1_000)
+    assert _principals(cluster) <= {"User:node", "User:alice"}
+    counts = [each for node in cluster.cluster.nodes.values() for _, each in _broker(node).services.log_in_counts]
+    assert sum(each.renewals.total for each in counts) > 10
+    assert [each.failures.total for each in counts] == [each.expired for each in counts] == [0] * len(counts)
+
+
+def test_a_node_without_tickets_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
+    cluster = Secured(1, _properties())
+    keys = KerberosKeys(None, "/missing", "kafka")
+    stranger = RawClient(cluster.cluster, "stranger", security=ChannelSecurity(keys=lambda: keys))
+    answers: list[Message | None] = []
+    for _ in range(3):
+        stranger.process.enter(lambda: stranger.send("broker1", MetadataRequest(topics=[]), answers.append))
+        cluster.run_for(1_000)
+    assert answers == [None] * 3
+    told = "warns: cannot log in at broker1:9092: Key table file '/missing' not found"
+    assert [text for text in _notes(cluster) if "cannot log in" in text] == [told]
+
+
 def test_wrong_passwords_are_told_once_and_do_no_harm() -> None:
     wrong = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "guess-marker-Secret"))
     cluster = Secured(1, _properties())
@@ -243,3 +293,67 @@ def _rules(node: Node) -> int:
     """Returns the number of rules that the authorizer of a node has."""
     authorizer = _broker(node).authorizer if node.broker is not None else None
     return -1 if authorizer is None else len(authorizer.index)
+
+
+# -- delegation tokens
+
+_TOKENS: Final = {
+    "delegation.token.secret.key": "key-marker-Secret",
+    "delegation.token.expiry.check.interval.ms": "1000",
+}
+
+
+def _active(cluster: Secured) -> str:
+    for name, node in cluster.cluster.nodes.items():
+        if node.broker is not None and node.broker.services.controller.is_active:
+            return name
+    return ""
+
+
+def _image_tokens(broker: Broker) -> set[str]:
+    return set(broker.metadata.image.security.tokens)
+
+
+def _brokers(cluster: Secured) -> list[Broker]:
+    return [node.broker for node in cluster.cluster.nodes.values() if node.broker is not None]
+
+
+def _create(cluster: Secured, lifetime_ms: int = -1) -> CreateDelegationTokenResponse:
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=None, owner_principal_name=None, max_lifetime_ms=lifetime_ms
+    )
+    answer = cluster.client.call("broker1", request, CreateDelegationTokenResponse, within_ms=20_000)
+    assert answer.error_code == 0
+    return answer
+
+
+def _by_token(cluster: Secured, name: str, token: CreateDelegationTokenResponse, mechanism: str) -> RawClient:
+    login = Login(mechanism, token.token_id, base64.b64encode(token.hmac).decode(), by_token=True)
+    return RawClient(cluster.cluster, name, security=ChannelSecurity(login=lambda: login))
+
+
+def test_tokens_survive_the_failover_of_the_controller() -> None:
+    """Tokens are renewed and used for log-ins after it, on every broker; the next controller removes expired ones."""
+    cluster = Secured(3, _properties(**_TOKENS))
+    first, brief = _create(cluster), _create(cluster, lifetime_ms=20_000)
+    before = _active(cluster)
+    cluster.cluster.nodes[before].kill()
+    cluster.run_until(lambda: _active(cluster) not in ("", before), "another controller is active")
+    second = _create(cluster)
+    wanted = {first.token_id, brief.token_id, second.token_id}
+    cluster.run_until(
+        lambda: all(_image_tokens(broker) == wanted for broker in _brokers(cluster)), "all nodes know the tokens"
+    )
+    renewal = RenewDelegationTokenRequest(hmac=bytes(first.hmac), renew_period_ms=60_000)
+    answer = cluster.client.call("broker2", renewal, RenewDelegationTokenResponse, within_ms=20_000)
+    assert answer.error_code == 0
+    assert answer.expiry_timestamp_ms < first.expiry_timestamp_ms
+    for place, token in ((1, first), (2, second), (3, brief)):
+        client = _by_token(cluster, f"holder{place}", token, "SCRAM-SHA-512")
+        assert client.call(f"broker{place}", MetadataRequest(topics=[]), MetadataResponse).brokers
+    cluster.run_for(25_000)
+    assert [_image_tokens(broker) for broker in _brokers(cluster)] == [wanted - {brief.token_id}] * len(
+        _brokers(cluster)
+    )
+    principals = {end._connection.principal for node in cluster.cluster.nodes.values() for end in node._open}
+    assert "User:alice" in principals

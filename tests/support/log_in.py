@@ -79,11 +79,16 @@ def call_authenticate(client: WiredClient, message: bytes, version: int = 2) -> 
 
 
 def log_in(
-    client: WiredClient, username: str = "alice", password: str = PASSWORD, mechanism: str = "PLAIN"
+    client: WiredClient,
+    username: str = "alice",
+    password: str = PASSWORD,
+    mechanism: str = "PLAIN",
+    *,
+    by_token: bool = False,
 ) -> SaslAuthenticateResponse:
     """Logs in. Returns the last response."""
     assert call_handshake(client, mechanism).error_code == 0
-    messages = exchange(Login(mechanism, username, password), "nonce-of-the-client")
+    messages = exchange(Login(mechanism, username, password, by_token), "nonce-of-the-client")
     answer = call_authenticate(client, next(messages))
     while not answer.error_code:
         try:

@@ -55,7 +55,7 @@ class SecuredBroker(WiredBroker):
             permission_type=permission,
         )
         response = self.connect().call(CreateAclsRequest(creations=[creation]), 3, CreateAclsResponse)
-        assert [(row.error_code, row.error_message) for row in response.results] == [(0, None)]
+        assert [(row.error_code, row.error_message) for row in response.results] == [(0, "")]
 
     def remove_rules(self, principal: str | None = None) -> int:
         """Removes the rules of a principal, or all. Returns their number."""

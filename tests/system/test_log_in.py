@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,7 +76,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasServer]
     """A broker whose user alice has a credential of each mechanism."""
     folder = tmp_path_factory.mktemp("sasl")
     port, controller_port = kafka_jars.free_ports(2)
-    properties = secured(port, controller_port) | {"connections.max.reauth.ms": "3000"}
+    properties = secured(port, controller_port) | {
+        "connections.max.reauth.ms": "3000",
+        "delegation.token.secret.key": "key-marker-Secret",
+    }
     made = BarnabasServer(folder, port=port, properties=properties)
     made.start()
     admin = AdminClient(client_properties(made.bootstrap, "PLAIN"))
@@ -321,3 +326,103 @@ def test_the_command_for_users(
     assert run(["users", "remove", "erin", *where]) == 0
     assert run(["users", "remove", "erin", *where]) == 1
     assert "Attempt to delete a user credential that does not exist" in capsys.readouterr().err
+
+
+# -- delegation tokens
+
+
+def _flags(server: BarnabasServer, user: str = "alice", password: str = PASSWORD) -> list[str]:
+    settings = client_properties(server.bootstrap, "PLAIN", user, password)
+    properties = [f"{key}={value}" for key, value in settings.items() if key != "bootstrap.servers"]
+    return ["-b", server.bootstrap, *(flag for each in properties for flag in ("--property", each))]
+
+
+def _token_properties(folder: Path, mechanism: str, token: str, hmac: str) -> str:
+    entry = jaas(mechanism, token, hmac).replace(";", ' tokenauth="true";')
+    path = folder / f"token-{mechanism}.properties"
+    path.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={entry}\n")
+    return str(path)
+
+
+def test_a_client_of_java_logs_in_by_a_token_from_the_command(
+    server: BarnabasServer, java: ProcessClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = _flags(server)
+    assert run(["tokens", "create", "--renewer", "User:bob", "--max-lifetime", "1h", "--json", *where]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["max_ms"] - made["issued_ms"] == made["expires_ms"] - made["issued_ms"] == 3_600_000
+    assert (made["owner"], made["requester"], made["renewers"]) == ("User:alice", "User:alice", ["User:bob"])
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        config = _token_properties(tmp_path, mechanism, made["id"], made["hmac"])
+        listed = java.tool(
+            "org.apache.kafka.tools.TopicCommand",
+            *("--list", "--command-config", config, "--bootstrap-server", server.bootstrap),
+        )
+        assert listed.code == 0, listed.text
+    refused = java.tool(
+        "org.apache.kafka.tools.DelegationTokenCommand",
+        *("--create", "--max-life-time-period", "-1", "--command-config", config),
+        *("--bootstrap-server", server.bootstrap),
+    )
+    assert "Delegation Token requests are not allowed" in refused.text
+
+
+def test_the_command_for_tokens(server: BarnabasServer, capsys: pytest.CaptureFixture[str]) -> None:
+    where = _flags(server)
+    assert run(["tokens", "create", *where]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    token, hmac = shown["id"], shown["hmac"]
+    assert run(["tokens", "list", "--json", *where]) == 0
+    listed = capsys.readouterr().out
+    (row,) = [each for each in json.loads(listed) if each["id"] == token]
+    assert row["owner"] == "User:alice"
+    assert hmac not in listed
+    assert run(["tokens", "list", "--hmac", "--owner", "User:alice", *where]) == 0
+    assert hmac in capsys.readouterr().out
+    assert run(["tokens", "list", "--owner", "User:nobody", *where]) == 0
+    assert capsys.readouterr().out == "there is no token that you may see\n"
+    assert run(["tokens", "renew", token, "--for", "10m", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out)["expires_ms"] < row["expires_ms"]
+    stranger = _flags(server, "node", NODE_PASSWORD)
+    assert run(["tokens", "renew", token, *stranger]) == 1
+    assert "DELEGATION_TOKEN_OWNER_MISMATCH" in capsys.readouterr().err
+    assert run(["tokens", "expire", token, "--in", "5m", *where]) == 0
+    assert run(["tokens", "expire", token, *where]) == 0
+    assert f"{token} is removed" in capsys.readouterr().out
+    assert run(["tokens", "expire", token, *where]) == 1
+    assert run(["tokens", "create", "--renewer", "bob", *where]) == 1
+    assert run(["tokens", "create", "--renewer", "Group:staff", *where]) == 1
+    assert "INVALID_PRINCIPAL_TYPE" in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_the_delegation_token_command_of_kafka(server: BarnabasServer, java: ProcessClient, tmp_path: Path) -> None:
+    base = ("--bootstrap-server", server.bootstrap, "--command-config", _java_properties(tmp_path, "PLAIN"))
+
+    def tool(*arguments: str, code: int = 0) -> str:
+        done = java.tool("org.apache.kafka.tools.DelegationTokenCommand", *arguments, *base)
+        assert done.code == code, done.text
+        return str(done.text)
+
+    made = tool(
+        *("--create", "--max-life-time-period", "7200000", "--renewer-principal", "User:bob"),
+        *("--owner-principal", "User:carol"),
+    )
+    assert "User:carol" in made
+    assert "User:alice" in made
+    assert "[User:bob]" in made
+    others = re.search(r"(\S{22})\s+(\S{88})", made)
+    assert others is not None
+    own = re.search(r"(\S{22})\s+(\S{88})", tool("--create", "--max-life-time-period", "-1"))
+    assert own is not None
+    shown = tool("--describe", "--owner-principal", "User:alice")
+    assert own[1] in shown
+    assert others[1] in shown
+    assert others[1] not in tool("--describe", "--owner-principal", "User:dave")
+    for pick in ("--renew", "--renew-time-period", "60000"), ("--expire", "--expiry-time-period", "50000"):
+        assert "expiry date" in tool(*pick, "--hmac", own[2]).lower()
+    assert "Delegation Token can not be found" not in tool("--expire", "--expiry-time-period", "-1", "--hmac", own[2])
+    assert own[1] not in tool("--describe")
+    for pick in ("--renew", "--renew-time-period", "-1"), ("--expire", "--expiry-time-period", "-1"):
+        assert "Delegation Token is not found" in tool(*pick, "--hmac", own[2], code=1)
+        assert "not valid Owner" in tool(*pick, "--hmac", others[2], code=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import kafka_jars
 from barnabas.common.errors import ConfigError
+from barnabas.common.kerberos_names import LocalNames
 from barnabas.tls.distinguished_names import java_name
 from barnabas.tls.mapping_rules import MappingRules
 
@@ -137,3 +138,55 @@ def test_mapping_rules_are_those_of_kafkas_mapper() -> None:
     ]
     assert differing[:5] == []
     assert sum(answer != "refused" for answer in answers) > QUESTIONS // 4
+
+
+def local_rule(chance: random.Random) -> str:
+    kind = chance.randrange(40)
+    if kind < 6:
+        return "DEFAULT" if kind else chance.choice(("DEFAULT/L", "RULE:", "rule:[1:$1]"))
+    refused = ("$", "$3", "$a")
+    form = chance.choice(("$1", "$1", "$1@$0", "$1$2", "$2-$0", "x$1", "$0$1$2", "") + refused * (kind == 6))
+    text = f"RULE:[{chance.choice('1122230')}:{form}]"
+    if chance.randrange(2):
+        text += f"({chance.choice(('.*', 'a.*', '[a-z]+', '.*@REALM', 'A(b)?', '.*x', 'a|ab', '.', 'a{'))})"
+    if chance.randrange(2):
+        pattern = chance.choice(("a", "@.*", "(a)(b)?", ".*", "[A-Z]", "^x", "x*", "", "(?<n>b)", "("))
+        replacement = chance.choice(("", "b", "$1", "$2$1", "$0$0", "$9", "\\\\", "\\$1", "${n}", "@", "$"))
+        text += f"s/{pattern}/{replacement}/{chance.choice(('', 'g'))}"
+    return text + chance.choice(("", "", "/L", "/U", "L") + ("/l",) * (kind == 7))
+
+
+def local(text: str, principal: str) -> str:
+    try:
+        return f"ok {LocalNames(text.split(','), 'REALM').of(principal).encode().hex()}"
+    except (ValueError, ConfigError):
+        return "refused"
+
+
+def test_users_of_principals_are_those_of_kafkas_short_namer() -> None:
+    chance = random.Random(21)
+    names = (
+        "a@REALM",
+        "ab@REALM",
+        "Ab@OTHER",
+        "a",
+        "",
+        "ab/x@REALM",
+        "a/b/c@REALM",
+        "a@b@c",
+        "Abx/ab@OTHER",
+        "@",
+        "/@",
+    )
+    asked = [
+        (",".join(local_rule(chance) for _ in range(chance.randrange(1, 4))), chance.choice(names))
+        for _ in range(QUESTIONS)
+    ]
+    answers = asked_of_java([f"local {text.encode().hex()} {name.encode().hex()}" for text, name in asked])
+    differing = [
+        (*question, answer, local(*question))
+        for question, answer in zip(asked, answers, strict=True)
+        if answer != local(*question)
+    ]
+    assert differing[:5] == []
+    assert sum(answer != "refused" for answer in answers) > QUESTIONS // 5

@@ -12,6 +12,7 @@ Only `sides.py` and its implementations know whether the metadata is in a quorum
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.coordination import Coordinators
@@ -30,9 +31,11 @@ from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
+from barnabas.broker.token_users import TokenUsers
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.log_in_settings import has_log_in
+from barnabas.common.token_settings import TokenSettings
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.raft.formatting import ensure_formatted
@@ -252,8 +255,16 @@ class Broker:
             listener,
             services.cluster_id,
             self.side.scram_credentials,
+            self._token_users,
             services.log_in_counts,
             services.request_counts.of,
+        )
+
+    @cached_property
+    def _token_users(self) -> TokenUsers:
+        secret_key = TokenSettings.of(self.config).secret_key
+        return TokenUsers(
+            secret_key, self.side.cluster_id, lambda: self.metadata.image.security.tokens, self.host.clock
         )
 
     # -- following the metadata

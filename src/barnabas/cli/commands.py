@@ -73,6 +73,7 @@ ENTRIES: Final = (
     ),
     CommandEntry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
     CommandEntry("users", "users", "app", "List, add and remove SCRAM credentials of users"),
+    CommandEntry("tokens", "tokens", "app", "Create, list, renew and expire delegation tokens"),
     CommandEntry("acls", "acls", "app", "List, add, remove and explain the rules of the authorizer"),
     CommandEntry("quotas", "quotas", "app", "List, set and remove quotas of users, client ids and addresses"),
     CommandEntry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),

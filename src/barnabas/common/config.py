@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from barnabas.common import log_in_settings, zookeeper_mode
+from barnabas.common import kerberos_settings, log_in_settings, zookeeper_mode
 from barnabas.common.authorizer_keys import STANDARD_AUTHORIZER, super_users
 from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
@@ -249,6 +249,7 @@ def _check(config: BrokerConfig) -> None:
         _check_broker_listeners(config)
     _check_numbers(config)
     log_in_settings.check(config)
+    kerberos_settings.check(config)
 
 
 _PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"

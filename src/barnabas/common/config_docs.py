@@ -71,6 +71,14 @@ HEEDED: Final[dict[str, str]] = {
     "without a replication factor.",
     "controller.socket.timeout.ms": "How long a stopping broker in ZooKeeper mode waits for the controller to move "
     "its leaderships, in milliseconds.",
+    "delegation.token.expiry.check.interval.ms": "How often the active controller removes expired delegation tokens, "
+    "in milliseconds.",
+    "delegation.token.expiry.time.ms": "How long a delegation token is valid after it was created or renewed, in "
+    "milliseconds.",
+    "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed after it was created, in "
+    "milliseconds.",
+    "delegation.token.secret.key": "The key from which the secrets of delegation tokens are derived. It must be the "
+    "same on all brokers and controllers; without it there are no delegation tokens.",
     "delete.topic.enable": "Whether topics can be deleted.",
     "fetch.max.bytes": "The maximum size of a Fetch response in bytes. Not an absolute limit: the first batch is "
     "returned even if it is larger, so that the reader makes progress.",
@@ -256,10 +264,16 @@ HEEDED: Final[dict[str, str]] = {
     "replication.quota.window.size.seconds": "The time span of each sample of the rate of throttled replication, in "
     "seconds.",
     "request.timeout.ms": "How long this broker waits for the response of another broker, in milliseconds.",
-    "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 "
-    "and OAUTHBEARER are supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
-    "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and password "
-    "by which this node logs in to others. Brokers read it only with the prefix listener.name.LISTENER.MECHANISM.",
+    "sasl.enabled.mechanisms": "The mechanisms that SASL listeners offer: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+    "OAUTHBEARER and GSSAPI are supported. With the prefix listener.name.LISTENER. the key applies to one listener.",
+    "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and "
+    "password, or principal and keytab, by which this node logs in to others. Brokers read it only with the prefix "
+    "listener.name.LISTENER.MECHANISM.",
+    "sasl.kerberos.principal.to.local.rules": "The rules by which GSSAPI makes users of principals, separated by "
+    "commas; the first one that applies decides. DEFAULT takes the first component of principals of the machine's own "
+    "realm.",
+    "sasl.kerberos.service.name": "The first component of the principals of all nodes, for GSSAPI. It can be in the "
+    "JAAS entry (serviceName) instead.",
     "sasl.mechanism.controller.protocol": "The SASL mechanism by which this node logs in to controllers.",
     "sasl.mechanism.inter.broker.protocol": "The SASL mechanism by which this node logs in to other brokers. A change "
     "at run time applies to new connections.",
@@ -412,7 +426,8 @@ ZOOKEEPER: Final[dict[str, str]] = {
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
-_NO_SECURITY = "has no effect: GSSAPI and delegation tokens are not supported"
+_NO_SECURITY = "has no effect: Barnabas does not support it"
+_OWN_TICKETS = "has no effect: the system's Kerberos library gets and renews tickets from the keytab"
 _OPENSSL = "has no effect: OpenSSL serves TLS, without a choice of Java's providers"
 _NO_TIERS = "has no effect: tiered storage is not supported"
 _NO_TWO_PHASES = "has no effect: two-phase commit is not supported"
@@ -447,8 +462,9 @@ _REASONS_BY_PREFIX: Final = (
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
     (("sasl.oauthbearer.assertion.",), "has no effect: tokens by client assertions are not supported"),
+    (("sasl.kerberos.",), _OWN_TICKETS),
     (("sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
-    (("delegation.token.", "password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
+    (("password.encoder.", "zookeeper.ssl."), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback."), _NO_PLUGINS),
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),

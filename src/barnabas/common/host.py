@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from barnabas.common.kerberos import Kerberos
+
 #: Any object that exposes its bytes without copying: bytes, bytearray, memoryview.
 Buffer = bytes | bytearray | memoryview
 
@@ -263,6 +265,8 @@ class Host(Protocol):
     def memory(self) -> Memory: ...
     @property
     def faults(self) -> FaultHandler: ...
+    @property
+    def kerberos(self) -> Kerberos: ...
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""

@@ -22,7 +22,8 @@ from barnabas.common.jaas import JaasEntry
 from barnabas.common.oauth_settings import EndpointLogin, ListenerTokens, UnsecuredLogin
 
 OAUTHBEARER: Final = oauth_settings.MECHANISM
-SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+GSSAPI: Final = "GSSAPI"
+SERVED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, GSSAPI)
 _JAAS: Final = "sasl.jaas.config"
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _OAUTH: Final = "sasl.oauthbearer."
@@ -32,6 +33,8 @@ _RECEIVE: Final = "sasl.server.max.receive.size"
 _INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER: Final = "sasl.mechanism.controller.protocol"
 _CLASSES: Final = ("sasl.login.class", *oauth_settings.CLASSES)
+#: The prefix of the keys of GSSAPI, which `kerberos_settings` reads.
+_KERBEROS: Final = "sasl.kerberos."
 
 
 class ListenerSettings(Protocol):
@@ -141,7 +144,7 @@ def _number(config: ListenerSettings, listener: str, mechanism: str, key: str) -
 
 def affects_log_in(keys: Iterable[str]) -> bool:
     """Returns whether one of these keys changes what listeners offer, their users, or the logins of this node."""
-    return any(key.endswith((_JAAS, _ENABLED)) or _OAUTH in key or _LOGIN in key for key in keys)
+    return any(key.endswith((_JAAS, _ENABLED)) or _OAUTH in key or _LOGIN in key or _KERBEROS in key for key in keys)
 
 
 def check(config: ListenerSettings) -> None:
@@ -165,7 +168,7 @@ def check(config: ListenerSettings) -> None:
             raise ConfigError(f"{key} ({mechanism}) must be included in {_ENABLED} of listener {name} ({offered})")
         if mechanism == OAUTHBEARER:
             login_tokens_of(config, name)
-        else:
+        elif mechanism != GSSAPI:
             credentials_of(config, name, mechanism)
     if secured:
         _check_classes(config)

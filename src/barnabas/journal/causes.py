@@ -67,6 +67,13 @@ CAUSES: Final[Mapping[ControllerEvent, tuple[str, str]]] = {
     ControllerEvent.ALTER_CLIENT_QUOTAS: ("quota-asked", "{actor} changed the quotas of {detail}"),
     ControllerEvent.UPDATE_FEATURES: ("feature-asked", "{actor} set {detail}"),
     ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS: ("credential-asked", "{actor} changed the credential of {detail}"),
+    ControllerEvent.CREATE_DELEGATION_TOKEN: ("token-asked", "{actor} created a delegation token {detail}"),
+    ControllerEvent.RENEW_DELEGATION_TOKEN: ("token-renewal-asked", "{actor} renewed delegation token {detail}"),
+    ControllerEvent.EXPIRE_DELEGATION_TOKEN: (
+        "token-end-asked",
+        "{actor} set the end of delegation token {detail}",
+    ),
+    ControllerEvent.DELEGATION_TOKENS_EXPIRED: ("tokens-expired", "{detail} were removed: they had expired"),
     ControllerEvent.UNREGISTER_BROKER: ("unregister-asked", "{actor} unregistered {detail}"),
     ControllerEvent.ASSIGN_REPLICAS_TO_DIRS: ("directories-named", "{actor} reported the directories of its replicas"),
     ControllerEvent.ACTIVATION: ("activation", "a controller became active: {detail}"),

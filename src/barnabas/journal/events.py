@@ -22,7 +22,7 @@ from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDel
 from barnabas.metadata.quota_entities import shown_entity
 from barnabas.metadata.registrations import BrokerImage
 from barnabas.metadata.topics import PartitionImage, TopicDelta
-from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
+from barnabas.protocol.messages.records_metadata import DelegationTokenRecord, UserScramCredentialRecord
 from barnabas.protocol.sasl.mechanism import SCRAM_NAMES
 
 Event = dict[str, Any]
@@ -73,6 +73,7 @@ def makes_events(delta: MetadataDelta) -> bool:
         or delta.changed_credentials
         or delta.changed_acls
         or delta.changed_quotas
+        or delta.changed_tokens
     )
 
 
@@ -221,6 +222,7 @@ class _EventBuilder:
             levels: Event = {"feature": feature, "before": delta.image.features.get(feature, 0), "after": level}
             yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
         yield from self._credentials()
+        yield from self._tokens()
         yield from self._rules()
         yield from self._quotas()
 
@@ -247,6 +249,15 @@ class _EventBuilder:
             }
             yield self.event("credential-changed", f"credential:{mechanism}:{key[1]}", self._whole, fields)
 
+    def _tokens(self) -> Iterator[tuple[str, Event]]:
+        """Yields an event for each changed delegation token, never with its HMAC."""
+        before, after = self._change.delta.image.security.tokens, self._change.image.security.tokens
+        for token_id in sorted(self._change.delta.changed_tokens):
+            old, new = before.get(token_id), after.get(token_id)
+            fields: Event = {"token": token_id, "before": _shown_token(old), "after": _shown_token(new)}
+            kind = "token-created" if old is None else "token-removed" if new is None else "token-changed"
+            yield self.event(kind, f"token:{token_id}", self._whole, fields)
+
     def _quotas(self) -> Iterator[tuple[str, Event]]:
         delta = self._change.delta
         for entity, values in delta.changed_quotas.items():
@@ -268,6 +279,18 @@ def _shown_rule(rule: AclRule) -> Event:
         "resource": shown(AclResource, rule.resource_type),
         "pattern": shown(AclPattern, rule.pattern_type),
         "name": rule.resource_name,
+    }
+
+
+def _shown_token(token: DelegationTokenRecord | None) -> Event | None:
+    if token is None:
+        return None
+    return {
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "max_ms": token.max_timestamp,
+        "expires_ms": token.expiration_timestamp,
     }
 
 

@@ -112,6 +112,7 @@ class MetadataDelta:
         "changed_credentials",
         "changed_features",
         "changed_quotas",
+        "changed_tokens",
         "cluster",
         "image",
         "roles",
@@ -135,6 +136,8 @@ class MetadataDelta:
         self.security = image.security
         #: The SCRAM credentials that were set or removed, as (mechanism, user).
         self.changed_credentials: set[tuple[int, str]] = set()
+        #: The ids of delegation tokens that were created, changed or removed.
+        self.changed_tokens: set[str] = set()
         #: Rule id -> new ACL, None where it was removed.
         self.changed_acls: dict[bytes, r.AccessControlEntryRecord | None] = {}
         self._next_producer_id = image.next_producer_id
@@ -161,6 +164,12 @@ class MetadataDelta:
             key for key in {*before_scram, *after_scram} if before_scram.get(key) != after_scram.get(key)
         }
         delta.changed_acls = changed_acls(old.security, new.security)
+        before_tokens, after_tokens = old.security.tokens, new.security.tokens
+        delta.changed_tokens = {
+            token_id
+            for token_id in {*before_tokens, *after_tokens}
+            if before_tokens.get(token_id) != after_tokens.get(token_id)
+        }
         delta._next_producer_id = new.next_producer_id
         delta._zk_migration_state = new.zk_migration_state
         return delta
@@ -224,6 +233,8 @@ class MetadataDelta:
             self.changed_acls[record.id] = record
         elif isinstance(record, r.RemoveAccessControlEntryRecord):
             self.changed_acls[record.id] = None
+        elif isinstance(record, r.DelegationTokenRecord | r.RemoveDelegationTokenRecord):
+            self.changed_tokens.add(record.token_id)
 
     def replay_quota(self, record: r.ClientQuotaRecord) -> None:
         entity = quota_entity(record)

@@ -42,6 +42,7 @@ METADATA_VERSIONS: Final = (
 V_3_3_IV3: Final = 7
 V_3_5_IV2: Final = 11
 V_3_6_IV1: Final = 13
+V_3_6_IV2: Final = 14
 V_3_7_IV0: Final = 15
 V_3_7_IV2: Final = 17
 V_3_9_IV0: Final = 21

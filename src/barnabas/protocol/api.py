@@ -95,6 +95,10 @@ _APIS: Final = (
     _Api(35, "describe_log_dirs", 1, 4, _BROKER),
     _Api(36, "sasl_authenticate", 0, 2, _BOTH),
     _Api(37, "create_partitions", 0, 3, _FORWARDED),
+    _Api(38, "create_delegation_token", 1, 3, _BOTH),
+    _Api(39, "renew_delegation_token", 1, 2, _BOTH),
+    _Api(40, "expire_delegation_token", 1, 2, _BOTH),
+    _Api(41, "describe_delegation_token", 1, 3, _BROKER),
     _Api(42, "delete_groups", 0, 2, _BROKER),
     _Api(43, "elect_leaders", 0, 2, _FORWARDED),
     _Api(44, "incremental_alter_configs", 0, 1, _BOTH),
@@ -132,8 +136,9 @@ _APIS: Final = (
     _Api(82, "update_raft_voter", 0, 0, _CONTROLLER),
 )
 
-#: The APIs of which a broker decides a part, and forwards the rest: AlterConfigs and IncrementalAlterConfigs.
-FORWARDED_IN_PART: Final = frozenset({33, 44})
+#: The APIs of which a broker decides a part, and forwards the rest: AlterConfigs, IncrementalAlterConfigs, and the
+#: changes of delegation tokens.
+FORWARDED_IN_PART: Final = frozenset({33, 38, 39, 40, 44})
 
 BROKER_APIS: Final[Mapping[int, Offer]] = {
     api.key: api.offer(is_forwarded=api.listeners is _FORWARDED) for api in _APIS if api.listeners is not _CONTROLLER

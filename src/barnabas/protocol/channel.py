@@ -29,7 +29,8 @@ from typing import Final, NamedTuple, Protocol
 from barnabas import __version__
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
-from barnabas.common.host import Clock, FaultHandler, Link, Links, Random, Timer, Timers
+from barnabas.common.host import Blocking, Clock, FaultHandler, Link, Links, Random, Timer, Timers
+from barnabas.common.kerberos import Kerberos
 from barnabas.protocol import codec
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
@@ -37,8 +38,10 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.peer_kerberos import request_ticket
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity, LoginUnavailable
 from barnabas.protocol.sasl.log_in_requests import LogIn, LogInFailed, log_in
+from barnabas.protocol.sasl.logins import Login
 from barnabas.protocol.wire import skip_tagged_fields
 
 Reply = Callable[[Message | None], None]
@@ -67,6 +70,10 @@ class ChannelHost(Protocol):
     def links(self) -> Links: ...
     @property
     def faults(self) -> FaultHandler: ...
+    @property
+    def blocking(self) -> Blocking: ...
+    @property
+    def kerberos(self) -> Kerberos: ...
 
 
 class ChannelTimes(NamedTuple):
@@ -217,28 +224,43 @@ class Channel:
         if response.error_code != ErrorCode.NONE:
             raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        if self._security.login is None:
-            self._open()
-        else:
+        if self._security.has_log_in:
             self._begin_log_in()
+        else:
+            self._open()
 
     # -- the log-in
 
     def _begin_log_in(self) -> None:
         """Begins the log-in, or the renewal of a session."""
-        assert self._security.login is not None, "the listener has a log-in"
-        assert self._versions is not None, "the versions come first"
         assert self._end is not None, "the link is up"
         self._is_open = False
         self._await_setup(self._end, self._times.setup_timeout_ms)
-        nonce = (self._host.random.uuid() + self._host.random.uuid()).hex()
-        version = min(self._versions.get(_AUTHENTICATE, (0, 0))[1], SaslAuthenticateRequest.VERSIONS[1])
+        security, end = self._security, self._end
+        if security.keys is not None:
+            request_ticket(self._host, security.keys(), self.address[0], lambda found: self._on_ticket(end, found))
+            return
+        assert security.login is not None, "the listener has a log-in"
         try:
-            login = self._security.login()
+            login = security.login()
         except LoginUnavailable as error:
-            end, cause = self._end, PermissionError(f"cannot log in: {error}")
+            cause = PermissionError(f"cannot log in: {error}")
             self._host.timers.call_soon(lambda: self._fail(cause) if self._end is end else None)
             return
+        self._start_log_in(login)
+
+    def _on_ticket(self, end: _End, found: Login | str) -> None:
+        if self._end is not end:
+            return  # The link has failed.
+        if isinstance(found, str):
+            self._on_refused(found)
+        else:
+            self._start_log_in(found)
+
+    def _start_log_in(self, login: Login) -> None:
+        assert self._versions is not None, "the versions come first"
+        nonce = (self._host.random.uuid() + self._host.random.uuid()).hex()
+        version = min(self._versions.get(_AUTHENTICATE, (0, 0))[1], SaslAuthenticateRequest.VERSIONS[1])
         self._log_in = log_in(login, nonce, lambda: version)
         self._request_log_in(*next(self._log_in))
 
@@ -256,13 +278,16 @@ class Channel:
         except StopIteration as end:
             self._on_logged_in(end.value)
         except LogInFailed as error:
-            if not self._is_refused:
-                self._is_refused = True
-                host, port = self.address
-                self._host.faults.warn(f"cannot log in at {host}:{port}: {error}")
-            self._fail(PermissionError(f"the log-in failed: {error}"))
+            self._on_refused(str(error))
         else:
             self._request_log_in(request, version)
+
+    def _on_refused(self, cause: str) -> None:
+        if not self._is_refused:
+            self._is_refused = True
+            host, port = self.address
+            self._host.faults.warn(f"cannot log in at {host}:{port}: {cause}")
+        self._fail(PermissionError(f"the log-in failed: {cause}"))
 
     def _on_logged_in(self, lifetime_ms: int) -> None:
         self._log_in = None

@@ -1,8 +1,9 @@
 """The security of a client's connections, from its properties under the names of Java's clients or of librdkafka.
 
     security.protocol                      PLAINTEXT (default) | SSL | SASL_PLAINTEXT | SASL_SSL
-    sasl.mechanism, sasl.mechanisms        PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512; not Kafka's default GSSAPI
+    sasl.mechanism, sasl.mechanisms        PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512; not Kafka's default, GSSAPI
     sasl.jaas.config                       ...ScramLoginModule required username="u" password="p"; (or Plain...)
+                                           tokenauth="true": the id of a delegation token, and its HMAC in base64
     sasl.username, sasl.password           the same under librdkafka's names
     ssl.truststore.location, ssl.ca.location       certificates to trust, a PEM file; without it the system's
     ssl.truststore.certificates, ssl.ca.pem        the same as text
@@ -25,7 +26,7 @@ from typing import Final
 from barnabas.common import jaas
 from barnabas.common.endpoints import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from barnabas.common.errors import ConfigError
-from barnabas.protocol.sasl.logins import MECHANISMS, Login
+from barnabas.protocol.sasl.logins import MECHANISMS, TOKEN_EXTENSION, Login
 
 PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
@@ -85,7 +86,7 @@ def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSe
     if not protocol.startswith("SASL"):
         login = None
     elif login is None:
-        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are supported; GSSAPI is not")
+        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are supported here")
     return ClientSecurity(tls if protocol in TLS_PROTOCOLS else None, login)
 
 
@@ -121,21 +122,22 @@ def _login(reader: _Reader) -> Login | None:
     entry = reader.text("sasl.jaas.config")
     named = reader.text("sasl.mechanism", "sasl.mechanisms")
     username, password = reader.text("sasl.username"), reader.text("sasl.password")
+    by_token = False
     if named is None:
         return None
     mechanism = named.strip().upper()
     if mechanism not in MECHANISMS:
         raise reader.refused(f"sasl.mechanism={named}", f"it is not one of {', '.join(MECHANISMS)}")
     if entry is not None:
-        username, password = _of_jaas(reader, entry, mechanism)
+        username, password, by_token = _of_jaas(reader, entry, mechanism)
     if username is None or password is None:
         raise reader.refused("sasl.jaas.config", "username and password are needed (or sasl.username, sasl.password)")
-    return Login(mechanism, username, password)
+    return Login(mechanism, username, password, by_token)
 
 
-def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, str | None]:
-    """Returns username and password from `sasl.jaas.config`, the form that Java's clients use. No error text contains
-    the value itself.
+def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, str | None, bool]:
+    """Returns username and password from `sasl.jaas.config`, the form that Java's clients use, and whether they are id
+    and HMAC of a delegation token. No error text contains the value itself.
     """
     try:
         entry = jaas.parse(text)
@@ -146,7 +148,8 @@ def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, st
         raise reader.refused(
             "sasl.jaas.config", f"for sasl.mechanism={mechanism} it names {wanted}, not {entry.module}"
         )
-    return entry.options.get("username"), entry.options.get("password")
+    by_token = mechanism != "PLAIN" and entry.options.get(TOKEN_EXTENSION, "").lower() == "true"
+    return entry.options.get("username"), entry.options.get("password"), by_token
 
 
 def _tls(reader: _Reader) -> Tls:

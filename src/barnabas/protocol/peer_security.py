@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.endpoints import TLS_PROTOCOLS
-from barnabas.common.log_in_settings import OAUTHBEARER, credentials_of, mechanism_to_log_in
+from barnabas.common.kerberos_settings import KerberosKeys
+from barnabas.common.log_in_settings import GSSAPI, OAUTHBEARER, credentials_of, mechanism_to_log_in
 from barnabas.protocol.sasl.logins import Login
 
 
@@ -29,6 +30,12 @@ class ChannelSecurity(NamedTuple):
     #: Returns the credentials for a log-in that begins now, or raises LoginUnavailable; None if the listener has no
     #: log-in.
     login: Callable[[], Login] | None = None
+    #: Returns the keys for tickets, in place of credentials; None if the mechanism is not GSSAPI.
+    keys: Callable[[], KerberosKeys] | None = None
+
+    @property
+    def has_log_in(self) -> bool:
+        return self.login is not None or self.keys is not None
 
 
 PLAINTEXT = ChannelSecurity()
@@ -48,10 +55,11 @@ def controller_security(config: BrokerConfig) -> ChannelSecurity:
 def security_on(config: BrokerConfig, listener: str) -> ChannelSecurity:
     """Returns the security of connections to this listener of other nodes."""
     protocol = config.security_protocol_of(listener)
-    has_log_in = mechanism_to_log_in(config, listener) is not None
+    mechanism = mechanism_to_log_in(config, listener)
     return ChannelSecurity(
         tls=listener if protocol in TLS_PROTOCOLS else None,
-        login=(lambda: _login(config, listener)) if has_log_in else None,
+        login=(lambda: _login(config, listener)) if mechanism not in (None, GSSAPI) else None,
+        keys=(lambda: KerberosKeys.of(config, listener)) if mechanism == GSSAPI else None,
     )
 
 

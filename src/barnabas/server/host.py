@@ -14,6 +14,7 @@ from importlib import import_module
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer, Web
+from barnabas.common.kerberos import Kerberos
 from barnabas.server.clock import SystemClock
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
@@ -105,6 +106,12 @@ class ServerHost:
         25 ms.
         """
         made: Web = import_module("barnabas.server.web_requests").WebClient(self._loop, self.turns)
+        return made
+
+    @cached_property
+    def kerberos(self) -> Kerberos:
+        """Returns the system's library, which is loaded where it is needed. Raises KerberosUnavailable."""
+        made: Kerberos = import_module("barnabas.server.kerberos").KerberosLibrary()
         return made
 
     def cpu_ns(self) -> int:

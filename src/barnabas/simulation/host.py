@@ -13,6 +13,7 @@ from typing import Any
 
 from barnabas.common.continuations import detached, later
 from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.kerberos import Kerberos, NoKerberos
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.web import MemoryWeb
 
@@ -176,6 +177,7 @@ class MemoryHost:
         self.web = MemoryWeb(self.timers)
         self.memory = UnlimitedMemory()
         self.faults = RaisedFaults()
+        self.kerberos: Kerberos = NoKerberos()
         #: The CPU time of one request; a test can set it.
         self.request_cpu_ns = 0
         self._used_cpu_ns = 0

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Link, LinkEnd
+from barnabas.common.kerberos import NoKerberos
 from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
 from barnabas.simulation.host import SeededRandom, UnlimitedMemory
@@ -223,6 +224,7 @@ class MachineHost:
         self.web = MemoryWeb(self.timers)
         self.memory = UnlimitedMemory()
         self.faults = MachineFaults(world, process)
+        self.kerberos = NoKerberos()
 
     def cpu_ns(self) -> int:
         """Returns the process's time, which passes within a turn only as far as its disk is slow."""

@@ -12,16 +12,13 @@ import re
 from typing import Final, NamedTuple
 
 from barnabas.common.config_keys import invalid
+from barnabas.common.java_patterns import ReplacementError, expanded, java_pattern
 
 _KEY: Final = "ssl.principal.mapping.rules"
 _RULE: Final = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _PARSER: Final = re.compile(_RULE)
 _REFERENCE: Final = re.compile(r"\$([0-9]+)")
-#: Python takes a brace that is not part of a repetition as text; Java refuses it.
-_BRACE: Final = re.compile(r"\{(?![0-9]+(,[0-9]*)?\})")
-_CLASS_OR_ESCAPE: Final = re.compile(r"\\[pPxN]\{[^}]*\}|\\.|\[[^]]*\]")
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 
 
 class NoMatchingRuleError(ValueError):
@@ -44,7 +41,10 @@ class _Rule(NamedTuple):
         if self.pattern.fullmatch(name) is None:
             return None
         replacement = _without_missing_groups(self.replacement, self.pattern.groups)
-        mapped = self.pattern.sub(lambda match: _expanded(replacement, match), name)
+        try:
+            mapped = self.pattern.sub(lambda match: expanded(replacement, match), name)
+        except ReplacementError as error:
+            raise NoMatchingRuleError(str(error)) from None
         return mapped.lower() if self.case == "L" else mapped.upper() if self.case == "U" else mapped
 
 
@@ -74,10 +74,8 @@ def _parse(text: str) -> _Rule | None:
         return _Rule()
     if pattern is None:
         return None
-    if _BRACE.search(_CLASS_OR_ESCAPE.sub("", pattern)):
-        raise invalid(_KEY, text, "Invalid rule: a brace that is no repetition")
     try:
-        return _Rule(re.compile(_NAMED_GROUP.sub("(?P<", pattern)), replacement, case)
+        return _Rule(java_pattern(pattern), replacement, case)
     except re.error as error:
         raise invalid(_KEY, text, f"Invalid rule: {error}") from None
 
@@ -99,41 +97,3 @@ def _without_missing_groups(replacement: str, groups: int) -> str:
         if number > groups:
             value = value[: found.start()] + "\\" + value[found.start() :]
     return value
-
-
-def _expanded(replacement: str, match: re.Match[str]) -> str:
-    """Returns the replacement with its references resolved, as Java's `Matcher.appendReplacement` does."""
-    result: list[str] = []
-    position = 0
-    while position < len(replacement):
-        char = replacement[position]
-        position += 1
-        if char == "\\":
-            if position == len(replacement):
-                raise NoMatchingRuleError("a replacement ends with a backslash")
-            result.append(replacement[position])
-            position += 1
-        elif char == "$":
-            group, position = _reference(replacement, position, match)
-            result.append(group)
-        else:
-            result.append(char)
-    return "".join(result)
-
-
-def _reference(replacement: str, position: int, match: re.Match[str]) -> tuple[str, int]:
-    """Returns the text of the group that is referred to at this position, and the position after the reference."""
-    named = re.compile(r"\{([A-Za-z][A-Za-z0-9]*)\}").match(replacement, position)
-    if named is not None and named.group(1) in match.re.groupindex:
-        return match.group(named.group(1)) or "", named.end()
-    digit = replacement[position : position + 1]
-    if not (digit.isascii() and digit.isdigit()) or int(digit) > match.re.groups:
-        raise NoMatchingRuleError(f"a replacement refers to ${digit}, which the pattern does not have")
-    number = int(digit)
-    position += 1
-    while (digit := replacement[position : position + 1]).isascii() and digit.isdigit():
-        if number * 10 + int(digit) > match.re.groups:
-            break
-        number = number * 10 + int(digit)
-        position += 1
-    return match.group(number) or "", position

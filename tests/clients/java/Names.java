@@ -2,7 +2,10 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
+import java.util.List;
 import javax.security.auth.x500.X500Principal;
+import org.apache.kafka.common.security.kerberos.KerberosName;
+import org.apache.kafka.common.security.kerberos.KerberosShortNamer;
 import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 
 /** Writes a line for each line read: the name behind a DER encoded one, or what mapping rules make of a name. */
@@ -16,6 +19,10 @@ public class Names {
             try {
                 if (parts[0].equals("name")) {
                     result = new X500Principal(HexFormat.of().parseHex(parts[1])).getName();
+                } else if (parts[0].equals("local")) {
+                    List<String> rules = List.of(text(parts[1]).split(",", -1));
+                    result = KerberosShortNamer.fromUnparsedRules("REALM", rules)
+                            .shortName(KerberosName.parse(text(parts[2])));
                 } else {
                     result = SslPrincipalMapper.fromRules(text(parts[1])).getName(text(parts[2]));
                 }

@@ -69,13 +69,13 @@ def described(secured: SecuredBroker, **chosen: Any) -> set[tuple[str, int, str]
 
 @pytest.mark.parametrize(("wrong", "text"), PROBLEMS, ids=[text[:24] for _, text in PROBLEMS])
 def test_a_rule_that_makes_no_sense_is_refused_alone(secured: SecuredBroker, wrong: dict[str, Any], text: str) -> None:
-    assert create(secured, wrong, {}) == [(ErrorCode.INVALID_REQUEST, text), (0, None)]
+    assert create(secured, wrong, {}) == [(ErrorCode.INVALID_REQUEST, text), (0, "")]
     assert described(secured) == {("orders", 3, "*")}
 
 
 def test_a_rule_that_exists_is_a_success_without_a_record(secured: SecuredBroker) -> None:
-    assert create(secured, {}, {}) == [(0, None)] * 2
-    assert create(secured, {}) == [(0, None)]
+    assert create(secured, {}, {}) == [(0, "")] * 2
+    assert create(secured, {}) == [(0, "")]
     assert len(secured.broker.metadata.image.security.acls) == 1
     assert secured.remove_rules() == 1
 

@@ -11,6 +11,7 @@ from tests.support.wired_requests import topic_id
 
 from barnabas.broker.requests.api_questions import QUESTIONS, question_of
 from barnabas.broker.requests.judging import Open
+from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_APIS
 from barnabas.protocol.messages.index import response_class
@@ -19,6 +20,13 @@ from barnabas.protocol.messages.index import response_class
 FILTERED = {"list_groups", "list_transactions"}
 #: APIs whose older versions have no field for the refusal: their responses are empty.
 WITHOUT_FIELD = {("describe_log_dirs", 1), ("describe_log_dirs", 2)}
+#: APIs that no client in the clear may use: no question is asked. test_delegation_tokens.py asks them after a log-in.
+AUTHENTICATED = {
+    "create_delegation_token",
+    "renew_delegation_token",
+    "expire_delegation_token",
+    "describe_delegation_token",
+}
 LISTENERS = [("PLAINTEXT", BROKER_APIS), ("CONTROLLER", CONTROLLER_APIS)]
 CASES = [
     pytest.param(listener, key, version, id=f"{listener}-{offer.name}-{version}")
@@ -42,7 +50,11 @@ def test_every_offered_api_has_a_question() -> None:
 
 def test_only_versions_log_in_and_the_cluster_ask_nothing() -> None:
     open_to_all = {name for name, question in QUESTIONS.items() if isinstance(question, Open)}
-    assert open_to_all == {"api_versions", "describe_cluster", "sasl_handshake", "sasl_authenticate"}
+    # The controller compares the client of the last two with the owner and the renewers of the token.
+    assert open_to_all == {
+        *("api_versions", "describe_cluster", "sasl_handshake", "sasl_authenticate"),
+        *("renew_delegation_token", "expire_delegation_token"),
+    }
     assert not isinstance(question_of("describe_cluster", on_controller=True), Open)
 
 
@@ -59,7 +71,10 @@ def test_without_any_right_an_api_is_refused(secured: SecuredBroker, listener: s
     response = client.call(request, version, response_class(key))
     allowed, denied = (now - then for now, then in zip(authorizer.counts, before, strict=True))
     question = question_of(name, on_controller=listener == "CONTROLLER")
-    if isinstance(question, Open):
+    if name in AUTHENTICATED:
+        assert allowed == denied == 0
+        assert set(codes_in(response)) == {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED}
+    elif isinstance(question, Open):
         assert allowed == denied == 0
     elif name not in FILTERED:
         assert denied > 0

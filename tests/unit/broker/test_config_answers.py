@@ -137,6 +137,7 @@ class Node:
 
 class Context:
     principal = "User:ANONYMOUS"
+    token_authenticated = is_forwarded = False
     listener = "PLAINTEXT"
     client_id = "test"
     client_host = "/127.0.0.1"

@@ -310,7 +310,10 @@ def test_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are supported"),
+        (
+            {"sasl.enabled.mechanisms": "CRAM-MD5"},
+            "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI are supported",
+        ),
         ({"sasl.enabled.mechanisms": ""}, "at least one of PLAIN"),
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-256"}, r"\(PLAIN\) must be included in sasl.enabled.mechanisms"),
         ({"sasl.mechanism.inter.broker.protocol": "GSSAPI"}, "sasl.mechanism.inter.broker.protocol"),

@@ -85,7 +85,7 @@ def test_unknown_keys_warn_and_keys_without_effect_say_so() -> None:
         inter_broker_protocol_version="3.9",
         config_providers="file",
         num_io_threads="9",
-        delegation_token_secret_key="sesame",
+        sasl_oauthbearer_assertion_private_key_passphrase="sesame",
     )
     text = "\n".join(config.warnings)
     assert "foo.bar is ignored: neither Kafka 4.1 nor Barnabas has this key" in text
@@ -93,7 +93,7 @@ def test_unknown_keys_warn_and_keys_without_effect_say_so() -> None:
     assert "inter.broker.protocol.version is ignored: Kafka 4.0 removed it" in text
     assert "config.providers is ignored" in text
     assert "num.io.threads=9 has no effect: one event loop serves all connections" in text
-    assert "delegation.token.secret.key=[hidden]" in text
+    assert "sasl.oauthbearer.assertion.private.key.passphrase=[hidden]" in text
     assert "sesame" not in text
     assert build().warnings == []
 

@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.kerberos import NoKerberos
 from barnabas.protocol import codec
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
@@ -18,7 +19,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.index import request_class
-from barnabas.simulation.host import RaisedFaults, SeededRandom, VirtualTime
+from barnabas.simulation.host import DeferredWork, RaisedFaults, SeededRandom, VirtualTime
 
 M = TypeVar("M", bound=Message)
 
@@ -109,6 +110,8 @@ class World:
         self.random = SeededRandom(1)
         self.links = self
         self.faults = RaisedFaults()
+        self.kerberos = NoKerberos()
+        self.blocking = DeferredWork(self.time)
         self.dials: list[ScriptedPeer] = []
         self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
         self.answers: list[Message | None] = []

@@ -42,6 +42,22 @@ def test_jaas(mechanism: str, jaas: str, password: str) -> None:
     assert found.tls == Tls()
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "module", "option", "by_token"),
+    [
+        ("SCRAM-SHA-256", SCRAM, 'tokenauth="true"', True),
+        ("SCRAM-SHA-512", SCRAM, "tokenauth=TRUE", True),
+        ("SCRAM-SHA-512", SCRAM, 'tokenauth="false"', False),
+        ("SCRAM-SHA-512", SCRAM, "", False),
+        ("PLAIN", PLAIN, 'tokenauth="true"', False),
+    ],
+)
+def test_a_log_in_by_token(mechanism: str, module: str, option: str, by_token: bool) -> None:
+    entry = _jaas(module, "secret").replace(";", f" {option};")
+    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": entry}
+    assert client_security(given).login == Login(mechanism, "alice", "secret", by_token)
+
+
 def test_names_of_librdkafka() -> None:
     given = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN", "sasl.username": "u"}
     found = client_security(given | {"sasl.password": "p"})

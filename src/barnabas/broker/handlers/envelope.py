@@ -75,7 +75,8 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         if message is not None:
             inner.serve(offer, message, services)
 
-    inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)
+    inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal.name, answered)
+    inner.token_authenticated, inner.is_forwarded = principal.token_authenticated, True
     if message is None:
         services.steps.start(_decoding(key, version, request.request_data, position), serve, owner())
     else:

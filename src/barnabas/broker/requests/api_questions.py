@@ -124,6 +124,15 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_cluster": Open("on a broker's listener; the authorized operations need DESCRIBE on the cluster"),
     "sasl_handshake": Open("after the log-in, the handler refuses it"),
     "sasl_authenticate": Open("after the log-in, the handler refuses it"),
+    "create_delegation_token": ByHandler(
+        "CREATE_TOKENS on the user, for a token of another user", "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+    ),
+    "renew_delegation_token": Open("the owner and the renewers of the token may"),
+    "expire_delegation_token": Open("the owner and the renewers of the token may"),
+    "describe_delegation_token": ByHandler(
+        "DESCRIBE on the token or DESCRIBE_TOKENS on its owner, for tokens in which the client has no part",
+        "those that may not be described are left out",
+    ),
     "describe_user_scram_credentials": _DESCRIBE,
     "alter_user_scram_credentials": _ALTER,
     "describe_client_quotas": Whole(AclOperation.DESCRIBE_CONFIGS),

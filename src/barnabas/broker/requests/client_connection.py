@@ -102,6 +102,7 @@ class Connection:
         "peer",
         "principal",
         "shortcut",
+        "token_authenticated",
     )
 
     def __init__(self, dispatcher: RequestDispatcher, link: Link, client_host: str, listener: str, peer: str) -> None:
@@ -133,6 +134,8 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        #: Whether the client has logged in by a delegation token.
+        self.token_authenticated = False
         #: The log-in that a client must complete first; None if there is none.
         self.gate: Gate | None = None
         self.shortcut: Shortcut | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.broker.peers.controller_access import ControllerAccess, PendingRequest
 from barnabas.broker.requests.context import RequestContext, Services
@@ -138,22 +138,29 @@ def forward_message(
 def _envelope(context: RequestContext, data: bytes) -> EnvelopeRequest:
     return EnvelopeRequest(
         request_data=data,
-        request_principal=encode_principal(context.principal),
+        request_principal=encode_principal(context.principal, token_authenticated=context.token_authenticated),
         client_host_address=packed_address(context.client_host),
     )
 
 
-def encode_principal(principal: str) -> bytes:
+def encode_principal(principal: str, *, token_authenticated: bool = False) -> bytes:
     kind, _, name = principal.partition(":")
     return _PRINCIPAL_VERSION.to_bytes(2, "big") + codec.encode(
-        DefaultPrincipalData(type=kind, name=name), _PRINCIPAL_VERSION
+        DefaultPrincipalData(type=kind, name=name, token_authenticated=token_authenticated), _PRINCIPAL_VERSION
     )
 
 
-def decode_principal(data: bytes) -> str:
+class ForwardedPrincipal(NamedTuple):
+    """The principal of a client in an envelope."""
+
+    name: str
+    token_authenticated: bool
+
+
+def decode_principal(data: bytes) -> ForwardedPrincipal:
     """Returns the principal of an envelope. Raises DecodeError."""
     found, _ = codec.decode(DefaultPrincipalData, int.from_bytes(data[:2], "big"), data, 2)
-    return f"{found.type}:{found.name}"
+    return ForwardedPrincipal(f"{found.type}:{found.name}", found.token_authenticated)
 
 
 def packed_address(client_host: str) -> bytes:

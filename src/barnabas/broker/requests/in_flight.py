@@ -80,6 +80,8 @@ class RequestConnection(Protocol):
     peer: str
     listener: str
     principal: str
+    #: Whether the client has logged in by a delegation token.
+    token_authenticated: bool
     #: Name and version of the client library (KIP-511).
     client_software: tuple[str, str]
     shortcut: Shortcut | None
@@ -166,6 +168,14 @@ class InFlight:
     @property
     def principal(self) -> str:
         return self.connection.principal
+
+    @property
+    def token_authenticated(self) -> bool:
+        return self.connection.token_authenticated
+
+    @property
+    def is_forwarded(self) -> bool:
+        return False
 
     def release(self) -> None:
         """Clears the references that form cycles after the response, so that no garbage collection is needed."""

@@ -45,9 +45,11 @@ class InnerRequest:
         "client_host",
         "client_id",
         "correlation_id",
+        "is_forwarded",
         "listener",
         "now_ms",
         "principal",
+        "token_authenticated",
     )
 
     def __init__(
@@ -69,6 +71,8 @@ class InnerRequest:
         self.client_id = client_id
         self.client_host = client_host
         self.principal = principal
+        #: Whether the client has logged in by a delegation token, and whether a broker forwarded its request.
+        self.token_authenticated = self.is_forwarded = False
         #: None once it has been called.
         self._answered: Callable[[Message], None] | None = answered
         #: The owner of the caller: `answered` runs on its behalf.
@@ -156,6 +160,10 @@ class _Outer(RequestOrigin, continuations.Owner, Protocol):
     def client_host(self) -> str: ...
     @property
     def principal(self) -> str: ...
+    @property
+    def token_authenticated(self) -> bool: ...
+    @property
+    def is_forwarded(self) -> bool: ...
 
     def reply(self, response: Message) -> None: ...
 
@@ -186,6 +194,7 @@ def in_pieces(outer: _Outer, handler: Handler, message: Message, services: Servi
             outer.principal,
             answered,
         )
+        inner.token_authenticated, inner.is_forwarded = outer.token_authenticated, outer.is_forwarded
         inner.serve_with(handler, piece, services)
 
     assert handler.pieces is not None, "only long requests are split"

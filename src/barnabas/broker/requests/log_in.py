@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.requests.in_flight import InFlight
+from barnabas.broker.requests.kerberos_log_in import KerberosLogIn
 from barnabas.broker.requests.log_in_counts import LogInCounts
 from barnabas.broker.requests.oauth_log_in import OAuthLogIn
 from barnabas.common import log_in_settings
@@ -19,9 +20,9 @@ from barnabas.common.host import Host
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord
-from barnabas.protocol.sasl.mechanism import OAUTHBEARER, SCRAM, Mechanism
+from barnabas.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER, SCRAM, Mechanism
 from barnabas.protocol.sasl.plain_server import PlainServer
-from barnabas.protocol.sasl.scram_server import Credential, ScramServer, imitation, secret_of
+from barnabas.protocol.sasl.scram_server import Credential, ScramServer, TokenUsers, imitation, secret_of
 from barnabas.protocol.sasl_gate import Act, Gate, GateState, Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ListenerLogIn:
         listener: str,
         cluster_id: str,
         credentials: Callable[[], Credentials],
+        tokens: TokenUsers,
         counts: LogInCounts,
         count_request: Callable[[int, int], TimeBuckets],
     ) -> None:
@@ -50,11 +52,13 @@ class ListenerLogIn:
         self._listener = listener
         self._cluster_id = cluster_id
         self._credentials = credentials
+        self._tokens = tokens
         self._counts = counts.of(listener, host.clock)
         self._count_request = count_request
         self.mechanisms: Sequence[str] = ()
         self._passwords: Mapping[str, str] = {}
         self._oauth: OAuthLogIn | None = None
+        self._kerberos: KerberosLogIn | None = None
         #: The latest imitated credential (for a user that does not exist), with the values that it was computed from.
         self._imitated: tuple[Credentials, bytes, Credential | None] | None = None
         self.receive_bytes_max = log_in_settings.receive_bytes_max(config, listener)
@@ -72,8 +76,12 @@ class ListenerLogIn:
     def _read_users(self) -> None:
         offered = log_in_settings.mechanisms_of(self._config, self._listener)
         entry = log_in_settings.jaas_entry(self._config, self._listener, "PLAIN") if "PLAIN" in offered else None
+        kerberos = None
+        if GSSAPI in offered:
+            kerberos = KerberosLogIn(self._host, self._config, self._listener)
         self._oauth = self._read_tokens(OAUTHBEARER in offered)
         self._passwords = {} if entry is None else entry.users
+        self._kerberos = kerberos
         self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
 
     def _read_tokens(self, is_offered: bool) -> OAuthLogIn | None:
@@ -93,6 +101,9 @@ class ListenerLogIn:
         if mechanism == OAUTHBEARER:
             assert self._oauth is not None, "a mechanism that is not offered is refused"
             return self._oauth.begin()
+        if mechanism == GSSAPI:
+            assert self._kerberos is not None, "an offered mechanism has its keys"
+            return self._kerberos.begin()
         if mechanism not in SCRAM:
             return PlainServer(self._passwords)
         number, hash_name = SCRAM[mechanism]
@@ -105,7 +116,7 @@ class ListenerLogIn:
             return imitation(hash_name, *self._secret(credentials, name))
 
         nonce = base64.b64encode(self._host.random.uuid() + self._host.random.uuid()).decode().rstrip("=")
-        return ScramServer(hash_name, nonce, find, imitate)
+        return ScramServer(hash_name, nonce, find, imitate, self._tokens)
 
     def _secret(self, credentials: Credentials, name: str) -> tuple[bytes, str, Credential | None]:
         known = self._imitated
@@ -155,6 +166,7 @@ class ListenerLogIn:
         if gate.state is GateState.OPEN:
             assert gate.outcome is not None, "an open gate has a user"
             connection.principal = gate.outcome.principal
+            connection.token_authenticated = gate.outcome.by_token
             if gate.is_renewing:
                 self._counts.count_renewal(gate.began_ms)
             else:

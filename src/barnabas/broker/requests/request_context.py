@@ -32,6 +32,14 @@ class RequestContext(Protocol):
         """The principal of the client; "User:ANONYMOUS" without authentication."""
 
     @property
+    def token_authenticated(self) -> bool:
+        """Whether the client has logged in by a delegation token."""
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether a broker forwarded the request in an envelope, and vouches for its principal."""
+
+    @property
     def now_ms(self) -> int:
         """The monotonic time at which the request was read."""
 

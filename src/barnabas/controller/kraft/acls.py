@@ -59,7 +59,7 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
             continue
         if rule not in known and rule not in added:
             added[rule] = rule.record(view.random.uuid())
-        results.append(_Created(error_message=None))
+        results.append(_Created())
     records: list[Versioned] = [(record, 0) for record in added.values()]
     cause = Cause(ControllerEvent.CREATE_ACLS, actor, _listed(list(added)))
     return Result(records, CreateAclsResponse(results=results), cause)

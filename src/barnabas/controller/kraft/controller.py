@@ -23,6 +23,7 @@ from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.proposals import Proposals, Reply
 from barnabas.controller.kraft.quota_changes import QuotaControl
 from barnabas.controller.kraft.replication_control import ReplicationControl
+from barnabas.controller.kraft.token_control import TokenControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.replication_requests import decide
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
@@ -88,6 +89,7 @@ class Controller:
         self.replication = ReplicationControl(host.timers, config, self.proposals)
         #: The rules of the authorizer.
         self.acls = AclControl(self.proposals)
+        self.tokens = TokenControl(host, config, self.proposals)
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
         raft.on_leadership(lambda is_leader: self.activate() if is_leader else self.resign())
 
@@ -149,6 +151,7 @@ class Controller:
         self._schedule_session_check()
         self.replication.start()
         self._no_ops.start()
+        self.tokens.start()
         self.proposals.on_active()
 
     def resign(self) -> None:
@@ -157,6 +160,7 @@ class Controller:
         self._sessions.clear()
         self.replication.stop()
         self._no_ops.stop()
+        self.tokens.stop()
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None

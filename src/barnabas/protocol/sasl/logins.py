@@ -1,4 +1,4 @@
-"""SASL as a client: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628).
+"""SASL as a client: PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628) and GSSAPI (RFC 4752).
 
 SCRAM is implemented here because PyPI's libraries (scramp, for one) prepare passwords by SASLprep, which Kafka does not
 (KIP-84 uses their UTF-8 unchanged): a login with a password such as "Ⅷ" would always fail.
@@ -11,15 +11,27 @@ import hashlib
 import hmac
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
+
+from barnabas.common.kerberos import SecurityContext
+from barnabas.protocol.sasl.gssapi import gssapi_exchange
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = ("PLAIN", *_HASHES)
+#: The extension of SCRAM, and the option of a JAAS entry, with which a client logs in by a delegation token.
+TOKEN_EXTENSION: Final = "tokenauth"
 #: The minimum number of iterations, as in Kafka's own client: fewer would make guessing cheap for an impostor of the
 #: server.
 _ITERATIONS_MIN: Final = 4_096
 _ITERATIONS_MAX: Final = 1_000_000
+
+
+class Ticket(NamedTuple):
+    """A context at a peer that has begun, and its first token."""
+
+    context: SecurityContext
+    token: bytes
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,10 @@ class Login:
     mechanism: str
     username: str
     password: str = field(repr=False)
+    #: Whether the user name is the id of a delegation token, and the password its HMAC in base64.
+    by_token: bool = False
+    #: The ticket that GSSAPI has in place of a password.
+    ticket: Ticket | None = field(default=None, repr=False)
 
 
 def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
@@ -49,7 +65,10 @@ def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
             yield b"\x01"
             raise ValueError("the server does not accept the token")
         return
-    client = ScramClient(_HASHES[login.mechanism], login.username, login.password, nonce)
+    if login.ticket is not None:
+        yield from gssapi_exchange(*login.ticket, login.username)
+        return
+    client = ScramClient(_HASHES[login.mechanism], login.username, login.password, nonce, by_token=login.by_token)
     server_first = yield client.first()
     server_final = yield client.final(server_first)
     client.check(server_final)
@@ -61,12 +80,12 @@ class ScramClient:
     `final` and `check` raise ValueError if the server's message is wrong.
     """
 
-    def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
+    def __init__(self, hash_name: str, username: str, password: str, nonce: str, *, by_token: bool = False) -> None:
         self._hash = hash_name
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={name},r={nonce}" + (f",{TOKEN_EXTENSION}=true" if by_token else "")
         self._signature = b""
 
     def first(self) -> bytes:

@@ -6,12 +6,13 @@ from typing import Final, NamedTuple, Protocol
 
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 #: Mechanism -> (Kafka's number of it, the name of its hash function).
 SCRAM: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 #: Kafka's number of a mechanism -> the mechanism.
 SCRAM_NAMES: Final = {number: name for name, (number, _) in SCRAM.items()}
 #: The mechanisms that a broker can offer.
-SERVED: Final = (PLAIN, *SCRAM, OAUTHBEARER)
+SERVED: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI)
 
 
 class LogInRefused(Exception):
@@ -36,6 +37,8 @@ class Outcome(NamedTuple):
     name: str
     #: The time at which the credentials expire, in milliseconds since the epoch; None if they do not.
     expires_ms: int | None = None
+    #: Whether a delegation token stood for the user.
+    by_token: bool = False
 
     @property
     def principal(self) -> str:

@@ -1,0 +1,48 @@
+"""Requests about delegation tokens: who may send one, and the way to the controller.
+
+A token must not beget tokens, and a client without an identity must not get one. So a client may send such a request
+only if its channel has authenticated it, by other means than a token. The broker that has the channel checks that; the
+controller checks the token again, whose mark is in the envelope.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.forwarding import forward_message
+from barnabas.broker.requests.unanswered import timed_out
+from barnabas.common.config import BrokerConfig
+from barnabas.protocol.message import Message
+
+M = TypeVar("M", bound=Message)
+
+#: The first version whose responses name the requester of a token (KIP-373).
+REQUESTER_VERSION: Final = 3
+#: The times in a broker's refusal.
+NO_TIME: Final = -1
+_ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+def may_ask(context: RequestContext, config: BrokerConfig) -> bool:
+    """Returns whether the client of this request may send requests about tokens."""
+    if context.token_authenticated:
+        return False
+    if context.is_forwarded:
+        return True
+    protocol = config.security_protocol_of(context.listener)
+    return protocol != "PLAINTEXT" and not (protocol == "SSL" and context.principal == _ANONYMOUS)
+
+
+def is_decided_here(context: RequestContext, services: Services) -> bool:
+    """Returns whether the request came to the controller, in an envelope or not."""
+    return context.listener in services.config.controller_listener_names
+
+
+def forward(context: RequestContext, request: Message, services: Services) -> None:
+    """Forwards the request to the active controller and replies with its response."""
+
+    def answered(response: Message | None) -> None:
+        context.reply(timed_out(request, context.api_version) if response is None else response)
+
+    forward_message(services.access, context, request, answered)

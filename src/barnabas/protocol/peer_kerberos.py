@@ -1,0 +1,40 @@
+"""The tickets of links to other nodes with GSSAPI: requested from the KDC in a thread, because that waits for the
+network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.common.host import Blocking
+from barnabas.common.kerberos import Kerberos, KerberosError
+from barnabas.common.kerberos_settings import KerberosKeys
+from barnabas.common.log_in_settings import GSSAPI
+from barnabas.protocol.sasl.logins import Login, Ticket
+
+
+class TicketHost(Protocol):
+    """The ports that a ticket needs."""
+
+    @property
+    def blocking(self) -> Blocking: ...
+    @property
+    def kerberos(self) -> Kerberos: ...
+
+
+def request_ticket(host: TicketHost, keys: KerberosKeys, peer: str, done: Callable[[Login | str], None]) -> None:
+    """Calls `done` with the log-in at the service of a peer, or with the cause for which there is none."""
+
+    def work() -> Ticket:
+        context = host.kerberos.initiate(keys.keytab, keys.principal, keys.service, peer)
+        return Ticket(context, context.step(b""))
+
+    def received(ticket: Ticket | None, error: BaseException | None) -> None:
+        if isinstance(error, KerberosError):
+            done(str(error))
+        elif error is not None:
+            raise error
+        else:
+            done(Login(GSSAPI, keys.principal or "", "", ticket=ticket))
+
+    host.blocking.run(work, received)
