@@ -202,9 +202,8 @@ def test_held_connections_are_bounded(make_loop: MakeLoop, monkeypatch: pytest.M
 def test_connections_that_end_in_any_phase_of_tls_leave_no_slot(
     make_loop: MakeLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "_HANDSHAKE_S", 0.3)
-
     """Guard S17."""
+    monkeypatch.setattr(acceptor, "_HANDSHAKE_S", 0.3)
 
     async def main() -> None:
         async with serving(NONE._replace(connections=40), tmp_path) as served:
