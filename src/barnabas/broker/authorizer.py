@@ -16,6 +16,7 @@ from barnabas.broker.audit_log import AuditLog
 from barnabas.common.authorizer_keys import allows_without_rules, super_users
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock
+from barnabas.common.sampled_rates import CountedRates
 from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclOperation, AclResource, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
@@ -45,16 +46,19 @@ class Asker(Protocol):
 class Authorizer:
     """Decides whether clients may do what they request."""
 
-    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index")
+    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index", "is_ready", "rates")
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._super_users = super_users(config.originals)
         self._by_default = allows_without_rules(config.originals)
         self.index = AclIndex()
+        #: Whether the rules are known. Until then, a resource without rules can have some: there is no default.
+        self.is_ready = False
         self._answers: dict[tuple[str, str, AclOperation, AclResource, str], Decision] = {}
         self.audit = AuditLog(clock)
         #: The numbers of allowed and denied decisions (metrics of KIP-877).
         self.counts = [0, 0]
+        self.rates = CountedRates(clock.now_ms())
 
     @property
     def version(self) -> int:
@@ -63,6 +67,9 @@ class Authorizer:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follows the rules of the metadata (`metadata.store.Subscriber`)."""
+        if not self.is_ready:
+            self.is_ready = True
+            self._answers.clear()
         if delta.changed_acls:
             self.index.update(delta.changed_acls.items())
             self._answers.clear()
@@ -143,7 +150,7 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         decision = self.index.decide(principal, host, operation, resource, name)
-        if self._by_default and not decision.has_rules:
+        if self._by_default and self.is_ready and not decision.has_rules:
             return _BY_DEFAULT
         return decision
 

@@ -19,7 +19,7 @@ from barnabas.zookeeper.wire.codes import ANY_VERSION, OpCode
 from barnabas.zookeeper.wire.operations import Part
 from barnabas.zookeeper.wire.records import DeleteRequest
 
-#: What Apache Kafka 3.9.1 wrote, step by step.
+#: The writes of the recorded steps that Apache Kafka 3.9.1 made.
 RECORDED = Path(__file__).parents[2] / "data" / "znodes" / "recorded_writes.json"
 BATCH = bytes(encode_batch([Record(0, EPOCH_WALL_MS, None, bytes(1_000), [])]))
 _SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
