@@ -130,6 +130,10 @@ class PhantomCluster:
     async def _stop(self) -> None:
         for broker in self._brokers.values():
             await broker.serve(False)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class Journal:
@@ -205,7 +209,7 @@ class _Broker:
                 await self._speaks.wait()
                 writer.write(await self._reply(frame))
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
