@@ -87,6 +87,8 @@ class LookFeed:
         #: The broker that leads the journal; None if there is no journal.
         self.journal_leader: int | None = None
         self.has_journal = False
+        #: Whether another feed delivers each change, so that a look has nothing to hurry for.
+        self.has_exact_feed = False
         #: The controller that Metadata names; None before the first answer.
         self.named_controller: int | None = None
         #: Rows whose sizes and offsets are asked for first.
@@ -218,7 +220,11 @@ class LookFeed:
     def _apply(self, delta: Delta) -> ChangeSet | None:
         found = self._table.apply(delta)
         if found is not None and self.is_complete and (found.brokers or len(found.rows) >= _MANY_ROWS):
-            self.hurry()
+            if self.has_exact_feed:
+                # It delivers the changes; only its own place can be another one now.
+                self._plan.hurry(EVENTS_TOPIC)
+            else:
+                self.hurry()
         if delta.brokers is not None:
             self._connections.known = [broker.address for broker in self._table.brokers.values()]
             self._connections.forget(self._connections.known)
