@@ -26,6 +26,7 @@ from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.connections import Unreachable
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.folded_changes import change_lines
+from barnabas.monitor.metrics_server import MetricsServer
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.table_json import json_pieces
@@ -50,6 +51,10 @@ def monitor(
         bool, typer.Option("--json", help="Print one JSON line for the first state and one for each change")
     ] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two requests", min=0.1, max=3600)] = 1.0,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also serve metrics of every partition to Prometheus at this address"),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -63,7 +68,12 @@ def monitor(
     except (ValueError, OSError) as error:
         raise Failure(str(error)) from error
     every = every or topic is not None
-    options = FeedOptions(topic=topic, interval_s=interval, wants_all_volumes=once or check or as_json)
+    options = FeedOptions(
+        topic=topic,
+        interval_s=interval,
+        wants_offsets=metrics is not None,
+        wants_all_volumes=once or check or as_json,
+    )
     feeds = ClusterFeeds(
         [address(each.strip()) for each in bootstrap.split(",")], security, options, clock_ms=_clock_ms
     )
@@ -77,7 +87,7 @@ def monitor(
                 show_table(feeds.table, every=every)
             if check:
                 raise typer.Exit(lines.EXIT_CODES[feeds.table.severity])
-        elif asyncio.run(until_signalled(_watch(feeds, interval, as_json, every=every))):
+        elif asyncio.run(until_signalled(_watch(feeds, options, metrics, as_json, every=every))):
             raise KeyboardInterrupt
 
 
@@ -106,18 +116,40 @@ def show_table(table: ClusterTable, *, every: bool) -> None:
         output.say(f"{output.counted(left, 'partition')} of internal topics, in sync; --all shows them")
 
 
-async def _watch(feeds: ClusterFeeds, interval_s: float, as_json: bool, *, every: bool) -> None:
-    async with aclosing(watch(feeds, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
-        if as_json:
-            await _in_json(steps)
-        elif output.stdout.is_terminal:
-            with LiveView(output.stdout) as view:
-                async for step in steps:
-                    view.show(step)
-                    if step.table is not None:
-                        feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
-        else:
-            await _in_lines(steps, every=every)
+async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None, as_json: bool, *, every: bool) -> None:
+    server = None if metrics is None else await _exporter(feeds, metrics)
+    try:
+        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=_clock_ms)) as steps:
+            told = steps if server is None else _told(steps, server)
+            if as_json:
+                await _in_json(told)
+            elif output.stdout.is_terminal:
+                with LiveView(output.stdout) as view:
+                    async for step in told:
+                        view.show(step)
+                        if step.table is not None:
+                            feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
+            else:
+                await _in_lines(told, every=every)
+    finally:
+        if server is not None:
+            server.close()
+
+
+async def _exporter(feeds: ClusterFeeds, where: str) -> MetricsServer:
+    server = MetricsServer(feeds, _clock_ms)
+    host, port = address(where)
+    try:
+        await server.start(host, port)
+    except OSError as error:
+        raise Failure(f"metrics cannot be served at {where}: {error.strerror or error}") from error
+    return server
+
+
+async def _told(steps: AsyncIterator[Step], server: MetricsServer) -> AsyncIterator[Step]:
+    async for step in steps:
+        server.told(step.changes)
+        yield step
 
 
 async def _in_json(steps: AsyncIterator[Step]) -> None:

@@ -19,6 +19,7 @@ from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections, Unreachable
 from barnabas.monitor.delta import Delta
 from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.group_sweep import GroupState, groups_of
 from barnabas.monitor.journal_feed import JournalFeed
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import (
@@ -41,6 +42,7 @@ _CONTROLLER_INTERVAL_S: Final = 0.5
 #: The maximum age of a known min.insync.replicas, while one request can have all of them.
 _MIN_ISR_AGE_S: Final = 15.0
 _TOPICS_PER_REQUEST: Final = 500
+_GROUP_INTERVAL_S: Final = 30.0
 #: The pause between two requests for known ones, within the budget of the brokers.
 _MIN_ISR_PAUSE_S: Final = 2.5
 
@@ -61,6 +63,9 @@ class ClusterFeeds:
         self._journal = JournalFeed(
             self.table, self._connections, self._look, clock_ms, topic=options.topic, on_event=self.news.set
         )
+        #: The consumer groups, if offsets are wanted.
+        self.groups: dict[str, GroupState] = {}
+        self._wants_groups = options.wants_offsets
         self._asked_min_isrs: set[str] = set()
         self._has_new_topics = asyncio.Event()
         self._is_controller_known = asyncio.Event()
@@ -102,6 +107,8 @@ class ClusterFeeds:
             tasks.append(asyncio.create_task(self._watch_reachability()))
             await self._until_complete(tasks)
             tasks.append(asyncio.create_task(self._journal.run()))
+            if self._wants_groups:
+                tasks.append(asyncio.create_task(self._sweep_groups()))
             on_first()
             await asyncio.gather(*tasks)
         finally:
@@ -176,6 +183,19 @@ class ClusterFeeds:
             return NO_NODE if knows_quorums else self._look.named_controller
         leader = quorum_leader(answer)
         return NO_NODE if leader is None else leader
+
+    async def _sweep_groups(self) -> None:
+        """Asks each broker for the groups that it coordinates. The groups of a broker that does not answer stay."""
+        by_broker: dict[int, dict[str, GroupState]] = {}
+        while True:
+            for broker in list(self.table.brokers.values()):
+                if broker.problem is None:
+                    with suppress(NoAnswer):
+                        by_broker[broker.broker_id] = await groups_of(self._connections.aside(broker.address))
+            self.groups = {name: state for groups in by_broker.values() for name, state in groups.items()}
+            for broker_id in by_broker.keys() - self.table.brokers.keys():
+                del by_broker[broker_id]
+            await asyncio.sleep(_GROUP_INTERVAL_S)
 
     async def _min_isrs(self) -> None:
         """Asks for `min.insync.replicas` of new topics immediately, and of the others by turns."""

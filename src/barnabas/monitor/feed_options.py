@@ -15,7 +15,7 @@ class FeedOptions:
     interval_s: float = 1.0
     #: The longest wait for an answer.
     timeout_s: float = 3.0
-    #: Whether looks include the offsets that consumers see.
+    #: Whether looks include the offsets that consumers see, and what groups committed.
     wants_offsets: bool = False
     #: Whether the first look waits for all sizes and offsets, and not only for those of the first chunk.
     wants_all_volumes: bool = True
