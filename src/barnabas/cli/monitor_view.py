@@ -105,6 +105,8 @@ def _head(step: Step, width: int) -> list[Text]:
     found: list[Text] = []
     if step.problem is not None:
         found += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
+    if step.log_problem is not None:
+        found += wrapped(f"the metadata log is not read: {step.log_problem}", STYLES[Severity.WARNING], width)
     if step.table is not None:
         found += _headline(step.table, width, is_old=step.problem is not None)
     return found

@@ -21,6 +21,7 @@ from barnabas.monitor.delta import Delta
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.group_sweep import GroupState, groups_of
 from barnabas.monitor.journal_feed import JournalFeed
+from barnabas.monitor.log_feed import LogFeed
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import (
     brokers_of,
@@ -49,7 +50,13 @@ _MIN_ISR_PAUSE_S: Final = 2.5
 
 class ClusterFeeds:
     def __init__(
-        self, bootstrap: Sequence[Address], security: Security, options: FeedOptions, *, clock_ms: Callable[[], int]
+        self,
+        bootstrap: Sequence[Address],
+        security: Security,
+        options: FeedOptions,
+        *,
+        clock_ms: Callable[[], int],
+        controllers_security: Security | None = None,
     ) -> None:
         self.table = ClusterTable()
         #: Why no broker answers; None while one does.
@@ -63,6 +70,19 @@ class ClusterFeeds:
         self._journal = JournalFeed(
             self.table, self._connections, self._look, clock_ms, topic=options.topic, on_event=self.news.set
         )
+        self._log = (
+            LogFeed(
+                self.table,
+                options.controllers,
+                security if controllers_security is None else controllers_security,
+                self._look,
+                clock_ms,
+                topic=options.topic,
+                timeout_s=options.timeout_s,
+            )
+            if options.controllers
+            else None
+        )
         #: The consumer groups, if offsets are wanted.
         self.groups: dict[str, GroupState] = {}
         self._wants_groups = options.wants_offsets
@@ -75,6 +95,16 @@ class ClusterFeeds:
     @property
     def has_journal(self) -> bool:
         return self._look.has_journal
+
+    @property
+    def log_problem(self) -> str | None:
+        """Returns why the metadata log cannot be read; None if it is read, or not wanted."""
+        return None if self._log is None else self._log.problem
+
+    @property
+    def follows_log(self) -> bool:
+        """Whether the metadata log is wanted, and followed."""
+        return self._log is not None and self._log.is_live
 
     def focus(self, rows: Collection[int]) -> None:
         """Asks for the sizes and offsets of these rows first."""
@@ -107,6 +137,8 @@ class ClusterFeeds:
             tasks.append(asyncio.create_task(self._watch_reachability()))
             await self._until_complete(tasks)
             tasks.append(asyncio.create_task(self._journal.run()))
+            if self._log is not None:
+                tasks.append(asyncio.create_task(self._log.run()))
             if self._wants_groups:
                 tasks.append(asyncio.create_task(self._sweep_groups()))
             on_first()

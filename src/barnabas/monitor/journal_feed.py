@@ -16,6 +16,7 @@ from barnabas.common.types import EVENTS_TOPIC
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections
+from barnabas.monitor.delta import Source
 from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import CONSUMER, offsets_of, offsets_request
@@ -67,15 +68,16 @@ class JournalFeed:
             leader = self._look.journal_leader
             broker = None if leader is None else self._table.brokers.get(leader)
             if broker is None:
-                self._look.has_exact_feed = False
+                self._look.note_exact(Source.JOURNAL, False)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             connection = self._connections.aside(broker.address)
             try:
-                self._look.has_exact_feed = await self._read(connection)
+                is_read = await self._read(connection)
             except (NoAnswer, RecordsRejected, DecodeError):
-                self._look.has_exact_feed = False
-            if not self._look.has_exact_feed:
+                is_read = False
+            self._look.note_exact(Source.JOURNAL, is_read)
+            if not is_read:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _read(self, connection: BrokerConnection) -> bool:

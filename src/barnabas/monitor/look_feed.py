@@ -19,7 +19,7 @@ from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.connections import Connections
-from barnabas.monitor.delta import Delta, NameRange, Partitions, TopicName
+from barnabas.monitor.delta import Delta, NameRange, Partitions, Source, TopicName
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.look_requests import (
     PAGE_MAX,
@@ -87,12 +87,18 @@ class LookFeed:
         #: The broker that leads the journal; None if there is no journal.
         self.journal_leader: int | None = None
         self.has_journal = False
-        #: Whether another feed delivers each change, so that a look has nothing to hurry for.
-        self.has_exact_feed = False
+        self._exact_feeds: set[Source] = set()
         #: The controller that Metadata names; None before the first answer.
         self.named_controller: int | None = None
         #: Rows whose sizes and offsets are asked for first.
         self.focus: Collection[int] = ()
+
+    def note_exact(self, source: Source, is_following: bool) -> None:
+        """Notes whether another feed delivers each change, so that a look has nothing to hurry for."""
+        if is_following:
+            self._exact_feeds.add(source)
+        else:
+            self._exact_feeds.discard(source)
 
     def hurry(self) -> None:
         """Looks at all partitions soon, whatever the budget says."""
@@ -220,7 +226,7 @@ class LookFeed:
     def _apply(self, delta: Delta) -> ChangeSet | None:
         found = self._table.apply(delta)
         if found is not None and self.is_complete and (found.brokers or len(found.rows) >= _MANY_ROWS):
-            if self.has_exact_feed:
+            if self._exact_feeds:
                 # It delivers the changes; only its own place can be another one now.
                 self._plan.hurry(EVENTS_TOPIC)
             else:
