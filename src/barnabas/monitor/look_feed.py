@@ -60,6 +60,8 @@ class _Lane:
     task: asyncio.Task[None] | None = None
     pinged_s: float = _NEVER
     answered_s: float = _NEVER
+    #: Whether sizes and offsets come before the next page, so that neither waits for the other for ever.
+    is_sweeps_turn: bool = False
     #: Whether it has answered or failed once.
     is_known: bool = False
 
@@ -183,19 +185,24 @@ class LookFeed:
             return True
         has_budget = not self.is_complete or lane.budget.is_free(now_s)
         page = self._plan.due(lane.broker_id, self._alive(), now_s)
-        if page is not None and (has_budget or page.is_urgent):
+        asks_page = page is not None and (has_budget or page.is_urgent)
+        sweeps = has_budget and self._plan.is_complete and self._wants_sweep(lane, now_s)
+        if page is not None and asks_page and not (sweeps and lane.is_sweeps_turn):
+            lane.is_sweeps_turn = True
             await self._ask_page(lane, connection, page)
             return True
-        wanted = (
-            self.is_complete or lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
-        )
-        if has_budget and self._plan.is_complete and wanted and lane.sweep.is_due(now_s, self._interval_s):
+        if sweeps:
+            lane.is_sweeps_turn = False
             rows, seen = await lane.sweep.ask(connection, now_s, self._clock_ms(), self.focus)
             lane.budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
             if seen is not None:
                 self._table.apply_volumes(seen)
             return rows > 0
         return False
+
+    def _wants_sweep(self, lane: _Lane, now_s: float) -> bool:
+        is_part_of_first = lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
+        return (self.is_complete or is_part_of_first) and lane.sweep.is_due(now_s, self._interval_s)
 
     def _alive(self) -> list[int]:
         return [broker.broker_id for broker in self._table.brokers.values() if broker.problem is None]
@@ -246,7 +253,7 @@ class LookFeed:
             if connection.knows(DescribeTopicPartitionsRequest):
                 rows = await self._ask_partitions(connection, page, asked_ms, now_s)
             else:
-                rows = await self._ask_metadata(connection, page, asked_ms)
+                rows = await self._ask_metadata(connection, page, asked_ms, now_s)
         except BaseException:
             self._plan.failed(page)
             raise
@@ -272,8 +279,13 @@ class LookFeed:
         self._plan.answered(page, frame, following)
         return len(partitions)
 
-    async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int) -> int:
-        answer = await connection.call(metadata_request(page.names), MetadataResponse)
+    async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
+        before = None if self._plan.must_decode(page, now_s) else page.frame
+        frame, answer = await connection.call_for_news(metadata_request(page.names), MetadataResponse, before)
+        if answer is None:
+            self._plan.repeated(page)
+            return PAGE_MAX
+        page.healed_s = now_s
         partitions = metadata_partitions(answer, self._options.topic)
         is_whole = page.names is None or page.names == self._plan.names
         if is_whole:
@@ -281,13 +293,13 @@ class LookFeed:
                 NameRange(), {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
             )
             self._take(partitions, NameRange(), asked_ms)
-            self._plan.answered(page, b"", None)
+            self._plan.answered(page, frame, None)
             self._plan.divided(_chunks(partitions))
         else:
             absent = set(page.names or ()) - {topic.name for topic in partitions.topics}
             self._take(partitions, None, asked_ms, [TopicName(name) for name in sorted(absent)])
             self._plan.repeated(page)
-            page.frame = b""
+            page.frame = frame
         return len(partitions)
 
     def _take(

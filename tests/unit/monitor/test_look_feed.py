@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.phantom_feeds import contents, feeds_of, run, running, truth, until
 
@@ -91,6 +93,20 @@ def test_sizes_and_offsets_of_every_replica() -> None:
                 assert feeds.table.volumes.start_offset[row] == 0
                 phantom.change(lambda state: state.produce("topic-00001", 2, 5))
                 await until(lambda: int(feeds.table.volumes.high_watermark[row]) == 75, "the new offset")
+
+    run(main())
+
+
+def test_pages_that_are_always_due_do_not_keep_sizes_from_being_asked() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=3) as phantom:
+            phantom.change(lambda state: state.produce("topic-00001", 2, 70))
+            feeds = feeds_of(phantom, interval_s=0.0)
+            async with asyncio.timeout(20):
+                await feeds.first_look()
+            row = feeds.table.row_of("topic-00001", 2)
+            assert row is not None
+            assert feeds.table.state(row).size_bytes == 7_000
 
     run(main())
 
