@@ -42,6 +42,8 @@ from barnabas.protocol.messages.metadata import MetadataResponse
 #: How often a lane looks for something to do; with many brokers less often.
 _TICK_S: Final = 0.1
 _TICK_PER_BROKER_S: Final = 0.01
+#: The shortest interval between two pings.
+_PING_INTERVAL_S: Final = 0.05
 #: A broker that answered within this time can name the brokers of the cluster.
 _AUTHORITY_S: Final = 3.0
 #: Changed rows of one page from which on the other pages are looked at immediately.
@@ -179,7 +181,7 @@ class LookFeed:
     async def _next(self, lane: _Lane, broker: BrokerState, connection: BrokerConnection) -> bool:
         """Asks the broker for what is due next. Returns False if nothing is. Raises NoAnswer."""
         now_s = asyncio.get_running_loop().time()
-        if connection.is_ended or now_s - lane.pinged_s >= self._interval_s:
+        if connection.is_ended or now_s - lane.pinged_s >= max(self._interval_s, _PING_INTERVAL_S):
             lane.pinged_s = now_s
             await self._ping(lane, connection)
             return True
