@@ -47,7 +47,7 @@ async def until(condition: Callable[[], bool], what: str, within_s: float = 30.0
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
 
 
 def run(main: Coroutine[None, None, None]) -> None:

@@ -49,6 +49,8 @@ _AUTHORITY_S: Final = 3.0
 #: Changed rows of one page from which on the other pages are looked at immediately.
 _MANY_ROWS: Final = 50
 _HURRY_INTERVAL_S: Final = 1.0
+#: The part of a broker's budget for sizes and offsets.
+_SWEEP_PART: Final = 0.25
 _NEVER: Final = float("-inf")
 
 
@@ -59,6 +61,7 @@ class _Lane:
     broker_id: int
     sweep: VolumeSweep
     budget: Budget
+    sweep_budget: Budget
     task: asyncio.Task[None] | None = None
     pinged_s: float = _NEVER
     answered_s: float = _NEVER
@@ -125,7 +128,7 @@ class LookFeed:
                     lane = self._lanes.get(broker_id)
                     if lane is None:
                         sweep = VolumeSweep(self._table, broker_id, wants_offsets=self._options.wants_offsets)
-                        lane = self._lanes[broker_id] = _Lane(broker_id, sweep, Budget(self._options.budget_share))
+                        lane = self._lanes[broker_id] = self._new_lane(broker_id, sweep)
                         lane.task = asyncio.create_task(self._run_lane(lane))
                     elif lane.task is not None and lane.task.done():
                         lane.task.result()
@@ -140,6 +143,10 @@ class LookFeed:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._lanes.clear()
+
+    def _new_lane(self, broker_id: int, sweep: VolumeSweep) -> _Lane:
+        share = self._options.budget_share
+        return _Lane(broker_id, sweep, Budget(share * (1 - _SWEEP_PART)), Budget(share * _SWEEP_PART))
 
     @property
     def _tick_s(self) -> float:
@@ -188,7 +195,7 @@ class LookFeed:
         has_budget = not self.is_complete or lane.budget.is_free(now_s)
         page = self._plan.due(lane.broker_id, self._alive(), now_s)
         asks_page = page is not None and (has_budget or page.is_urgent)
-        sweeps = has_budget and self._plan.is_complete and self._wants_sweep(lane, now_s)
+        sweeps = self._plan.is_complete and self._wants_sweep(lane, now_s)
         if page is not None and asks_page and not (sweeps and lane.is_sweeps_turn):
             lane.is_sweeps_turn = True
             await self._ask_page(lane, connection, page)
@@ -196,7 +203,7 @@ class LookFeed:
         if sweeps:
             lane.is_sweeps_turn = False
             rows, seen = await lane.sweep.ask(connection, now_s, self._clock_ms(), self.focus)
-            lane.budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
+            lane.sweep_budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
             if seen is not None:
                 self._table.apply_volumes(seen)
             return rows > 0
@@ -204,7 +211,8 @@ class LookFeed:
 
     def _wants_sweep(self, lane: _Lane, now_s: float) -> bool:
         is_part_of_first = lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
-        return (self.is_complete or is_part_of_first) and lane.sweep.is_due(now_s, self._interval_s)
+        has_budget = lane.sweep_budget.is_free(now_s) if self.is_complete else is_part_of_first
+        return has_budget and lane.sweep.is_due(now_s, self._interval_s)
 
     def _alive(self) -> list[int]:
         return [broker.broker_id for broker in self._table.brokers.values() if broker.problem is None]
