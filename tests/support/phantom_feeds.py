@@ -18,7 +18,7 @@ from barnabas.testing.phantom_state import PhantomState
 
 def feeds_of(phantom: PhantomCluster, **options: Any) -> ClusterFeeds:
     options.setdefault("interval_s", 0.05)
-    options.setdefault("timeout_s", 1.0)
+    options.setdefault("timeout_s", 20.0)
     options.setdefault("budget_share", 1.0)
     return ClusterFeeds(list(phantom.addresses.values()), Security(), FeedOptions(**options), clock_ms=clock_ms)
 
@@ -34,7 +34,7 @@ async def running(feeds: ClusterFeeds) -> AsyncIterator[ClusterFeeds]:
     task = asyncio.create_task(feeds.run(first.set))
     try:
         waits = asyncio.create_task(first.wait())
-        await asyncio.wait([task, waits], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([task, waits], timeout=40, return_when=asyncio.FIRST_COMPLETED)
         assert first.is_set(), task
         yield feeds
     finally:
@@ -43,11 +43,11 @@ async def running(feeds: ClusterFeeds) -> AsyncIterator[ClusterFeeds]:
             await task
 
 
-async def until(condition: Callable[[], bool], what: str, within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], what: str, within_s: float = 30.0) -> None:
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
 
 
 def run(main: Coroutine[None, None, None]) -> None:

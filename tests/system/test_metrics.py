@@ -150,6 +150,8 @@ def test_promtool_takes_the_rules_and_what_a_broker_serves(scraped: Scraped, tmp
         ("check", "config", DEPLOY / "prometheus.yml"),
         ("check", "rules", DEPLOY / "barnabas.rules.yml"),
         ("test", "rules", DEPLOY / "barnabas.rules.test.yml"),
+        ("check", "rules", DEPLOY / "monitor.rules.yml"),
+        ("test", "rules", DEPLOY / "monitor.rules.test.yml"),
     ):
         done = promtool.run(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.monitor_lines import MonitorProcess, await_check, check
+from tests.support.quorum_of_kafka import KafkaVoter, kafka_voters
 from tests.support.survival import wait_until
 
 import kafka_jars
@@ -188,49 +189,10 @@ def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
 # Apache Kafka.
 
 
-class KafkaVoter(kafka_jars.KafkaServer):
-    """One of several whose properties name the voters."""
-
-    def format(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
-        arguments = ("format", "-t", kafka_jars.CLUSTER_ID, "-c", str(self.properties_path))
-        done = kafka_jars.run_tool("kafka.tools.StorageTool", *arguments)
-        assert done.returncode == 0, done.stderr
-
-    def await_serving(self) -> None:
-        assert self.process is not None
-        kafka_jars.wait_until_serving(self.port, self.process, log=self.log_path, timeout_s=120)
-
-
 @pytest.fixture
 def kafkas(tmp_path: Path) -> Iterator[list[KafkaVoter]]:
-    """Three brokers of Apache Kafka, each a controller too."""
-    ports = kafka_jars.free_ports(6)
-    voters = ",".join(f"{number}@127.0.0.1:{ports[2 + number]}" for number in (1, 2, 3))
-    servers = []
-    for number in (1, 2, 3):
-        port, controller_port = ports[number - 1], ports[2 + number]
-        properties = {
-            "node.id": str(number),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "controller.quorum.voters": voters,
-            "broker.session.timeout.ms": "4000",
-        }
-        server = KafkaVoter(tmp_path / f"kafka-{number}", port=port, properties=properties)
-        del server.properties["controller.quorum.bootstrap.servers"]
-        servers.append(server)
-    try:
-        for server in servers:
-            server.format()
-            server.launch()
-        for server in servers:
-            server.await_serving()
+    with kafka_voters(tmp_path) as servers:
         yield servers
-    finally:
-        for server in servers:
-            server.kill()
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -66,15 +67,32 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def prometheus(cluster: Cluster, tmp_path: Path) -> Iterator[Prometheus]:
+def monitor(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
+    """Runs the monitor's exporter, and yields its address."""
+    (port,) = kafka_jars.free_ports(1)
+    command = [sys.executable, "-m", "barnabas.cli", "monitor", "--json", "-b", cluster.bootstrap]
+    with (tmp_path / "monitor.log").open("w") as log:
+        process = subprocess.Popen([*command, "--metrics", f"127.0.0.1:{port}"], stdout=log, stderr=log)
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture
+def prometheus(cluster: Cluster, monitor: str, tmp_path: Path) -> Iterator[Prometheus]:
     urls = [node.metrics_url for node in EmbeddedCluster(cluster.directory).nodes]
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "500ms", "evaluation_interval": "500ms", "scrape_timeout": "500ms"}
     targets = [urllib.parse.urlsplit(url or "").netloc for url in urls]
-    config["scrape_configs"][0]["static_configs"] = [{"targets": targets}]
+    of_brokers, of_monitor = config["scrape_configs"]
+    of_brokers["static_configs"] = [{"targets": targets}]
+    of_monitor["static_configs"] = [{"targets": [monitor]}]
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-    rules = (DEPLOY / "prometheus" / "barnabas.rules.yml").read_text()
-    (tmp_path / "barnabas.rules.yml").write_text(re.sub(r"for: \d+[sm]$", "for: 1s", rules, flags=re.MULTILINE))
+    for name in config["rule_files"]:
+        rules = (DEPLOY / "prometheus" / name).read_text()
+        (tmp_path / name).write_text(re.sub(r"for: \d+[sm]$", "for: 1s", rules, flags=re.MULTILINE))
     (port,) = kafka_jars.free_ports(1)
     command = [str(promtool.program("prometheus")), f"--config.file={tmp_path / 'prometheus.yml'}"]
     command += [f"--storage.tsdb.path={tmp_path / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"]
@@ -107,12 +125,12 @@ def ups(prometheus: Prometheus) -> int:
 
 def test_panels_have_series_and_alerts_fire_and_end(cluster: Cluster, prometheus: Prometheus) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    placed = {"orders": ([2, 1, 3], "2"), "strict": ([1, 2, 3], "3"), "single": ([2], "1")}
+    placed = {"orders": ([2, 1, 3], "2"), "strict": ([1, 2, 3], "3"), "single": ([2], "1"), "pair": ([1, 2], "1")}
     for name, (replicas, min_isr) in placed.items():
         topic = NewTopic(name, 1, replica_assignment=[replicas], config={"min.insync.replicas": min_isr})
         admin.create_topics([topic])[name].result(timeout=60)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    until(lambda: ups(prometheus) == 3, lambda: "not all brokers are scraped")
+    until(lambda: ups(prometheus) == 4, lambda: "not all brokers and the monitor are scraped")
 
     def empty_panels() -> list[str]:
         producer.produce("orders", b"x" * 100)
@@ -130,6 +148,10 @@ def test_panels_have_series_and_alerts_fire_and_end(cluster: Cluster, prometheus
         "KafkaPartitionUnderReplicated",
         "KafkaBrokerFenced",
         "KafkaExporterDown",
+        # From the monitor.
+        "KafkaPartitionIsrBelowTwo",
+        "KafkaPartitionUnavailable",
+        "KafkaPartitionWritesRefused",
     }
     until(lambda: wanted <= prometheus.firing(), lambda: wanted - prometheus.firing())
     assert not prometheus.firing() & {"KafkaUncleanLeaderElection", "KafkaLogDirectoryOffline", "KafkaLogDirectoryFull"}

@@ -21,15 +21,29 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, k
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
-from barnabas.monitor.broker_connection import Security
+from barnabas.monitor.broker_connection import Address, Security
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.connections import Unreachable
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.folded_changes import change_lines
+from barnabas.monitor.metrics_server import MetricsServer
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.table_json import json_pieces
 from barnabas.monitor.watch import Step, watch
+
+Controllers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT,...",
+        help="Also read the metadata log from these controllers: every change of any KRaft cluster, as it is "
+        "decided. The user needs ClusterAction",
+    ),
+]
+ControllersProperty = Annotated[
+    list[str] | None,
+    typer.Option("--controllers-property", metavar="KEY=VALUE", help="Like --property, for --controllers"),
+]
 
 
 def monitor(
@@ -50,6 +64,12 @@ def monitor(
         bool, typer.Option("--json", help="Print one JSON line for the first state and one for each change")
     ] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two requests", min=0.1, max=3600)] = 1.0,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Also serve metrics of every partition to Prometheus at this address"),
+    ] = None,
+    controllers: Controllers = None,
+    controller_properties: ControllersProperty = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -58,15 +78,15 @@ def monitor(
     The command works with any Kafka cluster. Causes are shown if the cluster has a journal (`barnabas explain`). If no
     broker answers, it reports that and waits.
     """
-    try:
-        security = Security.from_properties(key_values(properties or [], "--property"))
-    except (ValueError, OSError) as error:
-        raise Failure(str(error)) from error
-    every = every or topic is not None
-    options = FeedOptions(topic=topic, interval_s=interval, wants_all_volumes=once or check or as_json)
-    feeds = ClusterFeeds(
-        [address(each.strip()) for each in bootstrap.split(",")], security, options, clock_ms=_clock_ms
+    options = FeedOptions(
+        topic=topic,
+        interval_s=interval,
+        wants_offsets=metrics is not None,
+        wants_all_volumes=once or check or as_json,
+        controllers=_addresses(controllers or ""),
     )
+    feeds = _feeds(bootstrap, properties or [], controller_properties or [], options)
+    every = every or topic is not None
     with interruptible():
         if once or check:
             check_reachable(bootstrap, key_values(properties or [], "--property"))
@@ -77,8 +97,27 @@ def monitor(
                 show_table(feeds.table, every=every)
             if check:
                 raise typer.Exit(lines.EXIT_CODES[feeds.table.severity])
-        elif asyncio.run(until_signalled(_watch(feeds, interval, as_json, every=every))):
+        elif asyncio.run(until_signalled(_watch(feeds, options, metrics, as_json, every=every))):
             raise KeyboardInterrupt
+
+
+def _feeds(bootstrap: str, properties: list[str], of_controllers: list[str], options: FeedOptions) -> ClusterFeeds:
+    try:
+        security = Security.from_properties(key_values(properties, "--property"))
+        controllers_security = (
+            Security.from_properties(key_values(of_controllers, "--controllers-property"))
+            if of_controllers
+            else security
+        )
+    except (ValueError, OSError) as error:
+        raise Failure(str(error)) from error
+    return ClusterFeeds(
+        _addresses(bootstrap), security, options, clock_ms=_clock_ms, controllers_security=controllers_security
+    )
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    return tuple(address(each.strip()) for each in text.split(",") if each.strip())
 
 
 def _clock_ms() -> int:
@@ -106,23 +145,53 @@ def show_table(table: ClusterTable, *, every: bool) -> None:
         output.say(f"{output.counted(left, 'partition')} of internal topics, in sync; --all shows them")
 
 
-async def _watch(feeds: ClusterFeeds, interval_s: float, as_json: bool, *, every: bool) -> None:
-    async with aclosing(watch(feeds, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
-        if as_json:
-            await _in_json(steps)
-        elif output.stdout.is_terminal:
-            with LiveView(output.stdout) as view:
-                async for step in steps:
-                    view.show(step)
-                    if step.table is not None:
-                        feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
-        else:
-            await _in_lines(steps, every=every)
+async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None, as_json: bool, *, every: bool) -> None:
+    server = None if metrics is None else await _exporter(feeds, metrics)
+    try:
+        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=_clock_ms)) as steps:
+            told = steps if server is None else _told(steps, server)
+            if as_json:
+                await _in_json(told)
+            elif output.stdout.is_terminal:
+                with LiveView(output.stdout) as view:
+                    async for step in told:
+                        view.show(step)
+                        if step.table is not None:
+                            feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
+            else:
+                await _in_lines(told, every=every)
+    finally:
+        if server is not None:
+            server.close()
+
+
+async def _exporter(feeds: ClusterFeeds, where: str) -> MetricsServer:
+    server = MetricsServer(feeds, _clock_ms)
+    host, port = address(where)
+    try:
+        await server.start(host, port)
+    except OSError as error:
+        raise Failure(f"metrics cannot be served at {where}: {error.strerror or error}") from error
+    return server
+
+
+async def _told(steps: AsyncIterator[Step], server: MetricsServer) -> AsyncIterator[Step]:
+    async for step in steps:
+        server.told(step.changes)
+        yield step
+
+
+def _say_log_problem(step: Step, before: str | None) -> str | None:
+    """Says on stderr why the metadata log is not read, when that begins or changes. Returns the present reason."""
+    if step.log_problem != before and step.log_problem is not None:
+        output.say(f"the metadata log is not read: {step.log_problem}")
+    return step.log_problem
 
 
 async def _in_json(steps: AsyncIterator[Step]) -> None:
-    is_first = True
+    is_first, log_problem = True, None
     async for step in steps:
+        log_problem = _say_log_problem(step, log_problem)
         if is_first and step.table is not None:
             _print_table_json(step.table)
             is_first = False
@@ -131,8 +200,9 @@ async def _in_json(steps: AsyncIterator[Step]) -> None:
 
 
 async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
-    is_first = True
+    is_first, log_problem = True, None
     async for step in steps:
+        log_problem = _say_log_problem(step, log_problem)
         if is_first and step.table is not None:
             show_table(step.table, every=every)
             is_first = False

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -50,11 +51,15 @@ _LAG_DIGITS: Final = 4
 
 
 class LiveView:
-    """The live view, as a context manager; `show` draws the next state."""
+    """The live view, as a context manager; `show` draws the next state. While nothing but the time changes, only the
+    headline is drawn again, because the table takes much longer.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._changes: deque[Change] = deque(maxlen=_CHANGES_KEPT)
+        self._count = 0
+        self._drawn: tuple[object, _Lines] | None = None
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
 
     def __enter__(self) -> LiveView:
@@ -68,23 +73,52 @@ class LiveView:
 
     def show(self, step: Step) -> None:
         self._changes.extend(step.changes)
+        self._count += len(step.changes)
         size = self._console.size
-        self._live.update(picture(step, list(self._changes), size.width, size.height), refresh=True)
+        head = _head(step, size.width)
+        state = (None if step.table is None else step.table.version, step.problem, self._count, size, len(head))
+        if self._drawn is None or self._drawn[0] != state:
+            body = Group(*_body(step, list(self._changes), size.width, size.height - len(head)))
+            self._drawn = (state, _Lines(self._console.render_lines(body, pad=False)))
+        self._live.update(Group(*head, self._drawn[1]), refresh=True)
+
+
+class _Lines:
+    """Lines that are drawn already."""
+
+    def __init__(self, drawn: list[list[Segment]]) -> None:
+        self._drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._drawn:
+            yield from line
+            yield Segment.line()
 
 
 def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> RenderableType:
     """Draws the live view within `height` lines: a third for the changes, more if the partitions leave room."""
-    parts: list[RenderableType] = []
+    head = _head(step, width)
+    return Group(*head, *_body(step, changes, width, height - len(head)))
+
+
+def _head(step: Step, width: int) -> list[Text]:
+    found: list[Text] = []
     if step.problem is not None:
-        parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
+        found += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
+    if step.log_problem is not None:
+        found += wrapped(f"the metadata log is not read: {step.log_problem}", STYLES[Severity.WARNING], width)
+    if step.table is not None:
+        found += _headline(step.table, width, is_old=step.problem is not None)
+    return found
+
+
+def _body(step: Step, changes: Sequence[Change], width: int, height: int) -> list[RenderableType]:
     newest_first = list(reversed(change_lines(changes)))
     if step.table is None:
-        return Group(*parts, *latest(newest_first, width, height - len(parts) - 1))
-    parts += _headline(step.table, width, is_old=step.problem is not None)
-    room = max(3, height - len(parts) - TABLE_LINES - _SPARE_LINES)
+        return [*latest(newest_first, width, height - 1)]
+    room = max(3, height - TABLE_LINES - _SPARE_LINES)
     last = latest(newest_first, width, max(2, room // 3, room - len(step.table)))
-    parts.append(_table(step.table, width, max(1, room - len(last))))
-    return Group(*parts, *last)
+    return [_table(step.table, width, max(1, room - len(last))), *last]
 
 
 def latest(newest_first: Iterable[ChangeLine], width: int, room: int) -> list[Text]:

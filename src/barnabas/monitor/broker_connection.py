@@ -111,6 +111,15 @@ class BrokerConnection:
         """Whether the broker supports this API. This is known after the first response."""
         return self._known is not None and self._known.knows(request)
 
+    def version_of(self, request: type[Message]) -> int:
+        """Returns the version in which a request would be sent; -1 if it would not. It is known after the first
+        response.
+        """
+        try:
+            return -1 if self._known is None else self._known.version_of(request)
+        except UnknownRequest:
+            return -1
+
     async def _dial(self) -> _Open:
         host, port = self.address
         tls, login = self._security

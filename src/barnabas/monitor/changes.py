@@ -32,7 +32,8 @@ class Change:
     kind: str
     subject: str
     time_ms: int
-    text: str
+    #: None for a partition's change, whose text follows from its states.
+    words: str | None
     severity: Severity = Severity.OK
     #: Partitions only; None before its creation and after its deletion.
     before: PartitionState | None = None
@@ -44,6 +45,13 @@ class Change:
     broker: int | None = None
     #: The events of the journal that explain the change, oldest first; empty if there are none.
     events: tuple[Event, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Returns the change as text."""
+        if self.words is None and self.before is not None and self.after is not None:
+            return _moves(self.before, self.after)
+        return self.words or ""
 
     @property
     def cause(self) -> str | None:
@@ -178,7 +186,7 @@ def _partitions(change_set: ChangeSet) -> Iterator[Change]:
             _kind(was, state),
             str(state.key),
             at_ms,
-            _moves(was, state),
+            None,
             state.severity,
             before=was,
             after=state,

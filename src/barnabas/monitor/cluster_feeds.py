@@ -19,7 +19,9 @@ from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections, Unreachable
 from barnabas.monitor.delta import Delta
 from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.group_sweep import GroupState, groups_of
 from barnabas.monitor.journal_feed import JournalFeed
+from barnabas.monitor.log_feed import LogFeed
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import (
     brokers_of,
@@ -41,13 +43,20 @@ _CONTROLLER_INTERVAL_S: Final = 0.5
 #: The maximum age of a known min.insync.replicas, while one request can have all of them.
 _MIN_ISR_AGE_S: Final = 15.0
 _TOPICS_PER_REQUEST: Final = 500
+_GROUP_INTERVAL_S: Final = 30.0
 #: The pause between two requests for known ones, within the budget of the brokers.
 _MIN_ISR_PAUSE_S: Final = 2.5
 
 
 class ClusterFeeds:
     def __init__(
-        self, bootstrap: Sequence[Address], security: Security, options: FeedOptions, *, clock_ms: Callable[[], int]
+        self,
+        bootstrap: Sequence[Address],
+        security: Security,
+        options: FeedOptions,
+        *,
+        clock_ms: Callable[[], int],
+        controllers_security: Security | None = None,
     ) -> None:
         self.table = ClusterTable()
         #: Why no broker answers; None while one does.
@@ -61,6 +70,22 @@ class ClusterFeeds:
         self._journal = JournalFeed(
             self.table, self._connections, self._look, clock_ms, topic=options.topic, on_event=self.news.set
         )
+        self._log = (
+            LogFeed(
+                self.table,
+                options.controllers,
+                security if controllers_security is None else controllers_security,
+                self._look,
+                clock_ms,
+                topic=options.topic,
+                timeout_s=options.timeout_s,
+            )
+            if options.controllers
+            else None
+        )
+        #: The consumer groups, if offsets are wanted.
+        self.groups: dict[str, GroupState] = {}
+        self._wants_groups = options.wants_offsets
         self._asked_min_isrs: set[str] = set()
         self._has_new_topics = asyncio.Event()
         self._is_controller_known = asyncio.Event()
@@ -70,6 +95,16 @@ class ClusterFeeds:
     @property
     def has_journal(self) -> bool:
         return self._look.has_journal
+
+    @property
+    def log_problem(self) -> str | None:
+        """Returns why the metadata log cannot be read; None if it is read, or not wanted."""
+        return None if self._log is None else self._log.problem
+
+    @property
+    def follows_log(self) -> bool:
+        """Whether the metadata log is wanted, and followed."""
+        return self._log is not None and self._log.is_live
 
     def focus(self, rows: Collection[int]) -> None:
         """Asks for the sizes and offsets of these rows first."""
@@ -102,6 +137,10 @@ class ClusterFeeds:
             tasks.append(asyncio.create_task(self._watch_reachability()))
             await self._until_complete(tasks)
             tasks.append(asyncio.create_task(self._journal.run()))
+            if self._log is not None:
+                tasks.append(asyncio.create_task(self._log.run()))
+            if self._wants_groups:
+                tasks.append(asyncio.create_task(self._sweep_groups()))
             on_first()
             await asyncio.gather(*tasks)
         finally:
@@ -176,6 +215,19 @@ class ClusterFeeds:
             return NO_NODE if knows_quorums else self._look.named_controller
         leader = quorum_leader(answer)
         return NO_NODE if leader is None else leader
+
+    async def _sweep_groups(self) -> None:
+        """Asks each broker for the groups that it coordinates. The groups of a broker that does not answer stay."""
+        by_broker: dict[int, dict[str, GroupState]] = {}
+        while True:
+            for broker in list(self.table.brokers.values()):
+                if broker.problem is None:
+                    with suppress(NoAnswer):
+                        by_broker[broker.broker_id] = await groups_of(self._connections.aside(broker.address))
+            self.groups = {name: state for groups in by_broker.values() for name, state in groups.items()}
+            for broker_id in by_broker.keys() - self.table.brokers.keys():
+                del by_broker[broker_id]
+            await asyncio.sleep(_GROUP_INTERVAL_S)
 
     async def _min_isrs(self) -> None:
         """Asks for `min.insync.replicas` of new topics immediately, and of the others by turns."""

@@ -87,6 +87,29 @@ class Partitions:
         for name, column in self._lists.items():
             column.append(lists.get(name, ()))
 
+    def only(self, name: str) -> Partitions:
+        """Returns the part of one topic."""
+        found = Partitions(self.known)
+        wanted = {index for index, topic in enumerate(self.topics) if topic.name == name}
+        last = UNKNOWN
+        for row, index in enumerate(self._topic):
+            if index in wanted:
+                if index != last:
+                    found.add_topic(*self.topics[index], is_complete=self.is_complete[index])
+                    last = index
+                partition, leader, epoch, partition_epoch = self._scalars[row]
+                lists = {column: values[row] for column, values in self._lists.items()}
+                found.add(
+                    partition,
+                    leader,
+                    epoch,
+                    self._replicas[row],
+                    self._isr[row],
+                    partition_epoch=partition_epoch,
+                    **lists,
+                )
+        return found
+
     @property
     def width(self) -> int:
         """Returns the length of the longest list."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.monitor.broker_connection import Address
 from barnabas.monitor.budget import SHARE
 
 
@@ -15,9 +16,11 @@ class FeedOptions:
     interval_s: float = 1.0
     #: The longest wait for an answer.
     timeout_s: float = 3.0
-    #: Whether looks include the offsets that consumers see.
+    #: Whether looks include the offsets that consumers see, and what groups committed.
     wants_offsets: bool = False
     #: Whether the first look waits for all sizes and offsets, and not only for those of the first chunk.
     wants_all_volumes: bool = True
+    #: The listeners of the controllers, whose metadata log is read; the principal needs CLUSTER_ACTION for that.
+    controllers: tuple[Address, ...] = ()
     #: The share of one core of each broker that the look can take.
     budget_share: float = SHARE

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections
+from barnabas.monitor.delta import Source
 from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.look_feed import LookFeed
 from barnabas.monitor.look_requests import CONSUMER, offsets_of, offsets_request
@@ -24,11 +25,12 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.records.batch import decode_batch, iter_headers
 
-_FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
+_FETCH_BYTES_MAX: Final = 1024 * 1024
 _WAIT_MS: Final = 1_000
 #: The last version that names topics by name.
 _FETCH_BY_NAME: Final = 12
 _PAUSE_S: Final = 0.25
+_KEPT: Final = ("id", "kind", "time_ms", "text", "cause", "topic", "topic_id", "partition", "inferred")
 
 
 class JournalFeed:
@@ -66,13 +68,16 @@ class JournalFeed:
             leader = self._look.journal_leader
             broker = None if leader is None else self._table.brokers.get(leader)
             if broker is None:
+                self._look.note_exact(Source.JOURNAL, False)
                 await asyncio.sleep(_PAUSE_S)
                 continue
             connection = self._connections.aside(broker.address)
             try:
-                if not await self._read(connection):
-                    await asyncio.sleep(_PAUSE_S)
+                is_read = await self._read(connection)
             except (NoAnswer, RecordsRejected, DecodeError):
+                is_read = False
+            self._look.note_exact(Source.JOURNAL, is_read)
+            if not is_read:
                 await asyncio.sleep(_PAUSE_S)
 
     async def _read(self, connection: BrokerConnection) -> bool:
@@ -109,13 +114,14 @@ class JournalFeed:
     def _decoded(self, data: bytes) -> Iterator[Event]:
         offset = self._offset
         assert offset is not None, "the place is known"
+        thinner = EventThinner()
         for position, header in iter_headers(data):
             if header.next_offset <= offset or header.is_control:
                 continue
             for record in decode_batch(data, position):
                 event = event_of(record.value) if record.offset >= offset else None
                 if event is not None:
-                    yield event
+                    yield thinner.thin(event)
             self._offset = offset = header.next_offset
 
 
@@ -126,3 +132,25 @@ def event_of(value: bytes | None) -> Event | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) and {"id", "kind", "time_ms", "text"} <= event.keys() else None
+
+
+class EventThinner:
+    """Reduces events of partitions to what a watch needs. A decision about 40,000 partitions has a few texts and
+    states, which its events then share.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._states: dict[str, dict[str, Any]] = {}
+
+    def thin(self, event: Event) -> Event:
+        if not (isinstance(event.get("before"), dict) and isinstance(event.get("after"), dict) and "topic" in event):
+            return event
+        found = {key: self._shared(event[key]) for key in _KEPT if key in event}
+        return found | {key: self._state(event[key]) for key in ("before", "after")}
+
+    def _shared(self, value: Any) -> Any:
+        return self._texts.setdefault(value, value) if isinstance(value, str) else value
+
+    def _state(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self._states.setdefault(repr(state), state)

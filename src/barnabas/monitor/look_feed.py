@@ -19,7 +19,7 @@ from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.connections import Connections
-from barnabas.monitor.delta import Delta, NameRange, Partitions, TopicName
+from barnabas.monitor.delta import Delta, NameRange, Partitions, Source, TopicName
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.look_requests import (
     PAGE_MAX,
@@ -42,11 +42,15 @@ from barnabas.protocol.messages.metadata import MetadataResponse
 #: How often a lane looks for something to do; with many brokers less often.
 _TICK_S: Final = 0.1
 _TICK_PER_BROKER_S: Final = 0.01
+#: The shortest interval between two pings.
+_PING_INTERVAL_S: Final = 0.05
 #: A broker that answered within this time can name the brokers of the cluster.
 _AUTHORITY_S: Final = 3.0
 #: Changed rows of one page from which on the other pages are looked at immediately.
 _MANY_ROWS: Final = 50
 _HURRY_INTERVAL_S: Final = 1.0
+#: The part of a broker's budget for sizes and offsets.
+_SWEEP_PART: Final = 0.25
 _NEVER: Final = float("-inf")
 
 
@@ -57,9 +61,12 @@ class _Lane:
     broker_id: int
     sweep: VolumeSweep
     budget: Budget
+    sweep_budget: Budget
     task: asyncio.Task[None] | None = None
     pinged_s: float = _NEVER
     answered_s: float = _NEVER
+    #: Whether sizes and offsets come before the next page, so that neither waits for the other for ever.
+    is_sweeps_turn: bool = False
     #: Whether it has answered or failed once.
     is_known: bool = False
 
@@ -87,10 +94,18 @@ class LookFeed:
         #: The broker that leads the journal; None if there is no journal.
         self.journal_leader: int | None = None
         self.has_journal = False
+        self._exact_feeds: set[Source] = set()
         #: The controller that Metadata names; None before the first answer.
         self.named_controller: int | None = None
         #: Rows whose sizes and offsets are asked for first.
         self.focus: Collection[int] = ()
+
+    def note_exact(self, source: Source, is_following: bool) -> None:
+        """Notes whether another feed delivers each change, so that a look has nothing to hurry for."""
+        if is_following:
+            self._exact_feeds.add(source)
+        else:
+            self._exact_feeds.discard(source)
 
     def hurry(self) -> None:
         """Looks at all partitions soon, whatever the budget says."""
@@ -113,7 +128,7 @@ class LookFeed:
                     lane = self._lanes.get(broker_id)
                     if lane is None:
                         sweep = VolumeSweep(self._table, broker_id, wants_offsets=self._options.wants_offsets)
-                        lane = self._lanes[broker_id] = _Lane(broker_id, sweep, Budget(self._options.budget_share))
+                        lane = self._lanes[broker_id] = self._new_lane(broker_id, sweep)
                         lane.task = asyncio.create_task(self._run_lane(lane))
                     elif lane.task is not None and lane.task.done():
                         lane.task.result()
@@ -128,6 +143,10 @@ class LookFeed:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._lanes.clear()
+
+    def _new_lane(self, broker_id: int, sweep: VolumeSweep) -> _Lane:
+        share = self._options.budget_share
+        return _Lane(broker_id, sweep, Budget(share * (1 - _SWEEP_PART)), Budget(share * _SWEEP_PART))
 
     @property
     def _tick_s(self) -> float:
@@ -169,25 +188,31 @@ class LookFeed:
     async def _next(self, lane: _Lane, broker: BrokerState, connection: BrokerConnection) -> bool:
         """Asks the broker for what is due next. Returns False if nothing is. Raises NoAnswer."""
         now_s = asyncio.get_running_loop().time()
-        if connection.is_ended or now_s - lane.pinged_s >= self._interval_s:
+        if connection.is_ended or now_s - lane.pinged_s >= max(self._interval_s, _PING_INTERVAL_S):
             lane.pinged_s = now_s
             await self._ping(lane, connection)
             return True
         has_budget = not self.is_complete or lane.budget.is_free(now_s)
         page = self._plan.due(lane.broker_id, self._alive(), now_s)
-        if page is not None and (has_budget or page.is_urgent):
+        asks_page = page is not None and (has_budget or page.is_urgent)
+        sweeps = self._plan.is_complete and self._wants_sweep(lane, now_s)
+        if page is not None and asks_page and not (sweeps and lane.is_sweeps_turn):
+            lane.is_sweeps_turn = True
             await self._ask_page(lane, connection, page)
             return True
-        wanted = (
-            self.is_complete or lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
-        )
-        if has_budget and self._plan.is_complete and wanted and lane.sweep.is_due(now_s, self._interval_s):
+        if sweeps:
+            lane.is_sweeps_turn = False
             rows, seen = await lane.sweep.ask(connection, now_s, self._clock_ms(), self.focus)
-            lane.budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
+            lane.sweep_budget.spend(now_s, asyncio.get_running_loop().time(), rows, VOLUME_ROW_S)
             if seen is not None:
                 self._table.apply_volumes(seen)
             return rows > 0
         return False
+
+    def _wants_sweep(self, lane: _Lane, now_s: float) -> bool:
+        is_part_of_first = lane.sweep.chunks == 0 or (self._options.wants_all_volumes and lane.sweep.rounds == 0)
+        has_budget = lane.sweep_budget.is_free(now_s) if self.is_complete else is_part_of_first
+        return has_budget and lane.sweep.is_due(now_s, self._interval_s)
 
     def _alive(self) -> list[int]:
         return [broker.broker_id for broker in self._table.brokers.values() if broker.problem is None]
@@ -218,7 +243,11 @@ class LookFeed:
     def _apply(self, delta: Delta) -> ChangeSet | None:
         found = self._table.apply(delta)
         if found is not None and self.is_complete and (found.brokers or len(found.rows) >= _MANY_ROWS):
-            self.hurry()
+            if self._exact_feeds:
+                # It delivers the changes; only its own place can be another one now.
+                self._plan.hurry(EVENTS_TOPIC)
+            else:
+                self.hurry()
         if delta.brokers is not None:
             self._connections.known = [broker.address for broker in self._table.brokers.values()]
             self._connections.forget(self._connections.known)
@@ -234,7 +263,7 @@ class LookFeed:
             if connection.knows(DescribeTopicPartitionsRequest):
                 rows = await self._ask_partitions(connection, page, asked_ms, now_s)
             else:
-                rows = await self._ask_metadata(connection, page, asked_ms)
+                rows = await self._ask_metadata(connection, page, asked_ms, now_s)
         except BaseException:
             self._plan.failed(page)
             raise
@@ -260,8 +289,13 @@ class LookFeed:
         self._plan.answered(page, frame, following)
         return len(partitions)
 
-    async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int) -> int:
-        answer = await connection.call(metadata_request(page.names), MetadataResponse)
+    async def _ask_metadata(self, connection: BrokerConnection, page: Page, asked_ms: int, now_s: float) -> int:
+        before = None if self._plan.must_decode(page, now_s) else page.frame
+        frame, answer = await connection.call_for_news(metadata_request(page.names), MetadataResponse, before)
+        if answer is None:
+            self._plan.repeated(page)
+            return PAGE_MAX
+        page.healed_s = now_s
         partitions = metadata_partitions(answer, self._options.topic)
         is_whole = page.names is None or page.names == self._plan.names
         if is_whole:
@@ -269,13 +303,13 @@ class LookFeed:
                 NameRange(), {topic.name: topic.partitions[0].leader_id for topic in answer.topics if topic.partitions}
             )
             self._take(partitions, NameRange(), asked_ms)
-            self._plan.answered(page, b"", None)
+            self._plan.answered(page, frame, None)
             self._plan.divided(_chunks(partitions))
         else:
             absent = set(page.names or ()) - {topic.name for topic in partitions.topics}
             self._take(partitions, None, asked_ms, [TopicName(name) for name in sorted(absent)])
             self._plan.repeated(page)
-            page.frame = b""
+            page.frame = frame
         return len(partitions)
 
     def _take(

@@ -101,9 +101,13 @@ class PagePlan:
     def repeated(self, page: Page) -> None:
         page.is_in_flight = False
 
-    def hurry(self) -> None:
-        """Makes all pages due now."""
-        for page in self.pages:
+    def hurry(self, topic: str | None = None) -> None:
+        """Makes all pages due now, or only the one with a topic's first partition."""
+        wanted = self.pages
+        if topic is not None:
+            whole = [page for page in self.pages if page.names == self.names]
+            wanted = [page for page in whole if page.start is None or page.start <= (topic, 0)][-1:]
+        for page in wanted:
             page.asked_s = _NEVER
 
     @property

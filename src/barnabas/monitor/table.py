@@ -34,7 +34,7 @@ from barnabas.monitor.topics import Topic, Topics
 from barnabas.monitor.volumes_update import write_volumes
 
 #: Changed rows in the change sets that are kept for readers that lag behind.
-_ROWS_KEPT_MAX: Final = 200_000
+_ROWS_KEPT_MAX: Final = 60_000
 _NO_DETAILS: Final[Mapping[int, ReplicaDetail]] = {}
 
 
@@ -49,6 +49,8 @@ class ClusterTable:
         self.topics = Topics()
         self.states = States.empty(0, 1)
         self.volumes = Volumes.empty(0, 1)
+        #: Changes when a row gets another partition, or a partition other replicas: then its sizes are unknown.
+        self.layout = 0
         #: By row: when an exact feed last wrote it; -1 if none did.
         self.exact_ms: LongArray = np.full(0, UNKNOWN, np.int64)
         #: By row: elections that no feed delivered.
@@ -109,6 +111,7 @@ class ClusterTable:
         self._next_row += count - len(reused)
         self._grow(self._next_row, self.states.width)
         self._rows = None
+        self.layout += 1
         return np.array([*reused, *range(first, self._next_row)], np.int32)
 
     def release(self, rows: IntArray) -> None:
@@ -119,6 +122,7 @@ class ClusterTable:
         self.doubtful.difference_update(rows.tolist())
         self._free.extend(rows.tolist())
         self._rows = None
+        self.layout += 1
 
     def widen(self, width: int) -> None:
         """Makes room for longer lists of replicas."""

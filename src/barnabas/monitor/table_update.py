@@ -270,6 +270,7 @@ class TableUpdate:
             self._count_missed(now, old, new)
             is_moved = (old.replicas != new.replicas).any(axis=1)
             if is_moved.any():
+                table.layout += 1
                 table.volumes.follow(now[is_moved], old.replicas[is_moved], new.replicas[is_moved])
         table.states.put(places[fresh], after.take(fresh), ("leader", "leader_epoch", "partition_epoch", *LISTS))
         if delta.is_exact:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,17 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 _NEVER: Final = float("-inf")
 
 
+@dataclass(slots=True)
+class _Answers:
+    """The last answers about a chunk, as frames."""
+
+    keys: list[Key]
+    layout: int
+    round: int = 0
+    sizes: bytes | None = None
+    ends: bytes | None = None
+
+
 class VolumeSweep:
     """`wants_offsets`: also the offsets that consumers see, from the leaders."""
 
@@ -35,6 +47,8 @@ class VolumeSweep:
         self._broker = broker
         self._wants_offsets = wants_offsets
         self._keys: list[Key] = []
+        #: The last answers by the first key of their chunk. Equal ones are not decoded.
+        self._answers: dict[Key, _Answers] = {}
         self._begun_s = _NEVER
         #: Complete sweeps.
         self.rounds = 0
@@ -49,6 +63,7 @@ class VolumeSweep:
         """Asks for the next chunk. Returns how many rows the answers had, and the answers. Raises NoAnswer."""
         if not self._keys:
             self._begun_s = now_s
+            self._answers = {key: each for key, each in self._answers.items() if each.round >= self.rounds - 1}
             self._keys = self._all_keys(focus)
         chunk, self._keys = sorted(self._keys[:PAGE_MAX]), self._keys[PAGE_MAX:]
         seen = VolumesSeen(time_ms, self._broker)
@@ -64,13 +79,23 @@ class VolumeSweep:
         return rows, seen if rows else None
 
     async def _ask_replicas(self, connection: BrokerConnection, chunk: list[Key], seen: VolumesSeen) -> int:
+        known = self._answers.get(chunk[0])
+        layout = self._table.layout
+        if known is None or known.layout != layout or known.keys != chunk:
+            known = self._answers[chunk[0]] = _Answers(chunk, layout)
+        known.round = self.rounds
         rows = 0
         if connection.knows(DescribeLogDirsRequest):
-            answer = await connection.call(log_dirs_request(chunk), DescribeLogDirsResponse)
-            seen.sizes, seen.reported_lags = sizes_of(answer)
+            request = log_dirs_request(chunk)
+            known.sizes, sizes = await connection.call_for_news(request, DescribeLogDirsResponse, known.sizes)
+            if sizes is not None:
+                seen.sizes, seen.reported_lags = sizes_of(sizes)
             rows += len(chunk)
         if connection.knows(ListOffsetsRequest):
-            seen.end_offsets = offsets_of(await connection.call(offsets_request(chunk), ListOffsetsResponse))
+            asked = offsets_request(chunk)
+            known.ends, ends = await connection.call_for_news(asked, ListOffsetsResponse, known.ends)
+            if ends is not None:
+                seen.end_offsets = offsets_of(ends)
             rows += len(chunk)
         return rows
 

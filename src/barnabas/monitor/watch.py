@@ -23,15 +23,18 @@ from barnabas.monitor.table import ClusterTable
 #: The interval between two checks of changes that wait for their causes.
 _CAUSE_INTERVAL_S: Final = 0.25
 #: News that arrive within this time make one step.
-_GATHER_S: Final = 0.02
+_GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """One step of a watch. `table` is None before the first look. `problem` says why no broker answers."""
+    """One step of a watch. `table` is None before the first look. `problem` says why no broker answers, `log_problem`
+    why the metadata log that was wanted is not read.
+    """
 
     table: ClusterTable | None
     changes: list[Change]
     problem: str | None
+    log_problem: str | None = None
 
 
 async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
@@ -60,7 +63,7 @@ async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[]
             if feeds.problem is not None:
                 changes += course.unreachable(feeds.problem, now_ms)
             if is_filled or changes or feeds.problem is not None:
-                yield Step(feeds.table if is_filled else None, changes, feeds.problem)
+                yield Step(feeds.table if is_filled else None, changes, feeds.problem, feeds.log_problem)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

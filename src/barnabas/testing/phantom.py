@@ -16,7 +16,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, TypeVar
@@ -44,7 +44,9 @@ _ANSWERS_KEPT: Final = 2_000
 
 
 class PhantomCluster:
-    """A context manager. `without` are API keys that its brokers do not offer, as older brokers do not."""
+    """A context manager. `without` are API keys that its brokers do not offer, `versions_max` the highest versions of
+    others: older brokers are like that.
+    """
 
     def __init__(
         self,
@@ -56,12 +58,14 @@ class PhantomCluster:
         min_isr: int = 2,
         journal: bool = False,
         without: Collection[int] = (),
+        versions_max: Mapping[int, int] | None = None,
     ) -> None:
         self.state = PhantomState(
             topics=topics, partitions=partitions, replication=replication, brokers=brokers, min_isr=min_isr
         )
         self.state.now_ms = lambda: time.time_ns() // 1_000_000
         self.without = frozenset(without)
+        self.versions_max = dict(versions_max or {})
         self.addresses: dict[int, tuple[str, int]] = {}
         #: Requests by name since the start.
         self.requests: dict[str, int] = {}
@@ -130,6 +134,10 @@ class PhantomCluster:
     async def _stop(self) -> None:
         for broker in self._brokers.values():
             await broker.serve(False)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 class Journal:
@@ -205,7 +213,7 @@ class _Broker:
                 await self._speaks.wait()
                 writer.write(await self._reply(frame))
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
@@ -245,7 +253,8 @@ class _Broker:
             if kind is FetchRequest and self._cluster.journal is not None:
                 rows.append(row(api_key=key, min_version=4, max_version=_FETCH_MAX))
             elif self._answers.supports(kind):
-                rows.append(row(api_key=key, min_version=kind.VERSIONS[0], max_version=kind.VERSIONS[1]))
+                high = min(kind.VERSIONS[1], self._cluster.versions_max.get(key, kind.VERSIONS[1]))
+                rows.append(row(api_key=key, min_version=kind.VERSIONS[0], max_version=high))
         return _encoded(ApiVersionsResponse(api_keys=rows), min(version, _API_VERSIONS_MAX))
 
     async def _fetched(self, request: FetchRequest) -> FetchResponse:

@@ -11,6 +11,7 @@ from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.protocol.messages.describe_topic_partitions import (
@@ -20,6 +21,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.testing.phantom_state import PhantomPartition, PhantomState, PhantomTopic
 
 CLUSTER_ID: Final = "phantom"
@@ -48,7 +50,9 @@ class PhantomAnswers:
             DescribeConfigsRequest: self._configs,
             ListOffsetsRequest: self._offsets,
             DescribeLogDirsRequest: self._log_dirs,
-            ListGroupsRequest: lambda request: ListGroupsResponse(),
+            ListGroupsRequest: self._groups,
+            OffsetFetchRequest: self._committed,
+            DescribeGroupsRequest: self._members,
         }
 
     def answer(self, request: Message) -> Message:
@@ -223,6 +227,37 @@ class PhantomAnswers:
             topics.append(shown(name=name, partitions=rows))
         result = DescribeLogDirsResponse.DescribeLogDirsResult(log_dir=f"/data/{self._broker}", topics=topics)
         return DescribeLogDirsResponse(results=[result])
+
+    def _groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+        group = ListGroupsResponse.ListedGroup
+        names = self._state.groups if self._broker == next(iter(self._state.alive), -1) else ()
+        return ListGroupsResponse(groups=[group(group_id=name, protocol_type="consumer") for name in names])
+
+    def _committed(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        if request.groups:
+            return OffsetFetchResponse(groups=[self._committed_of(group.group_id) for group in request.groups])
+        topic, row = OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchResponse.OffsetFetchResponsePartition
+        offsets = self._state.groups.get(request.group_id, {})
+        return OffsetFetchResponse(
+            topics=[
+                topic(name=name, partitions=[row(partition_index=index, committed_offset=offset)])
+                for (name, index), offset in offsets.items()
+            ]
+        )
+
+    def _committed_of(self, name: str) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        topic, row = OffsetFetchResponse.OffsetFetchResponseTopics, OffsetFetchResponse.OffsetFetchResponsePartitions
+        return OffsetFetchResponse.OffsetFetchResponseGroup(
+            group_id=name,
+            topics=[
+                topic(name=each, partitions=[row(partition_index=index, committed_offset=offset)])
+                for (each, index), offset in self._state.groups.get(name, {}).items()
+            ],
+        )
+
+    def _members(self, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        group, member = DescribeGroupsResponse.DescribedGroup, DescribeGroupsResponse.DescribedGroupMember
+        return DescribeGroupsResponse(groups=[group(group_id=name, members=[member()]) for name in request.groups])
 
     def _wanted(self, request: DescribeLogDirsRequest) -> dict[str, list[int]]:
         if request.topics is None:

@@ -61,6 +61,8 @@ class PhantomState:
         self.replication = replication
         self.is_up: dict[int, bool] = dict.fromkeys(range(1, brokers + 1), True)
         self.topics: dict[str, PhantomTopic] = {}
+        #: What groups committed, by topic and partition. Their coordinator is the first broker that is up.
+        self.groups: dict[str, dict[tuple[str, int], int]] = {}
         self.on_events: Callable[[Iterator[Event]], None] | None = None
         self.now_ms: Callable[[], int] = lambda: _FIRST_MS
         self._next_id = 1
@@ -159,6 +161,10 @@ class PhantomState:
 
     def produce(self, name: str, partition: int, records: int) -> None:
         self.topics[name].partitions[partition].end_offset += records
+        self.volume_version += 1
+
+    def commit(self, group: str, name: str, partition: int, offset: int) -> None:
+        self.groups.setdefault(group, {})[name, partition] = offset
         self.volume_version += 1
 
     # -- parts of changes

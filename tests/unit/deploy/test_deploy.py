@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -12,11 +13,18 @@ import promql_parser
 import pytest
 import yaml
 from tests.support.metrics import Metrics
+from tests.support.watched import T0, look, partition
 from tests.support.wired import WiredBroker
 from tests.support.wired_requests import batch_of, produce
 
+from barnabas.monitor.broker_connection import Security
+from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.metrics_server import MetricsServer
+
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "barnabas.rules.yml"
+MONITOR_RULES = DEPLOY / "prometheus" / "monitor.rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "barnabas.json"
 #: Made by Prometheus for each target.
 PROMETHEUS_OWN = {"up"}
@@ -24,8 +32,8 @@ PROMETHEUS_OWN = {"up"}
 VARIABLES = {"$__rate_interval": "5m", "$job": "barnabas", "$topic": "orders"}
 
 
-def rules() -> list[dict[str, Any]]:
-    loaded = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+def rules(path: Path = RULES) -> list[dict[str, Any]]:
+    loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [rule for group in loaded["groups"] for rule in group["rules"]]
 
 
@@ -83,6 +91,18 @@ def test_expressions_are_promql_of_metrics_that_brokers_serve(where: str, expres
     assert named <= served, where
 
 
+@pytest.mark.parametrize("rule", rules(MONITOR_RULES), ids=lambda rule: rule["alert"])
+def test_rules_of_the_monitor_are_promql_of_metrics_that_it_serves(rule: dict[str, Any]) -> None:
+    feeds = ClusterFeeds([], Security(), FeedOptions(), clock_ms=lambda: T0)
+    server = MetricsServer(feeds, lambda: T0)
+    feeds.table.apply(look(partition("orders-0")))
+    named = metrics_in(rule["expr"])
+    text = asyncio.run(server.body(is_gzip=False)).decode()
+    assert named
+    assert named <= {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert rule["annotations"]["summary"]
+
+
 def test_the_checks_find_what_is_wrong(served: set[str]) -> None:
     with pytest.raises(ValueError, match="parenthesis"):
         metrics_in("sum by (job (up)")
@@ -116,8 +136,9 @@ def test_annotations_name_labels_that_are_there() -> None:
 
 def test_the_configuration_loads_the_rules() -> None:
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
-    assert config["rule_files"] == [RULES.name]
-    (job,) = config["scrape_configs"]
+    assert config["rule_files"] == [RULES.name, MONITOR_RULES.name]
+    job, of_monitor = config["scrape_configs"]
+    assert of_monitor["job_name"] != job["job_name"], "the rules count by job"
     # The alert on `up` names the job.
     assert any(f'job="{job["job_name"]}"' in rule["expr"] for rule in rules())
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.support.phantom_feeds import contents, feeds_of, run, running, truth, until
 
 from barnabas.monitor.connections import Unreachable
 from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
 
 DESCRIBE_TOPIC_PARTITIONS, DESCRIBE_QUORUM, LIST_OFFSETS = 75, 55, 2
 #: More than one page has.
@@ -28,7 +31,7 @@ KINDS = pytest.mark.parametrize(
 def test_the_table_is_the_cluster_through_all_its_changes(size: dict[str, int], without: tuple[int, ...]) -> None:
     async def main() -> None:
         with PhantomCluster(**size, without=without) as phantom:  # type: ignore[arg-type]
-            async with running(feeds_of(phantom)) as feeds:
+            async with running(feeds_of(phantom, interval_s=0.2)) as feeds:
                 assert contents(feeds.table) == truth(phantom.state)
                 for change in (
                     lambda state: state.kill(2),
@@ -91,6 +94,42 @@ def test_sizes_and_offsets_of_every_replica() -> None:
                 assert feeds.table.volumes.start_offset[row] == 0
                 phantom.change(lambda state: state.produce("topic-00001", 2, 5))
                 await until(lambda: int(feeds.table.volumes.high_watermark[row]) == 75, "the new offset")
+
+    run(main())
+
+
+def test_pages_that_are_always_due_do_not_keep_sizes_from_being_asked() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=3) as phantom:
+            phantom.change(lambda state: state.produce("topic-00001", 2, 70))
+            feeds = feeds_of(phantom, interval_s=0.0)
+            async with asyncio.timeout(20):
+                await feeds.first_look()
+            row = feeds.table.row_of("topic-00001", 2)
+            assert row is not None
+            assert feeds.table.state(row).size_bytes == 7_000
+
+    run(main())
+
+
+def test_a_topic_made_again_has_its_sizes_although_the_answers_have_the_same_bytes() -> None:
+    async def main() -> None:
+        with PhantomCluster(topics=3) as phantom:
+            async with running(feeds_of(phantom)) as feeds:
+                old = feeds.table.topics.by_name["topic-00001"].identity
+
+                def again(state: PhantomState) -> None:
+                    placed = [row.replicas for row in state.topics["topic-00001"].partitions]
+                    state.delete_topic("topic-00001")
+                    state.create_topic("topic-00001", 4)
+                    for row, replicas in zip(state.topics["topic-00001"].partitions, placed, strict=True):
+                        row.replicas, row.isr, row.leader = replicas, list(replicas), replicas[0]
+
+                phantom.change(again)
+                await until(lambda: feeds.table.topics.by_name["topic-00001"].identity != old, "the new topic")
+                row = feeds.table.row_of("topic-00001", 2)
+                assert row is not None
+                await until(lambda: feeds.table.state(row).size_bytes == 0, "its size")
 
     run(main())
 

@@ -57,7 +57,8 @@ def test_it_continues_when_nobody_answers_and_when_somebody_does_again() -> None
                 phantom,
                 [
                     (lambda step: step.problem is not None, start),
-                    (has("reachable"), stop),
+                    (has("reachable"), nothing),
+                    (lambda step: step.table is not None, stop),
                     (has("unreachable"), start),
                     (has("reachable"), nothing),
                 ],
