@@ -87,8 +87,11 @@ class SettingsOperator:
         kinds: Sequence[AdminOperation],
         clients: Sequence[str],
         name: str,
+        *,
+        gap_ms: int = _GAP_MS_MEAN,
     ) -> None:
         """Creates an operator that makes these kinds of changes. `clients` are the client ids that get quotas."""
+        self._gap_ms = gap_ms
         self._cluster = cluster
         self._topics = list(topics)
         self._directories = cluster.layout.shared_property("log.dirs").split(",")
@@ -129,7 +132,7 @@ class SettingsOperator:
         return found
 
     def _later(self) -> None:
-        self._client.later(1 + int(self._random.expovariate(1 / _GAP_MS_MEAN)), self._next)
+        self._client.later(1 + int(self._random.expovariate(1 / self._gap_ms)), self._next)
 
     def _next(self) -> None:
         if self.stopping:
