@@ -31,6 +31,8 @@ from mutation.shadow import Shadow
 ROOT: Final = Path(__file__).resolve().parent.parent
 BUILD: Final = ROOT / "build" / "mutants"
 RESULTS: Final = ROOT / "tests" / "data" / "mutants.jsonl"
+#: A sample that was tried against worlds alone.
+FRESH: Final = ROOT / "tests" / "data" / "mutants-worlds.jsonl"
 VERDICTS: Final = Path(__file__).parent / "mutation" / "verdicts.toml"
 PAGE: Final = ROOT / "docs" / "mutants.md"
 _COUNT: Final = 200
@@ -123,7 +125,8 @@ def run(options: argparse.Namespace) -> int:
 
 def page() -> str:
     verdicts = Verdicts(VERDICTS)
-    return report.page(Results(RESULTS), verdicts, verdicts.note, verdicts.unseen)
+    fresh = Results(FRESH)
+    return report.page(Results(RESULTS), verdicts, verdicts.note, verdicts.unseen, fresh, verdicts.fresh_note)
 
 
 def write_page() -> None:
