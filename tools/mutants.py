@@ -4,6 +4,7 @@
     python tools/mutants.py --minutes 60           stops after this much CPU time
     python tools/mutants.py --again survivors      tries again what nothing killed (or `worlds`: what no world killed)
     python tools/mutants.py --mutant ID            one mutant, by its id or the beginning of it
+    python tools/mutants.py --stage worlds         runs one stage alone
     python tools/mutants.py --list                 prints the draw
     python tools/mutants.py --measure              measures again what each world and each test executes
     python tools/mutants.py --as-measured          uses the last measurement, without the tests that have changed
@@ -30,6 +31,8 @@ from mutation.shadow import Shadow
 ROOT: Final = Path(__file__).resolve().parent.parent
 BUILD: Final = ROOT / "build" / "mutants"
 RESULTS: Final = ROOT / "tests" / "data" / "mutants.jsonl"
+#: A sample that was tried against worlds alone.
+FRESH: Final = ROOT / "tests" / "data" / "mutants-worlds.jsonl"
 VERDICTS: Final = Path(__file__).parent / "mutation" / "verdicts.toml"
 PAGE: Final = ROOT / "docs" / "mutants.md"
 _COUNT: Final = 200
@@ -43,6 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", choices=PACKAGES, action="append", help="draw from this package alone")
     parser.add_argument("--mutant", default="", help="run one mutant, by its id or the beginning of it")
     parser.add_argument("--again", choices=("survivors", "worlds"), help="try survivors again, or the worlds")
+    parser.add_argument("--stage", choices=_STAGES, action="append", help="run this stage alone (all three)")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this CPU time")
     parser.add_argument("--worlds", type=float, default=Budgets.worlds_s, help="CPU seconds of the worlds (40)")
     parser.add_argument("--tests", type=float, default=Budgets.tests_s, help="CPU seconds of the tests (30)")
@@ -76,15 +80,16 @@ def prepare(measure: bool = False, as_measured: bool = False) -> tuple[Shadow, M
 def plan(options: argparse.Namespace, results: Results) -> list[tuple[Mutant, Sequence[str]]]:
     """Returns the mutants that are to be run, with the stages."""
     mutants = list(all_mutants(ROOT, options.only or PACKAGES))
+    stages = tuple(options.stage or _STAGES)
     if options.mutant:
-        return [(each, _STAGES) for each in mutants if each.name.startswith(options.mutant)]
+        return [(each, stages) for each in mutants if each.name.startswith(options.mutant)]
     if options.again:
         by_name = {each.name: each for each in mutants}
         chosen = {result.name: _again(options.again, result) for result in results if result.name in by_name}
         equivalent = {name for name, verdict in Verdicts(VERDICTS).items() if verdict.equivalent}
         return [(by_name[name], stages) for name, stages in chosen.items() if stages and name not in equivalent]
     drawn = draw(ROOT, mutants, options.seed, options.count)
-    return [(each, _STAGES) for each in drawn if each.name not in results.by_name or options.list]
+    return [(each, stages) for each in drawn if each.name not in results.by_name or options.list]
 
 
 def _again(what: str, result: Result) -> Sequence[str]:
@@ -120,7 +125,8 @@ def run(options: argparse.Namespace) -> int:
 
 def page() -> str:
     verdicts = Verdicts(VERDICTS)
-    return report.page(Results(RESULTS), verdicts, verdicts.note, verdicts.unseen)
+    fresh = Results(FRESH)
+    return report.page(Results(RESULTS), verdicts, verdicts.note, verdicts.unseen, fresh, verdicts.fresh_note)
 
 
 def write_page() -> None:

@@ -35,7 +35,7 @@ THREE = Layout(3)
 def problem_of(settings: Settings) -> str:
     """Returns the first problem of a run with these checkers alone, "" if there is none."""
     run = Run(settings, [])
-    checkers: list[Checker] = promises(run.cluster, run.decided, lambda: run.work.acked, tuple)
+    checkers: list[Checker] = promises(run.cluster, run.decided, lambda: run.work.acked)
     run.watch.use(checkers)
     problems = run.execute().problems
     return problems[0] if problems else ""

@@ -11,7 +11,6 @@ from barnabas.broker.configs import config_changes
 from barnabas.metadata.security import SecurityImage
 from barnabas.replication import moves
 from barnabas.replication.move import MoveStage
-from barnabas.simulation import settings_operator
 from barnabas.simulation.operator import AdminOperation
 from barnabas.simulation.scenario import Run, Settings
 from barnabas.simulation.setting_registers import Answer, Registers
@@ -98,11 +97,11 @@ def _without_report(self: Any, move: Any) -> None:
 def test_mistakes_are_found(
     owner: Any, name: str, mistake: Any, kind: AdminOperation, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings_operator, "_GAP_MS_MEAN", 700)
     monkeypatch.setattr(owner, name, mistake)
     # One broker is not restarted, which would mend much.
     one = Run(replace(CALM, records_per_s=5.0, layout=replace(CALM.layout, brokers=1)))
     one.settings_operator.kinds = (kind,)
+    one.settings_operator._gap_ms = 700
     problems = one.execute().problems
     assert problems
     assert problems[0].startswith(found), problems

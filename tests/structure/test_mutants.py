@@ -281,6 +281,11 @@ def test_equivalent_mutants_do_not_count() -> None:
     assert "| not executed | - (40) |" in text
     assert "- nothing compares it (1): `raft/b.py:f:constant:1:bb`\n" in text
     assert "- not looked at (1): `raft/d.py:f:constant:1:dd`\n" in text
+    assert "A sample of its own" not in text
+    text = report.page(results, verdicts, "", fresh=results[:2], fresh_note="Drawn with seed 5.")
+    assert "## A sample of its own, worlds alone\n\nDrawn with seed 5.\n" in text
+    assert "| tried | 2 |\n" in text
+    assert "| killed by worlds | 1 (50 %) |\n" in text
 
 
 def test_the_page_is_that_of_the_results() -> None:

@@ -94,9 +94,16 @@ def _share(part: int, whole: int) -> str:
 
 
 def page(
-    results: Iterable[Result], verdicts: Mapping[str, Verdict], note: str, unseen: Mapping[str, str] | None = None
+    results: Iterable[Result],
+    verdicts: Mapping[str, Verdict],
+    note: str,
+    unseen: Mapping[str, str] | None = None,
+    fresh: Iterable[Result] = (),
+    fresh_note: str = "",
 ) -> str:
-    """Returns the page. `note`: how the results were made; `unseen`: why no world finds a mutant."""
+    """Returns the page. `note`: how the results were made; `unseen`: why no world finds a mutant; `fresh` and
+    `fresh_note`: a sample that was tried against worlds alone, and how it was made.
+    """
     tried = list(results)
     counted = [each for each in tried if not _verdict(verdicts, each).equivalent]
     operators = sorted({each.operator for each in tried})
@@ -105,6 +112,7 @@ def page(
     parts = [
         head,
         *_numbers(tried, counted, note, _mended(counted, verdicts)),
+        *_fresh(list(fresh), fresh_note),
         *_survivors(tried, verdicts),
         *_unseen(counted, unseen or {}),
         *_table(tried, verdicts),
@@ -150,6 +158,27 @@ def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str, mend
         lines.append(f"| CPU time until a world kills, median | | {median(of_worlds):.1f} s |")
     lines += ["", *_by("package", counted, lambda each: each.package, PACKAGES)]
     return [*lines, "", *_by("operator", counted, lambda each: each.operator)]
+
+
+def _fresh(results: Sequence[Result], note: str) -> list[str]:
+    """Returns the section on a sample that was tried against worlds alone, and to which nothing was tuned."""
+    if not results:
+        return []
+    count = Count.of_results(results)
+    lines = ["", "## A sample of its own, worlds alone", "", note, ""]
+    lines += [
+        "| | mutants |",
+        "|---|---|",
+        f"| tried | {count.of} |",
+        f"| function executed by a world | {_share(count.reached, count.of)} |",
+        f"| killed by worlds | {_share(count.by_worlds, count.of)} |",
+        f"| killed by worlds, of those executed | {_share(count.by_worlds, count.reached)} |",
+        "",
+        "| mutant | change | worlds |",
+        "|---|---|---|",
+    ]
+    rows = sorted(results, key=lambda each: (PACKAGES.index(each.package), each.name))
+    return lines + [f"| {_code(each.name)} | {_change(each)} | {_cell(each, WORLDS)} |" for each in rows]
 
 
 def _by(

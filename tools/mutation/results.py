@@ -104,7 +104,8 @@ class Verdict:
 
 
 class Verdicts(dict[str, Verdict]):
-    """The file kept by hand: verdicts by mutant, a `note` on how the results were made, and the reasons why no world
+    """The file kept by hand: verdicts by mutant, a `note` on how the results were made, one on a sample that
+    only worlds were tried against (`fresh`), and the reasons why no world
     finds a mutant (`unseen`).
 
     Raises ValueError if a verdict is not of exactly one kind.
@@ -114,6 +115,8 @@ class Verdicts(dict[str, Verdict]):
         super().__init__()
         content = tomllib.loads(path.read_text(encoding="utf-8"))
         self.note: str = content.get("note", "").strip()
+        #: How the sample was made that was tried against worlds alone.
+        self.fresh_note: str = content.get("fresh", "").strip()
         #: Mutant -> reason.
         self.unseen: dict[str, str] = {
             mutant: row["reason"] for row in content.get("unseen", []) for mutant in row["mutants"]

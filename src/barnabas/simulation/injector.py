@@ -42,6 +42,7 @@ class Injector:
         self._armed: list[_Armed] = []
         self._rows: dict[str, Row] = {}
         self._effects = FaultEffects(cluster)
+        self._ended_us = 0
 
     @contextmanager
     def injecting(self, faults: Sequence[Fault]) -> Iterator[None]:
@@ -63,6 +64,11 @@ class Injector:
     @property
     def active(self) -> tuple[Fault, ...]:
         return tuple(self._active)
+
+    @property
+    def last_active_us(self) -> int:
+        """The last time at which a fault was active, as far as the injector began it."""
+        return self._cluster.world.now_us if self._active else self._ended_us
 
     def heal(self, among: Collection[str] | None = None) -> None:
         """Ends all active faults; with `among`, only those of these machines and of the links between them. No fault
@@ -157,6 +163,7 @@ class Injector:
         if fault not in self._active:
             return
         end = self._active.pop(fault)
+        self._ended_us = self._cluster.world.now_us
         self._cluster.world.note(fault.node, f"end of {fault.kind.value}", FaultStep(fault, begins=False))
         if end is not None:
             end()

@@ -124,13 +124,13 @@ class Operator:
         self._try(
             AdminOperation.REASSIGN,
             f"moves {topic.name}-{index} to {replicas}",
-            _reassignment(topic.name, index, replicas),
+            reassignment(topic.name, index, replicas),
         )
 
     def _cancel(self) -> None:
         topic, index = self._place()
         what = f"cancels the move of {topic.name}-{index}"
-        self._try(AdminOperation.CANCEL, what, _reassignment(topic.name, index, None))
+        self._try(AdminOperation.CANCEL, what, reassignment(topic.name, index, None))
 
     def _elect(self) -> None:
         topic, _ = self._place()
@@ -195,12 +195,12 @@ class Operator:
         fewer, more = ids[: min(2, len(ids))], ids[: min(3, len(ids))]
         node = self._random.choice(self._brokers)
         what = f"moves {topic.name}-{index} to {fewer}"
-        self._try(AdminOperation.REGRET, what, _reassignment(topic.name, index, fewer), node)
+        self._try(AdminOperation.REGRET, what, reassignment(topic.name, index, fewer), node)
 
         def add_and_cancel() -> None:
             for replicas in (more, None):
                 what = f"{'cancels the move of' if replicas is None else 'moves'} {topic.name}-{index}, to {more}"
-                self._try(AdminOperation.REGRET, what, _reassignment(topic.name, index, replicas), node)
+                self._try(AdminOperation.REGRET, what, reassignment(topic.name, index, replicas), node)
 
         self._client.later(_REGRET_MS, add_and_cancel)
 
@@ -284,7 +284,8 @@ class Operator:
         self._replacing = False
 
 
-def _reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+def reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    """Returns a request that moves a partition; None: that cancels its move."""
     partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
     wanted = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[partition])
     return AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=[wanted])

@@ -60,7 +60,7 @@ def _of_replicas(broker: Broker) -> Iterator[_Count]:
     for partition in replicas.partitions():
         waiters = partition._commit_waiters
         waiting = sum(waiter.done is not None for _, _, waiter in waiters._heap)
-        yield f"waiters of {partition.topic_partition}", len(waiters), waiting
+        yield f"waiters of {partition.topic_partition}", len(waiters._heap) - waiters._cancelled, waiting
         if partition.leadership is not None:
             yield from _of_leader(partition)
     for (leader, *_), fetcher in replicas.fetchers._fetchers.items():

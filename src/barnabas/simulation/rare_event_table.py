@@ -35,6 +35,7 @@ def given_needs(layout: Layout, work: WorkKind | None) -> dict[Need, bool]:
         Need.TRANSACTIONS: work in (WorkKind.TRANSACTIONS, None),
         Need.GROUPS: work in (WorkKind.GROUPS, None),
         Need.SETTINGS: True,
+        Need.DIRECTORIES: True,
         Need.SMALL_WORLDS: False,
     }
 

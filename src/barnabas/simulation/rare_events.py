@@ -27,7 +27,8 @@ class Need(Enum):
     ZOOKEEPER = "a ZooKeeper server"
     TRANSACTIONS = "transactional clients"
     GROUPS = "members of groups of both protocols"
-    SETTINGS = "an operator of settings"
+    SETTINGS = "quotas of clients and properties that change"
+    DIRECTORIES = "several log directories, and limits of replication"
     #: Only small worlds reach the event; the clients, operator and configuration of `barnabas simulate` never do.
     SMALL_WORLDS = "the small worlds"
 

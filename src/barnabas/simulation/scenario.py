@@ -31,6 +31,8 @@ from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.metadata_replay import MetadataLogs
 from barnabas.simulation.metric_checkers import Metrics
+from barnabas.simulation.needless_changes import NeedlessChanges
+from barnabas.simulation.ongoing_writes import Bounds
 from barnabas.simulation.operator import SETTINGS, TOPIC_CHANGES, AdminOperation, Operator
 from barnabas.simulation.own_counts import OwnCounts
 from barnabas.simulation.promises import promises
@@ -254,6 +256,7 @@ class Run:
         in_zookeeper = self.settings.layout.zookeeper
         followed = StateFollowed()
         elections = Elections(cluster)
+        needless = NeedlessChanges(cluster, lambda: self.injector.last_active_us, Bounds(cluster).aftermath_ms)
         replica_checkers: list[ReplicaChecker] = [
             elections,
             self.log_ends,
@@ -263,6 +266,7 @@ class Run:
             Offsets(unclean),
             Quorum(cluster),
             Decisions(cluster.layout.properties, unregisters=in_zookeeper),
+            needless,
             *([followed] if in_zookeeper else []),
         ]
         replicas = Replicas(None, replica_checkers, self.decided if in_zookeeper else None)
@@ -272,8 +276,16 @@ class Run:
             own = [ServerTree(cluster, [OneWriter(), followed, Deletions(cluster)])]
         coordinators = Coordinators(unclean)
         self.descriptions = Descriptions(cluster, coordinators, logs)
-        own += [replicas, StorageFiles(cluster), coordinators, Metrics(coordinators, logs), OwnCounts(), SoundLogs()]
-        own += promises(cluster, self.decided, lambda: self.work.acked, lambda: self.injector.active)
+        own += [
+            needless,
+            replicas,
+            StorageFiles(cluster),
+            coordinators,
+            Metrics(coordinators, logs),
+            OwnCounts(),
+            SoundLogs(),
+        ]
+        own += promises(cluster, self.decided, lambda: self.work.acked)
         return [elections, NoUncaughtExceptions(), *own, *self.work.checkers]
 
     def execute(self) -> Outcome:

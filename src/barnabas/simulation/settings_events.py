@@ -10,7 +10,8 @@ from barnabas.simulation.rare_events import Call, Need, RareEvent
 
 _SETTINGS: Final = frozenset({Need.SETTINGS})
 _LIMITS: Final = frozenset({Need.SETTINGS, Need.QUORUM})
-_OF_REPLICAS: Final = frozenset({Need.SETTINGS, Need.BROKERS})
+_DIRECTORIES: Final = frozenset({Need.DIRECTORIES})
+_OF_REPLICAS: Final = frozenset({Need.DIRECTORIES, Need.BROKERS})
 _FUTURES: Final = "storage.futures:FutureLogs."
 _MOVES: Final = "replication.moves:ReplicaMoves."
 _THROTTLES: Final = "broker.throttling.client_throttles:"
@@ -44,28 +45,28 @@ MOVES: Final = (
         f"{_FUTURES}create",
         lambda call: not call.before,
         _has_future,
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
-    RareEvent("a move to another log directory ends", f"{_FUTURES}exchange", needs=_SETTINGS),
+    RareEvent("a move to another log directory ends", f"{_FUTURES}exchange", needs=_DIRECTORIES),
     RareEvent(
         "a move to another log directory is cancelled",
         f"{_FUTURES}cancel",
         lambda call: bool(call.before),
         _has_future,
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
     RareEvent(
         "a move ends after its new log directory was reported, and before its exchange",
         f"{_MOVES}_end",
         lambda call: bool(call.before),
         _is_reported,
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
     RareEvent(
         "a move to another log directory continues after a start",
         f"{_MOVES}resume",
         lambda call: call.subject._moves.get(call.arguments[0].topic_partition) is not None,
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
     RareEvent(
         "the log of a move is cut",
@@ -79,15 +80,15 @@ MOVES: Final = (
         f"{_MOVES}_on_read",
         lambda call: bool(call.before),
         _is_overtaken,
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
     RareEvent(
         "a move waits for its rate",
         f"{_MOVES}_soon",
         lambda call: bool(call.argument(1, "delay_ms", 0)),
-        needs=_SETTINGS,
+        needs=_DIRECTORIES,
     ),
-    RareEvent("a move to another log directory fails", f"{_MOVES}_failed", needs=_SETTINGS),
+    RareEvent("a move to another log directory fails", f"{_MOVES}_failed", needs=_DIRECTORIES),
     RareEvent(
         "a replica is deleted during its move",
         f"{_MOVES}forget",

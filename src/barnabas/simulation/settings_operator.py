@@ -29,7 +29,7 @@ from barnabas.simulation.setting_registers import Answer, Registers
 from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.storage.directories import root_of
 
-_GAP_MS_MEAN: Final = 5_000
+_GAP_MS_MEAN: Final = 2_500
 _RETRY_MS: Final = 700
 #: The number of replicas from which the largest is taken for a move.
 _PLACES: Final = 3
@@ -47,8 +47,8 @@ _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _RATES_OF_ONE: Final = (50.0, 500.0, 5_000.0)
 #: Other clients send and read batches of 300 kB.
 _RATES_OF_ALL: Final = (100_000.0, 1_000_000.0)
-_MUTATIONS: Final = (0.5, 5.0)
-_LIMITS_OF_ONE: Final = (*((key, _RATES_OF_ONE) for key in _BYTE_RATES), ("request_percentage", (0.05, 1.0)))
+_MUTATIONS: Final = (0.05, 5.0)
+_PERCENTAGES: Final = (0.05, 1.0)
 
 _SIDES: Final = ("leader.replication.throttled", "follower.replication.throttled")
 _MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -87,8 +87,11 @@ class SettingsOperator:
         kinds: Sequence[AdminOperation],
         clients: Sequence[str],
         name: str,
+        *,
+        gap_ms: int = _GAP_MS_MEAN,
     ) -> None:
         """Creates an operator that makes these kinds of changes. `clients` are the client ids that get quotas."""
+        self._gap_ms = gap_ms
         self._cluster = cluster
         self._topics = list(topics)
         self._directories = cluster.layout.shared_property("log.dirs").split(",")
@@ -129,7 +132,7 @@ class SettingsOperator:
         return found
 
     def _later(self) -> None:
-        self._client.later(1 + int(self._random.expovariate(1 / _GAP_MS_MEAN)), self._next)
+        self._client.later(1 + int(self._random.expovariate(1 / self._gap_ms)), self._next)
 
     def _next(self) -> None:
         if self.stopping:
@@ -177,7 +180,7 @@ class SettingsOperator:
 
     def _limit(self) -> None:
         random = self._random
-        kind = random.randrange(5)
+        kind = random.randrange(7)
         rates: tuple[float, ...]
         if kind == 0:
             entity, key, rates = _DEFAULT_CLIENT, "controller_mutation_rate", _MUTATIONS
@@ -185,8 +188,10 @@ class SettingsOperator:
             entity, key, rates = _DEFAULT_CLIENT, random.choice(_BYTE_RATES), _RATES_OF_ALL
         else:
             # A default would also hold for the first requests of connections between nodes.
-            entity = (("client-id", random.choice(self._clients)),)
-            key, rates = random.choice(_LIMITS_OF_ONE)
+            client = random.choice(self._clients)
+            entity = (("client-id", client),)
+            of_bytes = _BYTE_RATES[0] if client.startswith("producer") else _BYTE_RATES[1]
+            key, rates = random.choice(((of_bytes, _RATES_OF_ONE), ("request_percentage", _PERCENTAGES)))
         self._change(("quota", entity, key), random.choice((None, *rates)), AdminOperation.LIMIT)
 
     def _throttle(self) -> None:

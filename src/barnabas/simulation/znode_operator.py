@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 
 from barnabas.common.types import TopicPartition
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from barnabas.simulation.admin_client import AdminClient
 from barnabas.simulation.machine import Machine, MachineHost
+from barnabas.simulation.operator import reassignment
 from barnabas.simulation.run_topics import Topic
 from barnabas.simulation.simulated_cluster import ZOOKEEPER, Cluster
 from barnabas.simulation.zookeeper_node import PORT
@@ -27,6 +31,8 @@ from barnabas.zookeeper.wire.records import OPEN_ACL, CreateRequest, DeleteReque
 _GAP_MS_MEAN = 6_000
 _SESSION_TIMEOUT_MS = 6_000
 _PARTITIONS_MAX = 6
+_TOUCHES = 8
+_ODD_SHARE = 0.3
 #: A topic that only this operator makes and deletes.
 OWN_TOPIC = "letters"
 
@@ -39,6 +45,7 @@ class ZnodeEdit(Enum):
     ENLARGE = "enlarge"  # a partition more in /brokers/topics/T
     TOPIC = "topic"  # a topic is made below /brokers/topics, or deleted by /admin/delete_topics
     DEPOSE = "depose"  # /controller is deleted
+    COLLIDE = "collide"  # a topic's znode is written again while the controller moves its replicas
 
 
 class ZnodeOperator:
@@ -65,6 +72,8 @@ class ZnodeOperator:
         settings = ClientSettings(parse_connect_string(f"{ZOOKEEPER}:{PORT}"), _SESSION_TIMEOUT_MS)
         self._client = ZooKeeperClient(self._host, settings, self)
         self._broker_ids = sorted(int(node.removeprefix("broker")) for node in cluster.nodes)
+        #: Another machine: a znode and a request can arrive in either order.
+        self._admin = AdminClient(cluster, f"{name} of topics")
         self.stopping = False
         #: The number of edits of each kind that took effect.
         self.done: dict[ZnodeEdit, int] = dict.fromkeys(ZnodeEdit, 0)
@@ -89,6 +98,7 @@ class ZnodeOperator:
             ZnodeEdit.ENLARGE: self._enlarge,
             ZnodeEdit.TOPIC: self._change_own_topic,
             ZnodeEdit.DEPOSE: self._depose,
+            ZnodeEdit.COLLIDE: self._collide,
         }
         edits[self._random.choice(self.kinds)]()
         self._later()
@@ -145,15 +155,20 @@ class ZnodeOperator:
         self._client.read(path, on_read)
 
     def _change_own_topic(self) -> None:
-        """Makes the operator's own topic, half the time without an id as old tools do, or deletes it."""
+        """Makes the operator's own topic, half the time without an id as old tools do, or deletes it, at times with a
+        foreign znode below it. A marker can also name a topic that does not exist.
+        """
         path = paths.topic(OWN_TOPIC)
 
         def on_read(reply: ReadReply) -> None:
             if reply.is_lost or self.stopping:
                 return
             if reply.znode is not None:
-                part = _create(f"{paths.DELETE_TOPICS}/{OWN_TOPIC}", None)
-                self._write(ZnodeEdit.TOPIC, f"deletes {OWN_TOPIC} by znode", [part])
+                parts = [_create(f"{path}/note", b"not ours")] if self._random.random() < _ODD_SHARE else []
+                self._write(ZnodeEdit.TOPIC, f"deletes {OWN_TOPIC} by znode", [*parts, self._marker()])
+                return
+            if self._random.random() < _ODD_SHARE:
+                self._write(ZnodeEdit.TOPIC, f"deletes {OWN_TOPIC} by znode, which does not exist", [self._marker()])
                 return
             topic_id = self._random.choice((None, self._random.randbytes(16)))
             partitions = {index: ReplicaAssignment(self._some_replicas()) for index in range(2)}
@@ -165,9 +180,33 @@ class ZnodeOperator:
 
         self._client.read(path, on_read)
 
+    def _marker(self) -> Part:
+        return _create(f"{paths.DELETE_TOPICS}/{OWN_TOPIC}", None)
+
     def _depose(self) -> None:
         part = Part(OpCode.DELETE, DeleteRequest(paths.CONTROLLER, ANY_VERSION))
         self._write(ZnodeEdit.DEPOSE, "deletes /controller", [part])
+
+    def _collide(self) -> None:
+        """Requests a move, and writes the znode of the topic again and again, unchanged, while it is decided."""
+        topic = self._random.choice(self._topics)
+        index, replicas = self._random.randrange(topic.partitions), list(self._some_replicas())
+        self._cluster.world.note(self.name, f"moves {topic.name}-{index} to {replicas}, and writes its znode again")
+        request = reassignment(topic.name, index, replicas)
+        for broker in self._admin.brokers:
+            self._admin.run(partial(self._admin.send, request, AlterPartitionReassignmentsResponse, _ignore, broker))
+        self._touch(paths.topic(topic.name), _TOUCHES)
+
+    def _touch(self, path: str, times: int) -> None:
+        def on_read(reply: ReadReply) -> None:
+            if reply.znode is None or self.stopping:
+                return
+            part = Part(OpCode.SET_DATA, SetDataRequest(path, reply.znode.data, reply.znode.version))
+            self._write(ZnodeEdit.COLLIDE, f"writes {path} again", [part])
+            if times > 1:
+                self._host.timers.call_later(1, lambda: self._touch(path, times - 1))
+
+        self._client.read(path, on_read)
 
     # -- client.store.StoreListener
 
@@ -185,6 +224,10 @@ class ZnodeOperator:
         raise AssertionError("no credentials were given")
 
     def changed(self, path: str, event_type: EventType) -> None: ...
+
+
+def _ignore(_: object) -> None:
+    """Ignores the answer to a request."""
 
 
 def _create(path: str, data: bytes | None) -> Part:

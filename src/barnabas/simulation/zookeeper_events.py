@@ -234,12 +234,8 @@ CLUSTER: Final = (
         lambda call: call.result is ErrorCode.STALE_CONTROLLER_EPOCH,
         needs=_BROKERS,
     ),
-    RareEvent(
-        "a role is for another topic of the same name",
-        f"{_FEED}_role_refusal",
-        lambda call: call.result is ErrorCode.INCONSISTENT_TOPIC_ID,
-        needs=_BROKERS,
-    ),
+    # A role for another topic of the same name is no row: a topic's name is free only when no broker has its log,
+    # unless somebody removes its znodes by hand, for which nothing is promised.
     RareEvent(
         "a replica stops without losing its log",
         "replication.replica_manager:ReplicaManager.remove",

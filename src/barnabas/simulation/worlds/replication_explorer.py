@@ -25,6 +25,8 @@ from barnabas.simulation.history import Problem, Violation
 from barnabas.simulation.injector import Injector
 from barnabas.simulation.metadata_checkers import SameImages
 from barnabas.simulation.node import Node
+from barnabas.simulation.operator import AdminOperation
+from barnabas.simulation.own_counts import OwnCounts
 from barnabas.simulation.record_courses import LogEnds, course_of
 from barnabas.simulation.replication_checkers import (
     Committed,
@@ -36,7 +38,10 @@ from barnabas.simulation.replication_checkers import (
     State,
 )
 from barnabas.simulation.replication_decisions import Decisions
+from barnabas.simulation.run_topics import Topic
+from barnabas.simulation.settings_operator import SettingsOperator
 from barnabas.simulation.simulated_cluster import Cluster
+from barnabas.simulation.sound_logs import SoundLogs
 from barnabas.simulation.storage_checkers import StorageFiles
 from barnabas.simulation.timeline import fold, partition_text
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
@@ -77,6 +82,9 @@ _OF_LOGS = (FaultEvent.ROLL, FaultEvent.SNAPSHOT)
 _SHORT_LOGS = {"log_roll_ms": "700", "metadata_log_max_record_bytes_between_snapshots": "1500"}
 #: How long a fault waits for its event: runs last a few seconds.
 _WITHIN_MS = 2_000
+#: Runs in which replicas move between log directories, and how often.
+_SHIFT_CHANCE = 0.3
+_SHIFT_GAP_MS = 500
 #: The pauses between the actions of one client: busy runs, and those in which single records are far apart.
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
@@ -248,7 +256,9 @@ class ReplicationRun:
         self._moves = random.random() < 0.25
         self._renews = random.random() < 0.2
         self._rolls = ties_faults and Random(f"{seed} rolls").random() < 0.3
-        self.properties = {**small, **often, **(_SHORT_LOGS if self._rolls else {}), **properties}
+        self._shifts = ties_faults and Random(f"{seed} shifts").random() < _SHIFT_CHANCE
+        shifts = {"log_dirs": "/data,/more"} if self._shifts else {}
+        self.properties = {**small, **shifts, **often, **(_SHORT_LOGS if self._rolls else {}), **properties}
         self.history = History()
         self.violations: list[str] = []
         self._kinds = kinds
@@ -293,6 +303,10 @@ class ReplicationRun:
         workers = self._workers()
         for worker in workers:
             worker.client.process.enter(worker.start)
+        changes = [AdminOperation.SHIFT, AdminOperation.THROTTLE] if self._shifts else []
+        topics = [Topic(TOPIC, PARTITIONS, {})]
+        self._tuner = SettingsOperator(rig.cluster, topics, changes, [], "tuner", gap_ms=_SHIFT_GAP_MS)
+        self._tuner.start()
         injector = Injector(rig.cluster)
         with injector.injecting(self.faults):
             self.world.run_until(end_ms * MILLISECOND_US)
@@ -338,6 +352,8 @@ class ReplicationRun:
             Replicas(CONTROLLER, [*self._looks(), Decisions({})]),
             SameImages(),
             StorageFiles(self.rig.cluster, 2 * SECOND_US),
+            OwnCounts(),
+            SoundLogs(),
         ]
 
     def _workers(self) -> list[Worker]:
@@ -370,6 +386,8 @@ class ReplicationRun:
         injector.heal()
         goal = self.history.acked + 10
         self._await(lambda: self.history.acked >= goal, "nothing is acknowledged although everything healed")
+        self._tuner.stopping = True
+        self._await(lambda: self._tuner.is_idle, "the limits are not removed although everything healed")
         for worker in workers:
             worker.stopping = True
             if isinstance(worker, Mover):
@@ -379,6 +397,9 @@ class ReplicationRun:
         # A request of the mover can still be under way; the mover then restores the replicas again.
         self._await(lambda: self._is_whole() and self._is_equal(), "the replicas do not become equal")
         self._judge()
+        wrong = self._tuner.judge()
+        if wrong:
+            raise Violation(wrong[0])
 
     def _await(self, condition: Callable[[], bool], problem: str) -> None:
         until_us = self.world.now_us + _LIVENESS_S_MAX * SECOND_US

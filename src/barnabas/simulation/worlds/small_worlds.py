@@ -50,9 +50,9 @@ _TOPIC_RUNS: Final[Mapping[WorldKind, type[ReplicationRun]]] = {
     WorldKind.ZOOKEEPER: ZookeeperRun,
 }
 _NEEDS: Final[Mapping[WorldKind, frozenset[Need]]] = {
-    WorldKind.REPLICATION: frozenset({Need.BROKERS, Need.QUORUM, Need.SMALL_WORLDS}),
+    WorldKind.REPLICATION: frozenset({Need.BROKERS, Need.QUORUM, Need.DIRECTORIES, Need.SMALL_WORLDS}),
     WorldKind.TRANSACTIONS: frozenset({Need.BROKERS, Need.QUORUM, Need.TRANSACTIONS, Need.SMALL_WORLDS}),
-    WorldKind.ZOOKEEPER: frozenset({Need.BROKERS, Need.ZOOKEEPER, Need.SMALL_WORLDS}),
+    WorldKind.ZOOKEEPER: frozenset({Need.BROKERS, Need.ZOOKEEPER, Need.DIRECTORIES, Need.SMALL_WORLDS}),
     WorldKind.QUORUM: frozenset({Need.CONTROLLERS, Need.QUORUM, Need.SMALL_WORLDS}),
     WorldKind.SECURITY: frozenset({Need.BROKERS, Need.CONTROLLERS, Need.QUORUM}),
 }

@@ -36,6 +36,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.records.batch import Record, encode_batch
+from barnabas.simulation.leadership_transfers import LeadershipTransfers
 from barnabas.simulation.worlds.replicated import RawClient, Replicated
 from barnabas.simulation.worlds.txn_client import Coordination, fetch_request, marker_request, read, visible
 
@@ -44,6 +45,10 @@ PARTITIONS: Final = 2
 FAULTS_MS: Final = 10_000
 SETTLE_MS: Final = 60_000
 _TRIES: Final = 40
+#: How often leadership of the coordinator's broker goes and comes back, after each other fault.
+_TRANSFERS: Final = (0, 0, 1, 3)
+#: For how long leadership is away; the shortest is over before the requests for it are answered.
+_AWAY_MS: Final = (1, 30, 200, 1_000)
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
@@ -289,6 +294,7 @@ class Explorer:
             offsets_topic_num_partitions="1",
             transaction_abort_timed_out_transaction_cleanup_interval_ms="300",
         )
+        self._transfers = LeadershipTransfers(self.world.cluster)
         self.world.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         for key_type in (0, 1):
             Coordination(self.world).of("anybody", key_type)
@@ -347,12 +353,18 @@ class Explorer:
 
     def _faults(self) -> None:
         """Causes one fault at a time: a broker dies, is cut off from another one, or is cut off from all and then
-        dies.
+        dies. Between them leadership goes from a broker to others and comes back, of coordinators, too.
         """
-        world, random = self.world, self._random
+        world, random, transfers = self.world, self._random, self.world.world.stream("transfers")
         until_us = world.world.now_us + FAULTS_MS * 1_000
         while world.world.now_us < until_us:
             world.run_for(random.randint(50, 700))
+            for _ in range(transfers.choice(_TRANSFERS)):
+                coordinator = max(1, world.leader(TRANSACTION_STATE_TOPIC, 0))
+                bring_back = self._transfers.away(f"broker{coordinator}")
+                world.run_for(transfers.choice(_AWAY_MS))
+                bring_back()
+                world.run_for(transfers.choice(_AWAY_MS))
             victim = random.randint(1, 3)
             others = [number for number in (1, 2, 3) if number != victim]
             kind = random.randrange(3)
