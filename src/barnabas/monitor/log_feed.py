@@ -118,7 +118,7 @@ class LogFeed:
         if row.snapshot_id is not None and row.snapshot_id.end_offset >= 0:
             await self._load(connection, row.snapshot_id.end_offset, row.snapshot_id.epoch)
         elif row.diverging_epoch is not None and row.diverging_epoch.epoch >= 0:
-            # What was read is not what was decided in the end.
+            # The records that were read were not committed in the end.
             self._restart()
         else:
             await self._take(bytes(row.records or b""), row.high_watermark)

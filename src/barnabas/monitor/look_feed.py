@@ -65,9 +65,9 @@ class _Lane:
     task: asyncio.Task[None] | None = None
     pinged_s: float = _NEVER
     answered_s: float = _NEVER
-    #: Whether sizes and offsets come before the next page, so that neither waits for the other for ever.
+    #: Whether sizes and offsets come before the next page, so that neither waits for the other forever.
     is_sweeps_turn: bool = False
-    #: Whether it has answered or failed once.
+    #: Whether the broker has answered or failed once.
     is_known: bool = False
 
 
@@ -244,7 +244,7 @@ class LookFeed:
         found = self._table.apply(delta)
         if found is not None and self.is_complete and (found.brokers or len(found.rows) >= _MANY_ROWS):
             if self._exact_feeds:
-                # It delivers the changes; only its own place can be another one now.
+                # The journal delivers the changes; only the leader of the journal itself can have changed.
                 self._plan.hurry(EVENTS_TOPIC)
             else:
                 self.hurry()

@@ -61,7 +61,7 @@ class PhantomState:
         self.replication = replication
         self.is_up: dict[int, bool] = dict.fromkeys(range(1, brokers + 1), True)
         self.topics: dict[str, PhantomTopic] = {}
-        #: What groups committed, by topic and partition. Their coordinator is the first broker that is up.
+        #: The committed offsets of groups, by topic and partition. Their coordinator is the first broker that is up.
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
         self.on_events: Callable[[Iterator[Event]], None] | None = None
         self.now_ms: Callable[[], int] = lambda: _FIRST_MS
