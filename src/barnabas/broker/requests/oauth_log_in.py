@@ -1,6 +1,6 @@
 """The log-in by OAUTHBEARER on one listener: the key set of the tokens' issuer, and the decision about a token.
 
-The key set is fetched beside the requests; a token is judged with the set that is there. If there is none, or a token
+No request waits for the key set to be fetched; a token is judged with the set that is there. If there is none, or a token
 names a key that only a newer set can have, the connection is closed without an answer, and the client, which takes that
 for a failure of the network, tries again with the set that arrived meanwhile.
 """
