@@ -267,6 +267,9 @@ class Host(Protocol):
     def faults(self) -> FaultHandler: ...
     @property
     def kerberos(self) -> Kerberos: ...
+    @property
+    def tickets(self) -> Blocking:
+        """Returns where requests to the KDC run, one at a time."""
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""

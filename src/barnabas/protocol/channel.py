@@ -71,7 +71,7 @@ class ChannelHost(Protocol):
     @property
     def faults(self) -> FaultHandler: ...
     @property
-    def blocking(self) -> Blocking: ...
+    def tickets(self) -> Blocking: ...
     @property
     def kerberos(self) -> Kerberos: ...
 
@@ -238,7 +238,13 @@ class Channel:
         self._await_setup(self._end, self._times.setup_timeout_ms)
         security, end = self._security, self._end
         if security.keys is not None:
-            request_ticket(self._host, security.keys(), self.address[0], lambda found: self._on_ticket(end, found))
+            request_ticket(
+                self._host,
+                security.keys(),
+                self.address[0],
+                lambda: self._end is end,
+                lambda found: self._on_ticket(end, found),
+            )
             return
         assert security.login is not None, "the listener has a log-in"
         try:

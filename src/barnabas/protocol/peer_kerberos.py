@@ -17,15 +17,25 @@ class TicketHost(Protocol):
     """The ports that a ticket needs."""
 
     @property
-    def blocking(self) -> Blocking: ...
+    def tickets(self) -> Blocking: ...
     @property
     def kerberos(self) -> Kerberos: ...
 
 
-def request_ticket(host: TicketHost, keys: KerberosKeys, peer: str, done: Callable[[Login | str], None]) -> None:
-    """Calls `done` with the log-in at the service of a peer, or with the cause for which there is none."""
+def request_ticket(
+    host: TicketHost,
+    keys: KerberosKeys,
+    peer: str,
+    is_wanted: Callable[[], bool],
+    done: Callable[[Login | str], None],
+) -> None:
+    """Calls `done` with the log-in at the service of a peer, or with the cause for which there is none. `is_wanted` is
+    called in the thread, before the KDC is asked: while it does not answer, requests of links that were given up wait.
+    """
 
-    def work() -> Ticket:
+    def work() -> Ticket | None:
+        if not is_wanted():
+            return None
         context = host.kerberos.initiate(keys.keytab, keys.principal, keys.service, peer)
         return Ticket(context, context.step(b""))
 
@@ -34,7 +44,7 @@ def request_ticket(host: TicketHost, keys: KerberosKeys, peer: str, done: Callab
             done(str(error))
         elif error is not None:
             raise error
-        else:
+        elif ticket is not None:
             done(Login(GSSAPI, keys.principal or "", "", ticket=ticket))
 
-    host.blocking.run(work, received)
+    host.tickets.run(work, received)

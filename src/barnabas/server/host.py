@@ -114,6 +114,12 @@ class ServerHost:
         made: Kerberos = import_module("barnabas.server.kerberos").KerberosLibrary()
         return made
 
+    @cached_property
+    def tickets(self) -> ThreadPool:
+        """Returns the thread for requests to the KDC. A KDC that does not answer delays neither disk work nor the end
+        of the process."""
+        return ThreadPool(self._loop, self.turns, "tickets", 1)
+
     def cpu_ns(self) -> int:
         return time.thread_time_ns()
 

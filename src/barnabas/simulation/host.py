@@ -178,6 +178,7 @@ class MemoryHost:
         self.memory = UnlimitedMemory()
         self.faults = RaisedFaults()
         self.kerberos: Kerberos = NoKerberos()
+        self.tickets = self.blocking
         #: The CPU time of one request; a test can set it.
         self.request_cpu_ns = 0
         self._used_cpu_ns = 0

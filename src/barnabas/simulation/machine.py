@@ -225,6 +225,7 @@ class MachineHost:
         self.memory = UnlimitedMemory()
         self.faults = MachineFaults(world, process)
         self.kerberos = NoKerberos()
+        self.tickets = self.blocking
 
     def cpu_ns(self) -> int:
         """Returns the process's time, which passes within a turn only as far as its disk is slow."""

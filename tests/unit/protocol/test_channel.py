@@ -111,7 +111,7 @@ class World:
         self.links = self
         self.faults = RaisedFaults()
         self.kerberos = NoKerberos()
-        self.blocking = DeferredWork(self.time)
+        self.tickets = DeferredWork(self.time)
         self.dials: list[ScriptedPeer] = []
         self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
         self.answers: list[Message | None] = []
