@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from barnabas.monitor.change_set import BrokerChange, ChangeSet, TopicChange
 from barnabas.monitor.columns import LISTS, OPTIONAL, UNKNOWN, BoolArray, IntArray, States, differing
 from barnabas.monitor.delta import NO_TOPIC_ID, Delta, Partitions, TopicName
+from barnabas.monitor.table_state import TableState
 from barnabas.monitor.topics import Topic
-
-if TYPE_CHECKING:
-    from barnabas.monitor.table import ClusterTable
 
 #: How much later than an exact feed a broker can report the same change.
 SETTLE_MS: Final = 2_000
@@ -22,7 +20,7 @@ _NONE: Final = np.zeros(0, np.int32)
 class TableUpdate:
     """One version in the making."""
 
-    def __init__(self, table: ClusterTable, delta: Delta) -> None:
+    def __init__(self, table: TableState, delta: Delta) -> None:
         self._table = table
         self._delta = delta
         self._asked_ms = delta.time_ms if delta.asked_ms is None else delta.asked_ms

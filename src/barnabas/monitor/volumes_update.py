@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from barnabas.monitor.columns import IntArray, LongArray
 from barnabas.monitor.delta import VolumesSeen
-
-if TYPE_CHECKING:
-    from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.table_state import TableState
 
 
-def write_volumes(table: ClusterTable, seen: VolumesSeen) -> IntArray:
+def write_volumes(table: TableState, seen: VolumesSeen) -> IntArray:
     """Returns the rows that changed. Partitions that the table does not know, or not on this broker, are left out."""
     volumes = table.volumes
     changed = [
@@ -37,7 +34,7 @@ def write_volumes(table: ClusterTable, seen: VolumesSeen) -> IntArray:
 
 
 def _write_replicas(
-    table: ClusterTable, broker: int, column: LongArray, values: Mapping[tuple[str, int], int]
+    table: TableState, broker: int, column: LongArray, values: Mapping[tuple[str, int], int]
 ) -> IntArray:
     rows, found = _rows(table, values)
     is_own = table.states.replicas[rows] == broker
@@ -49,7 +46,7 @@ def _write_replicas(
     return changed
 
 
-def _rows(table: ClusterTable, values: Mapping[tuple[str, int], int]) -> tuple[IntArray, LongArray]:
+def _rows(table: TableState, values: Mapping[tuple[str, int], int]) -> tuple[IntArray, LongArray]:
     rows, found = [], []
     for (topic, partition), value in values.items():
         row = table.row_of(topic, partition)

@@ -61,9 +61,14 @@ class PhantomCluster:
         versions_max: Mapping[int, int] | None = None,
     ) -> None:
         self.state = PhantomState(
-            topics=topics, partitions=partitions, replication=replication, brokers=brokers, min_isr=min_isr
+            topics=topics,
+            partitions=partitions,
+            replication=replication,
+            brokers=brokers,
+            min_isr=min_isr,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            on_events=self._write_events if journal else None,
         )
-        self.state.now_ms = lambda: time.time_ns() // 1_000_000
         self.without = frozenset(without)
         self.versions_max = dict(versions_max or {})
         self.addresses: dict[int, tuple[str, int]] = {}
@@ -71,6 +76,7 @@ class PhantomCluster:
         self.requests: dict[str, int] = {}
         self.journal = Journal() if journal else None
         self._brokers: dict[int, _Broker] = {}
+        self._writes: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -120,16 +126,12 @@ class PhantomCluster:
         for broker_id in self.state.is_up:
             self._brokers[broker_id] = _Broker(self, broker_id)
             await self._brokers[broker_id].serve(True)
-        journal = self.journal
-        if journal is not None:
-            tasks = set()
 
-            def write(events: Iterator[Event]) -> None:
-                task = self._loop.create_task(journal.write(events))
-                tasks.add(task)
-                task.add_done_callback(tasks.discard)
-
-            self.state.on_events = write
+    def _write_events(self, events: Iterator[Event]) -> None:
+        assert self.journal is not None, "there is a journal"
+        task = self._loop.create_task(self.journal.write(events))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
 
     async def _stop(self) -> None:
         for broker in self._brokers.values():

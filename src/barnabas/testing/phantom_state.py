@@ -50,10 +50,20 @@ class PhantomState:
     """Topics "topic-00000" and so on, with replicas spread over brokers 1 to `brokers`.
 
     `version` changes with each change of the metadata, `volume_version` with each change of an offset. `on_events`
-    receives the events of each change, if it is set.
+    receives the events of each change.
     """
 
-    def __init__(self, *, topics: int, partitions: int, replication: int, brokers: int, min_isr: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        topics: int,
+        partitions: int,
+        replication: int,
+        brokers: int,
+        min_isr: int = 2,
+        now_ms: Callable[[], int] = lambda: _FIRST_MS,
+        on_events: Callable[[Iterator[Event]], None] | None = None,
+    ) -> None:
         self.version = 0
         self.volume_version = 0
         self.controller = 1
@@ -63,8 +73,8 @@ class PhantomState:
         self.topics: dict[str, PhantomTopic] = {}
         #: The committed offsets of groups, by topic and partition. Their coordinator is the first broker that is up.
         self.groups: dict[str, dict[tuple[str, int], int]] = {}
-        self.on_events: Callable[[Iterator[Event]], None] | None = None
-        self.now_ms: Callable[[], int] = lambda: _FIRST_MS
+        self._on_events = on_events
+        self._now_ms = now_ms
         self._next_id = 1
         self._offset = 0
         self._names: list[str] | None = None
@@ -224,7 +234,7 @@ class PhantomState:
         cause: str,
         first: Iterable[Event] = (),
     ) -> int:
-        keeps = self.on_events is not None
+        keeps = self._on_events is not None
         changed: list[tuple[PhantomTopic, int, dict[str, Any], dict[str, Any]]] = []
         count = 0
         for topic, index, row in self.every():
@@ -241,8 +251,8 @@ class PhantomState:
     def _changed(self, events: Iterable[Event]) -> None:
         self.version += 1
         self._offset += 1
-        if self.on_events is not None:
-            self.on_events(self._complete(events, self._offset, self.now_ms()))
+        if self._on_events is not None:
+            self._on_events(self._complete(events, self._offset, self._now_ms()))
 
     @staticmethod
     def _complete(events: Iterable[Event], offset: int, time_ms: int) -> Iterator[Event]:
