@@ -33,7 +33,9 @@ def _refused(message: FetchRequest, version: int) -> FetchResponse:
             FetchResponse.FetchableTopicResponse(
                 topic=topic.topic,
                 partitions=[
-                    FetchResponse.PartitionData(partition_index=row.partition, error_code=code, high_watermark=-1)
+                    FetchResponse.PartitionData(
+                        partition_index=row.partition, error_code=code, high_watermark=-1, records=b""
+                    )
                     for row in topic.partitions
                 ],
             )

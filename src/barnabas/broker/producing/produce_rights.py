@@ -26,11 +26,11 @@ def refuse_unauthorized(
     authorizer = services.authorizer
     if authorizer is None:
         return
-    if transactional_id is None:
-        is_allowed = not _has_transactional(topics)
-    else:
-        is_allowed = authorizer.allows(request, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
-    if not is_allowed:
+    # The right on the transactional id counts where records claim to be part of a transaction.
+    if _has_transactional(topics) and (
+        transactional_id is None
+        or not authorizer.allows(request, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, transactional_id)
+    ):
         refuse_all(topics, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     for place, (topic, appends) in enumerate(topics):
@@ -45,7 +45,7 @@ def refuse_unauthorized(
 
 
 def _has_transactional(topics: TopicAppends) -> bool:
-    """Returns whether a batch claims to be part of a transaction, although the request has no transactional id."""
+    """Returns whether a batch claims to be part of a transaction."""
     return any(
         BatchHeader._make(HEADER.unpack_from(append.data)).attributes & TRANSACTIONAL_FLAG
         for _, appends in topics

@@ -56,7 +56,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         f"{_EACH_TOPIC}; the configuration is left out",
     ),
     "delete_topics": topic_questions.DeleteTopics(
-        "DELETE on the cluster or on each topic; DESCRIBE to see the name behind an id", _EACH_TOPIC
+        "DELETE on the cluster, or DESCRIBE and DELETE on each topic", _EACH_TOPIC
     ),
     "create_partitions": Rows(AclOperation.ALTER, _TOPIC, ErrorRows("results", "topics"), "name", is_silent=True),
     # Groups
@@ -80,8 +80,8 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "GROUP_AUTHORIZATION_FAILED for a group, TOPIC_AUTHORIZATION_FAILED for a topic; of all topics, those that may "
         "be described",
     ),
-    "offset_delete": All(
-        Whole(AclOperation.DELETE, _GROUP, "group_id"), Rows(AclOperation.READ, _TOPIC, TOPICS, "name")
+    "offset_delete": group_questions.OffsetDelete(
+        "DELETE on the group; READ on each topic", f"GROUP_AUTHORIZATION_FAILED for the whole request; {_EACH_TOPIC}"
     ),
     "describe_groups": Rows(
         AclOperation.DESCRIBE, _GROUP, ErrorRows("groups", "groups", key="group_id"), is_silent=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.broker.requests.error_responses import ErrorRows, error_rows
+from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
 from barnabas.broker.requests.judging import (
     CODES,
     Described,
@@ -23,6 +23,7 @@ from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDesc
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_groups import ListGroupsResponse
+from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _TOPIC: Final = AclResource.TOPIC
@@ -30,6 +31,29 @@ _GROUP: Final = AclResource.GROUP
 _CLUSTER: Final = AclResource.CLUSTER
 _TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
 _HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
+
+
+class OffsetDelete(Described):
+    """DELETE on the group and READ on each topic. The coordinator decides about the group although no topic is left: an
+    error of the group replaces the rows."""
+
+    _ROWS = Rows(AclOperation.READ, _TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
+
+    def judge(self, judge: Judge, request: Message) -> Judgement:
+        assert isinstance(request, OffsetDeleteRequest)
+        if not judge.may(AclOperation.DELETE, _GROUP, request.group_id):
+            return Verdict(request, judge.refusal(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        allowed, denied = yield from split(judge, AclOperation.READ, _TOPIC, request.topics, self._ROWS.name_of)
+        if not denied:
+            return Verdict(request)
+        rows = self._ROWS.refused(judge, request, denied)
+
+        def amend(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+            if response.error_code == ErrorCode.NONE:
+                response.topics.extend(rows)
+            return response
+
+        return Verdict(changed(request, "topics", allowed), None, amend)
 
 
 class OffsetFetch(Described):
@@ -201,7 +225,7 @@ class FindCoordinator(Described):
             AclOperation.DESCRIBE,
             resource,
             ErrorRows("coordinators", "coordinator_keys", key="key"),
-            values=(("node_id", -1), ("port", -1)),
+            values=(("node_id", -1), ("port", -1), ("error_message", "")),
         )
         verdict = yield from rows.judge(judge, request)
         return verdict

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from barnabas.broker.authorizer import Asker, Authorizer
 from barnabas.broker.requests.error_responses import ErrorRows, error_response, error_rows
+from barnabas.broker.requests.refusal_shapes import shaped
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from barnabas.metadata.image import MetadataImage
@@ -58,7 +59,7 @@ class Judge(NamedTuple):
         """Returns the response that has this error for everything in the request."""
         found = error_response(request, self.version, code, TEXTS[code])
         assert found is not None, f"{request.NAME} has no response for an error"
-        return found
+        return shaped(request, found, self.version)
 
 
 class Verdict(NamedTuple):

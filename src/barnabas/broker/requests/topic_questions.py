@@ -70,9 +70,8 @@ class CreateTopics(Described):
 
 
 class DeleteTopics(Described):
-    """DELETE on the cluster or on each topic. The response names a topic that is requested by id only if the client may
-    describe it; a refusal by name does not reveal whether the topic exists.
-    """
+    """DELETE on the cluster, or DESCRIBE and DELETE on each topic. One that is requested by id is named only to those
+    who may describe it; one that is requested by name and hidden is refused whether it exists or not."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, DeleteTopicsRequest)
@@ -108,12 +107,12 @@ class DeleteTopics(Described):
             if known is None:
                 return None
             name = known.name
-        if judge.may(AclOperation.DELETE, _TOPIC, name):
+        is_shown = judge.may(AclOperation.DESCRIBE, _TOPIC, name)
+        if is_shown and (name not in judge.image.topics_by_name or judge.may(AclOperation.DELETE, _TOPIC, name)):
             return None
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        is_shown = not by_id or judge.may(AclOperation.DESCRIBE, _TOPIC, name)
         return DeleteTopicsResponse.DeletableTopicResult(
-            name=name if is_shown else None, topic_id=topic_id, error_code=code, error_message=TEXTS[code]
+            name=name if is_shown or not by_id else None, topic_id=topic_id, error_code=code, error_message=TEXTS[code]
         )
 
 

@@ -1,0 +1,227 @@
+"""Records what Apache Kafka 4.1.0 answers to each API with no right, with each single right, and with each one denied.
+
+python tools/record_rights.py            writes tests/data/wire/rights-4.1.0.json.gz
+python tools/record_rights.py --check    only prints what would change
+
+The server has log-ins by PLAIN on both listeners and StandardAuthorizer. The states and requests are those of
+tests/support/rights_matrix.py. It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, TypeVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support import rights_matrix
+from tests.support.rights_matrix import BROKER, CONTROLLER, NAME, RESOURCES, USER, Probe, State
+
+import kafka_jars
+from barnabas.protocol import codec
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
+from barnabas.protocol.sasl.log_in_requests import log_in
+from barnabas.protocol.sasl.logins import Login
+
+M = TypeVar("M", bound=Message)
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_TIMEOUT_S = 20.0
+
+
+class Connection:
+    """A connection of a user who has logged in."""
+
+    def __init__(self, port: int, user: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
+        self._socket.settimeout(_TIMEOUT_S)
+        self._count = 0
+        steps = log_in(Login("PLAIN", user, user), "nonce", lambda: 2)
+        try:
+            request, version = next(steps)
+            while True:
+                answer = self.ask(request, version)
+                assert answer is not None, f"{user} cannot log in"
+                request, version = steps.send(answer)
+        except StopIteration:
+            pass
+
+    def ask(self, request: Message, version: int) -> Message | None:
+        """Sends a request. Returns the response; None if the connection ends instead."""
+        key = type(request).API_KEY
+        assert key is not None, "a request"
+        self._count += 1
+        header = RequestHeader(
+            request_api_key=key, request_api_version=version, correlation_id=self._count, client_id="recorder"
+        )
+        frame = codec.encode(header, request_header_version(key, version))
+        codec.encode_into(request, version, frame)
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+        head = self._read(4)
+        if len(head) < 4:
+            return None
+        data = self._read(int.from_bytes(head, "big"))
+        position = 4 + (1 if response_header_version(key, version) else 0)
+        return codec.decode(response_class(key), version, data, position)[0]
+
+    def _read(self, size: int) -> bytes:
+        """Returns so many bytes, or fewer if the connection ends."""
+        data = b""
+        while len(data) < size and (piece := self._socket.recv(size - len(data))):
+            data += piece
+        return data
+
+    def call(self, request: Message, version: int, kind: type[M]) -> M:
+        answer = self.ask(request, version)
+        assert isinstance(answer, kind), f"{answer}"
+        return answer
+
+
+class Recorder:
+    def __init__(self, folder: Path) -> None:
+        self.port, self.controller_port = kafka_jars.free_ports(2)
+        entry = (
+            f'{_PLAIN} required username="node" password="node" user_node="node" user_admin="admin" user_alice="alice";'
+        )
+        self.server = kafka_jars.KafkaServer(
+            folder,
+            port=self.port,
+            properties={
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+                "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "sasl.mechanism.controller.protocol": "PLAIN",
+                "listener.name.plaintext.plain.sasl.jaas.config": entry,
+                "listener.name.controller.plain.sasl.jaas.config": entry,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:node;User:admin",
+                "auto.create.topics.enable": "false",
+                "offsets.topic.num.partitions": "1",
+                "transaction.state.log.num.partitions": "1",
+            },
+        )
+
+    def record(self) -> dict[str, dict[str, Any]]:
+        with self.server:
+            self._prepare()
+            outcomes: dict[str, dict[str, Any]] = {}
+            self._users: dict[str, Connection] = {}
+            for state in rights_matrix.states():
+                self._set(state)
+                for probe in rights_matrix.probes():
+                    outcomes.setdefault(rights_matrix.title(probe), {})[state.name] = self._outcome(probe)
+                print(state.name, flush=True)
+        return outcomes
+
+    def _prepare(self) -> None:
+        """Makes the topic and the group that the requests name, and wakes the coordinators."""
+        admin = self._admin = Connection(self.port, "admin")
+        topic = CreateTopicsRequest.CreatableTopic(name=NAME, num_partitions=1, replication_factor=1)
+        assert admin.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7, CreateTopicsResponse)
+        for kind in (0, 1):
+            while admin.call(FindCoordinatorRequest(key=NAME, key_type=kind), 3, FindCoordinatorResponse).error_code:
+                time.sleep(0.3)
+        found = admin.call(MetadataRequest(topics=None), 12, MetadataResponse)
+        self._topic_id = next(row.topic_id for row in found.topics if row.name == NAME)
+
+    def _set(self, state: State) -> None:
+        """Replaces the rules by those of a state, and waits until both listeners judge by them."""
+        every = DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        self._admin.call(DeleteAclsRequest(filters=[every]), 3, DeleteAclsResponse)
+        while self._admin.call(rights_matrix.commit(), 8, OffsetCommitResponse).topics[0].partitions[0].error_code:
+            time.sleep(0.3)
+        creations = [
+            CreateAclsRequest.AclCreation(
+                resource_type=rule.resource,
+                resource_name=RESOURCES[rule.resource],
+                resource_pattern_type=3,
+                principal=USER,
+                host="*",
+                operation=rule.operation,
+                permission_type=rule.permission,
+            )
+            for rule in state.rules
+        ]
+        if creations:
+            made = self._admin.call(CreateAclsRequest(creations=creations), 3, CreateAclsResponse)
+            assert not any(row.error_code for row in made.results), made
+        wanted = {(rule.resource, rule.operation, rule.permission) for rule in state.rules}
+        for port in (self.port, self.controller_port):
+            asking = Connection(port, "admin")
+            while self._rules(asking) != wanted:
+                time.sleep(0.01)
+
+    @staticmethod
+    def _rules(connection: Connection) -> set[tuple[int, int, int]]:
+        every = DescribeAclsRequest(
+            resource_type_filter=1,
+            resource_name_filter=None,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        found = connection.call(every, 3, DescribeAclsResponse)
+        return {(row.resource_type, acl.operation, acl.permission_type) for row in found.resources for acl in row.acls}
+
+    def _outcome(self, probe: Probe) -> Any:
+        port = self.port if probe.listener == BROKER else self.controller_port
+        assert probe.listener in (BROKER, CONTROLLER)
+        connection = self._users.get(probe.listener)
+        if connection is None:
+            connection = self._users[probe.listener] = Connection(port, "alice")
+        try:
+            response = connection.ask(probe.make(self._topic_id), probe.version)
+        except TimeoutError:
+            del self._users[probe.listener]
+            return "no answer"
+        if response is None:
+            del self._users[probe.listener]
+            return "closed"
+        return rights_matrix.outcome(probe, response, self._topic_id)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="only print what would change")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = Recorder(Path(folder)).record()
+    if not options.check:
+        rights_matrix.save(outcomes)
+        return
+    known = rights_matrix.load()
+    for name, by_state in outcomes.items():
+        for state, value in by_state.items():
+            if known.get(name, {}).get(state) != value:
+                print(f"{name}, {state}: {known.get(name, {}).get(state)} is now {value}")
+
+
+if __name__ == "__main__":
+    main()
