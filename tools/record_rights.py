@@ -10,85 +10,33 @@ tests/support/rights_matrix.py. It takes some minutes.
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support import rights_matrix
+from tests.support.logged_in import LoggedIn
 from tests.support.rights_matrix import BROKER, CONTROLLER, NAME, RESOURCES, USER, Probe, State
 
 import kafka_jars
-from barnabas.protocol import codec
-from barnabas.protocol.header import request_header_version, response_header_version
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.protocol.messages.header import RequestHeader
-from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
-from barnabas.protocol.sasl.log_in_requests import log_in
 from barnabas.protocol.sasl.logins import Login
 
-M = TypeVar("M", bound=Message)
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_TIMEOUT_S = 20.0
 
 
-class Connection:
-    """A connection of a user who has logged in."""
-
-    def __init__(self, port: int, user: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
-        self._socket.settimeout(_TIMEOUT_S)
-        self._count = 0
-        steps = log_in(Login("PLAIN", user, user), "nonce", lambda: 2)
-        try:
-            request, version = next(steps)
-            while True:
-                answer = self.ask(request, version)
-                assert answer is not None, f"{user} cannot log in"
-                request, version = steps.send(answer)
-        except StopIteration:
-            pass
-
-    def ask(self, request: Message, version: int) -> Message | None:
-        """Sends a request. Returns the response; None if the connection ends instead."""
-        key = type(request).API_KEY
-        assert key is not None, "a request"
-        self._count += 1
-        header = RequestHeader(
-            request_api_key=key, request_api_version=version, correlation_id=self._count, client_id="recorder"
-        )
-        frame = codec.encode(header, request_header_version(key, version))
-        codec.encode_into(request, version, frame)
-        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
-        head = self._read(4)
-        if len(head) < 4:
-            return None
-        data = self._read(int.from_bytes(head, "big"))
-        position = 4 + (1 if response_header_version(key, version) else 0)
-        return codec.decode(response_class(key), version, data, position)[0]
-
-    def _read(self, size: int) -> bytes:
-        """Returns so many bytes, or fewer if the connection ends."""
-        data = b""
-        while len(data) < size and (piece := self._socket.recv(size - len(data))):
-            data += piece
-        return data
-
-    def call(self, request: Message, version: int, kind: type[M]) -> M:
-        answer = self.ask(request, version)
-        assert isinstance(answer, kind), f"{answer}"
-        return answer
+def _connected(port: int, user: str) -> LoggedIn:
+    return LoggedIn(port, Login("PLAIN", user, user))
 
 
 class Recorder:
@@ -122,7 +70,7 @@ class Recorder:
         with self.server:
             self._prepare()
             outcomes: dict[str, dict[str, Any]] = {}
-            self._users: dict[str, Connection] = {}
+            self._users: dict[str, LoggedIn] = {}
             for state in rights_matrix.states():
                 self._set(state)
                 for probe in rights_matrix.probes():
@@ -132,7 +80,7 @@ class Recorder:
 
     def _prepare(self) -> None:
         """Makes the topic and the group that the requests name, and wakes the coordinators."""
-        admin = self._admin = Connection(self.port, "admin")
+        admin = self._admin = _connected(self.port, "admin")
         topic = CreateTopicsRequest.CreatableTopic(name=NAME, num_partitions=1, replication_factor=1)
         assert admin.call(CreateTopicsRequest(topics=[topic], timeout_ms=5_000), 7, CreateTopicsResponse)
         for kind in (0, 1):
@@ -172,12 +120,12 @@ class Recorder:
             assert not any(row.error_code for row in made.results), made
         wanted = {(rule.resource, rule.operation, rule.permission) for rule in state.rules}
         for port in (self.port, self.controller_port):
-            asking = Connection(port, "admin")
+            asking = _connected(port, "admin")
             while self._rules(asking) != wanted:
                 time.sleep(0.01)
 
     @staticmethod
-    def _rules(connection: Connection) -> set[tuple[int, int, int]]:
+    def _rules(connection: LoggedIn) -> set[tuple[int, int, int]]:
         every = DescribeAclsRequest(
             resource_type_filter=1,
             resource_name_filter=None,
@@ -195,7 +143,7 @@ class Recorder:
         assert probe.listener in (BROKER, CONTROLLER)
         connection = self._users.get(probe.listener)
         if connection is None:
-            connection = self._users[probe.listener] = Connection(port, "alice")
+            connection = self._users[probe.listener] = _connected(port, "alice")
         try:
             response = connection.ask(probe.make(self._topic_id), probe.version)
         except TimeoutError:
