@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.secured import ALICE, SecuredBroker
 from tests.support.wired import WiredClient
+from tests.support.wired_requests import topic_id
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclResource
@@ -140,6 +141,31 @@ def test_a_member_of_the_consumer_protocol_is_refused_with_its_next_heartbeat(se
     secured.remove_rules(ALICE)
     answer = _beat(client, "AAAAAAAAAAAAAAAAAAAAAQ", epoch, None)
     assert (answer.error_code, answer.assignment) == (GROUP_REFUSED, None)
+
+
+def test_an_expression_matches_only_what_the_client_may_describe(secured: SecuredBroker) -> None:
+    """Guard S18: the assignment of a regular expression does not tell which other topics exist."""
+    secured.create_topic("ordinary")
+    client = secured.connect_as(ALICE)
+
+    def assigned(member_id: str, group: str) -> set[bytes]:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member_id,
+            member_epoch=0,
+            rebalance_timeout_ms=5_000,
+            subscribed_topic_regex="or.*",
+            topic_partitions=[],
+        )
+        answer = client.call(request, 1, ConsumerGroupHeartbeatResponse)
+        assert answer.error_code == 0
+        assert answer.assignment is not None
+        return {row.topic_id for row in answer.assignment.topic_partitions}
+
+    assert assigned("AAAAAAAAAAAAAAAAAAAAAQ", "g") == {topic_id(secured, "orders")}
+    secured.allow(READ, AclResource.GROUP, "later")
+    secured.allow(DESCRIBE, AclResource.TOPIC, "ordinary")
+    assert assigned("AAAAAAAAAAAAAAAAAAAAAQ", "later") == {topic_id(secured, "orders"), topic_id(secured, "ordinary")}
 
 
 def test_a_transactional_producer_loses_its_id(secured: SecuredBroker) -> None:

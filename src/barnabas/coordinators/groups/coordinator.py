@@ -19,6 +19,7 @@ from barnabas.coordinators.groups.classic.group import HeldBytes
 from barnabas.coordinators.groups.classic.joining import Join
 from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.consumer.heartbeat import ConsumerHeartbeat
+from barnabas.coordinators.groups.consumer.regex import Describable
 from barnabas.coordinators.groups.departure import Departure
 from barnabas.coordinators.groups.group_config import GroupConfig
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
@@ -173,8 +174,10 @@ class GroupCoordinator:
         context: GroupRequestContext,
         request: ConsumerGroupHeartbeatRequest,
         reply: Callable[[ConsumerGroupHeartbeatResponse], None],
+        describable: Describable | None = None,
     ) -> None:
-        heartbeat = ConsumerHeartbeat(request, context.client_id or "", context.client_host, reply)
+        """Serves a heartbeat. `describable` limits the topics that a regular expression matches."""
+        heartbeat = ConsumerHeartbeat(request, context.client_id or "", context.client_host, reply, describable)
         try:
             self._shard(request.group_id).consumers.heartbeat(context.api_version, heartbeat)
         except RequestFailed as failure:

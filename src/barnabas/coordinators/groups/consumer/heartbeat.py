@@ -28,6 +28,7 @@ from barnabas.coordinators.groups.consumer.member import (
     is_within,
 )
 from barnabas.coordinators.groups.consumer.planning import Planner
+from barnabas.coordinators.groups.consumer.regex import Describable
 from barnabas.coordinators.groups.consumer.requests import check_heartbeat, is_full, is_leaving, is_plain, owned_of
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -45,6 +46,8 @@ class ConsumerHeartbeat(NamedTuple):
     client_id: str
     client_host: str
     reply: Reply
+    #: The filter of what a regular expression matches; None lets all topics through.
+    describable: Describable | None = None
 
     def fail(self, failure: RequestFailed) -> None:
         self.reply(ConsumerGroupHeartbeatResponse(error_code=failure.code, error_message=failure.message))
@@ -111,7 +114,7 @@ class Heartbeats:
         updated = _updated(before, heartbeat)
         changed = False
         if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
-            changed = self._planner.subscribe(draft, known, updated)
+            changed = self._planner.subscribe(draft, known, updated, heartbeat.describable)
         self._planner.make_target(draft)
         if known is None or _is_new(request):
             owned = NOTHING if owned is None else owned

@@ -19,7 +19,7 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, MemberState
 from barnabas.coordinators.groups.consumer.member_deadlines import DeadlineKind
 from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
-from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
+from barnabas.coordinators.groups.consumer.regex import Describable, ResolvedRegex, check_regex, resolve
 from barnabas.coordinators.groups.consumer.topic_summaries import metadata_hash
 from barnabas.coordinators.groups.consumer.writes import Answer, GroupOperation
 
@@ -39,16 +39,19 @@ class Planner:
 
     # -- subscriptions
 
-    def subscribe(self, draft: Draft, before: Member | None, member: Member) -> bool:
+    def subscribe(
+        self, draft: Draft, before: Member | None, member: Member, describable: Describable | None = None
+    ) -> bool:
         """Stores a member that may have changed its subscription. Returns whether the group's subscribed topics may
-        have changed, which bumps the group epoch. Raises RequestFailed with INVALID_REGULAR_EXPRESSION."""
+        have changed, which bumps the group epoch. `describable` limits what an expression matches: None means all
+        topics. Raises RequestFailed with INVALID_REGULAR_EXPRESSION."""
         old_regex = before.regex if before is not None else ""
         if member.regex and member.regex != old_regex:
             check_regex(member.regex)
         draft.put_member(member)
         if old_regex and old_regex != member.regex:
             self._drop_unused_regexes(draft, {old_regex})
-        resolved_anew = self._resolve_regexes(draft)
+        resolved_anew = self._resolve_regexes(draft, describable)
         changed = before is None or before.topic_names != member.topic_names or old_regex != member.regex
         self._compare_topics(draft, bump=changed or resolved_anew or draft.group.epoch == 0)
         return changed or resolved_anew
@@ -70,8 +73,9 @@ class Planner:
             resolved.version < self._context.topics.version or age_ms > self._context.config.regex_refresh_interval_ms
         )
 
-    def _resolve_regexes(self, draft: Draft) -> bool:
-        """Resolves new and stale expressions. Returns whether any of them now matches other topics."""
+    def _resolve_regexes(self, draft: Draft, describable: Describable | None) -> bool:
+        """Resolves new and stale expressions by the rights of the member whose request it is, as Kafka does. Returns
+        whether any of them now matches other topics."""
         group, topics = draft.group, self._context.topics
         wanted = sorted({member.regex for member in group.members.values() if member.regex})
         changed = False
@@ -80,6 +84,8 @@ class Planner:
             if known is not None and not self._is_stale(known):
                 continue
             found = resolve(regex, topics.names(), version=topics.version, timestamp_ms=self._context.wall_ms())
+            if describable is not None:
+                found = found._replace(topics=frozenset(describable(sorted(found.topics))))
             changed = changed or known is None or known.topics != found.topics
             draft.put_regex(regex, found)
         return changed

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.patterns import PATTERN_CHARACTERS_MAX, PatternError, matcher
+
+#: Returns those of the given topics that a client may describe.
+Describable = Callable[[Iterable[str]], Collection[str]]
 
 
 class ResolvedRegex(NamedTuple):
