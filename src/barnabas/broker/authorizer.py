@@ -16,6 +16,7 @@ from barnabas.broker.audit_log import AuditLog
 from barnabas.common.authorizer_keys import allows_without_rules, super_users
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock
+from barnabas.common.sampled_rates import CountedRates
 from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclOperation, AclResource, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
@@ -45,7 +46,7 @@ class Asker(Protocol):
 class Authorizer:
     """Decides whether clients may do what they request."""
 
-    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index")
+    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index", "rates")
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._super_users = super_users(config.originals)
@@ -55,6 +56,7 @@ class Authorizer:
         self.audit = AuditLog(clock)
         #: The numbers of allowed and denied decisions (metrics of KIP-877).
         self.counts = [0, 0]
+        self.rates = CountedRates(clock.now_ms())
 
     @property
     def version(self) -> int:

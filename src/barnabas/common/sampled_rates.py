@@ -7,6 +7,9 @@ Neither has a timer: time passes when a value is recorded or read. Times are mil
 from __future__ import annotations
 
 from math import floor
+from typing import Final
+
+_MINUTE_MS: Final = 60_000
 
 
 class SampledRate:
@@ -153,3 +156,24 @@ class TokenBucket:
         """Returns the time until the number of tokens is no longer negative; 0 if it is not."""
         tokens = self.tokens(now_ms)
         return floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0
+
+
+class CountedRates:
+    """Rates of two counts that nobody samples, from their values at earlier readings of the rates."""
+
+    __slots__ = ("_readings",)
+
+    def __init__(self, now_ms: int) -> None:
+        #: (time, allowed, denied), oldest first.
+        self._readings: list[tuple[int, int, int]] = [(now_ms, 0, 0)]
+
+    def per_minute(self, now_ms: int, counts: list[int]) -> tuple[float, float]:
+        """Returns the rates since the latest reading that is a minute old, or since the oldest one."""
+        readings = self._readings
+        while len(readings) > 1 and readings[1][0] <= now_ms - _MINUTE_MS:
+            readings.pop(0)
+        then_ms, allowed, denied = readings[0]
+        # Kafka's rates refer to at least one of their two windows.
+        minutes = max(now_ms - then_ms, _MINUTE_MS // 2) / _MINUTE_MS
+        readings.append((now_ms, counts[0], counts[1]))
+        return (counts[0] - allowed) / minutes, (counts[1] - denied) / minutes

@@ -120,6 +120,22 @@ def test_more_than_ten_thousand_rules_in_a_request_are_refused_together(secured:
     assert not secured.broker.metadata.image.security.acls
 
 
+def test_thousands_of_rules_take_several_turns(secured: SecuredBroker) -> None:
+    """A turn of more than 50 ms would fail the test (`tests/support/turn_watch.py`); 10,000 rules took 300 ms."""
+    creations = [CreateAclsRequest.AclCreation(**VALID | {"resource_name": f"t{place}"}) for place in range(6_000)]
+    creations[4_000].principal = "nobody"
+    request = CreateAclsRequest(creations=creations)
+    response = secured.connect().call(request, 3, CreateAclsResponse, within_ms=60_000)
+    codes = [row.error_code for row in response.results]
+    assert (len(codes), codes.count(0), codes[4_000]) == (6_000, 5_999, ErrorCode.INVALID_REQUEST)
+    assert len(secured.broker.metadata.image.security.acls) == 5_999
+    authorizer = secured.broker.authorizer
+    assert authorizer is not None
+    assert len(authorizer.index) == 5_999
+    assert secured.remove_rules() == 5_999
+    assert len(authorizer.index) == 0
+
+
 def test_rules_survive_a_restart(secured: SecuredBroker) -> None:
     """Guard S9 (CVE-2024-27309): removed rules stay removed, others stay."""
     secured.allow(AclOperation.READ, AclResource.TOPIC, "kept")

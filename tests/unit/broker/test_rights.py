@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 import pytest
+from tests.support.metrics import Metrics, scraped
 from tests.support.secured import ADMIN, ALICE, SecuredBroker
 from tests.support.wired import WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id
@@ -28,6 +29,10 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -334,7 +339,60 @@ def test_rows_that_are_allowed_are_served_beside_those_that_are_not(secured: Sec
     assert found == {"orders": (0, 0), "payments": (TOPIC_REFUSED, -1)}
 
 
-# -- the audit log
+# -- what is counted and logged
+
+
+def test_metrics_of_the_authorizer(secured: SecuredBroker) -> None:
+    """KIP-877: the names and labels are those of Kafka's StandardAuthorizer."""
+    client = secured.connect_as(ALICE)
+    scraped(secured.broker)
+    secured.host.time.run_for(60_000)
+    scraped(secured.broker)
+    secured.host.time.run_for(30_000)
+    for _ in range(6):
+        produce(secured, client, batch_of(b"x"))
+    secured.allow(WRITE, TOPIC, "orders")
+    produce(secured, client, batch_of(b"x"))
+    secured.host.time.run_for(30_000)
+    metrics = Metrics(scraped(secured.broker))
+    labels = {"config": "authorizer.class.name", "class": "StandardAuthorizer", "role": "broker"}
+
+    def value(name: str) -> float:
+        return metrics(f"kafka_server_plugins_{name}", **labels)
+
+    assert value("acls_total_count") == 1
+    assert value("authorization_denied_rate_per_minute") == pytest.approx(6, rel=0.05)
+    assert value("authorization_allowed_rate_per_minute") >= 2, "the write, and the administrator's CreateAcls"
+    total = value("authorization_allowed_rate_per_minute") + value("authorization_denied_rate_per_minute")
+    assert value("authorization_request_rate_per_minute") == pytest.approx(total)
+
+
+def test_the_level_of_the_audit_log_changes_while_the_broker_runs(
+    secured: SecuredBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    def set_level(level: str | None) -> None:
+        config = IncrementalAlterConfigsRequest.AlterableConfig(
+            name="kafka.authorizer.logger", value=level, config_operation=0 if level is not None else 1
+        )
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=8, resource_name="1", configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        (row,) = secured.connect().call(request, 1, IncrementalAlterConfigsResponse).responses
+        assert (row.error_code, row.error_message) == (0, None)
+
+    secured.allow(WRITE, TOPIC, "orders")
+    client = secured.connect_as(ALICE)
+    set_level("DEBUG")
+    try:
+        produce(secured, client, batch_of(b"x"))
+        assert "Principal = User:alice is Allowed operation = WRITE" in caplog.text
+        set_level("ERROR")
+        caplog.clear()
+        produce(secured, secured.connect_as("User:bob"), batch_of(b"x"))
+        assert caplog.text == ""
+    finally:
+        set_level(None)
 
 
 def test_audit_log_has_kafkas_lines_and_one_per_second(

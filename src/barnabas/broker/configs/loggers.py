@@ -8,6 +8,8 @@ from typing import Final
 ROOT: Final = "root"
 #: The parent of all loggers of this project; Kafka's tools see it as the root logger.
 _TOP: Final = "barnabas"
+#: The audit log of the authorizer, which has Kafka's name.
+_AUDIT: Final = "kafka.authorizer.logger"
 
 LEVELS: Final = {
     "TRACE": 5,
@@ -21,12 +23,16 @@ LEVELS: Final = {
 
 def levels() -> dict[str, str]:
     """Returns the effective level of each logger, ordered by name."""
-    names = sorted(name for name in logging.Logger.manager.loggerDict if name.startswith(_TOP + "."))
+    names = sorted(name for name in logging.Logger.manager.loggerDict if _is_own(name))
     return {ROOT: _level_name(_TOP), **{name: _level_name(name) for name in names}}
 
 
 def exists(name: str) -> bool:
-    return name == ROOT or (name.startswith(_TOP + ".") and name in logging.Logger.manager.loggerDict)
+    return name == ROOT or (_is_own(name) and name in logging.Logger.manager.loggerDict)
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(_TOP + ".") or name == _AUDIT
 
 
 def set_level(name: str, level: str) -> None:

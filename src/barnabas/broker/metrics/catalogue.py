@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metrics import (
     authentications,
+    authorizations,
     client_rates,
     connections,
     controller,
@@ -30,6 +31,7 @@ COLLECTORS: Final[Mapping[str, Collector]] = {
     "traffic": traffic.collect,
     "requests": requests.collect,
     "authentications": authentications.collect,
+    "authorizations": authorizations.collect,
     "client-rates": client_rates.collect,
     "connections": connections.collect,
     "cluster": controller.collect,

@@ -1,11 +1,14 @@
 """Decisions about ACLs: which rules CreateAcls adds and DeleteAcls removes, with Kafka's checks and messages.
 
-A rule that exists already is a success without a record. A request changes up to 10,000 rules, or none of them.
+A rule that exists already is a success without a record. A request that would change more than 10,000 rules changes
+none. Many rules are decided in portions, one turn of the event loop after the other; if the controller resigns in
+between, the client asks again, and what was decided is a success.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
@@ -31,6 +34,8 @@ _Deleted = DeleteAclsResponse.DeleteAclsFilterResult
 _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
 
 _RECORDS_MAX: Final = 10_000
+#: The rules that are decided in one turn of the event loop.
+_RULES_IN_PORTION: Final = 500
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 #: The maximum number of rules that a cause names; further ones are only counted.
 _NAMED_MAX: Final = 3
@@ -40,10 +45,17 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
     if len(request.creations) > _RECORDS_MAX:
         refused = create_refused(request, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
         return Result([], refused, Cause(ControllerEvent.CREATE_ACLS, actor))
+    return _create_from(view, request, actor, [])
+
+
+def _create_from(
+    view: ControllerView, request: CreateAclsRequest, actor: str, results: list[_Created]
+) -> Result[CreateAclsResponse]:
+    """Decides about the rules behind those that have results, up to a portion of them."""
     known = view.image.security.acl_ids
     added: dict[AclRule, AccessControlEntryRecord] = {}
-    results: list[_Created] = []
-    for creation in request.creations:
+    begin = len(results)
+    for creation in request.creations[begin : begin + _RULES_IN_PORTION]:
         rule = AclRule(
             creation.resource_type,
             creation.resource_name,
@@ -62,7 +74,10 @@ def create_acls(view: ControllerView, request: CreateAclsRequest, actor: str) ->
         results.append(_Created())
     records: list[Versioned] = [(record, 0) for record in added.values()]
     cause = Cause(ControllerEvent.CREATE_ACLS, actor, _listed(list(added)))
-    return Result(records, CreateAclsResponse(results=results), cause)
+    rest = None
+    if len(results) < len(request.creations):
+        rest = partial(_create_from, request=request, actor=actor, results=results)
+    return Result(records, CreateAclsResponse(results=results), cause, rest)
 
 
 def create_refused(request: CreateAclsRequest, code: ErrorCode, text: str | None = None) -> CreateAclsResponse:
@@ -110,9 +125,19 @@ def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) ->
         text = f"Cannot remove more than {_RECORDS_MAX} acls in a single delete operation."
         refused = delete_refused(request, ErrorCode.POLICY_VIOLATION, text)
         return Result([], refused, Cause(ControllerEvent.DELETE_ACLS, actor))
-    records: list[Versioned] = [(RemoveAccessControlEntryRecord(id=rule_id), 0) for rule_id in removed]
-    cause = Cause(ControllerEvent.DELETE_ACLS, actor, _listed(list(removed.values())))
-    return Result(records, DeleteAclsResponse(filter_results=results), cause)
+    return _remove(view, list(removed.items()), DeleteAclsResponse(filter_results=results), actor)
+
+
+def _remove(
+    view: ControllerView, removed: Sequence[tuple[bytes, AclRule]], response: DeleteAclsResponse, actor: str
+) -> Result[DeleteAclsResponse]:
+    """Removes the rules that are still there, up to a portion of them."""
+    first, left = removed[:_RULES_IN_PORTION], removed[_RULES_IN_PORTION:]
+    present = [(rule_id, rule) for rule_id, rule in first if rule_id in view.image.security.acls]
+    records: list[Versioned] = [(RemoveAccessControlEntryRecord(id=rule_id), 0) for rule_id, _ in present]
+    cause = Cause(ControllerEvent.DELETE_ACLS, actor, _listed([rule for _, rule in present]))
+    rest = partial(_remove, removed=left, response=response, actor=actor) if left else None
+    return Result(records, response, cause, rest)
 
 
 def delete_refused(request: DeleteAclsRequest, code: ErrorCode, text: str | None = None) -> DeleteAclsResponse:

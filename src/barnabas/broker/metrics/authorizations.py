@@ -1,0 +1,33 @@
+"""Questions to the authorizer and the number of its rules, under Kafka's names (KIP-877, KIP-1119).
+
+A rate refers to the last minute, as far as the collections in it show the counts: the authorizer itself only counts, so
+a question costs nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.metrics import UNTYPED, Family, Sample
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+_PREFIX: Final = "kafka_server_plugins_"
+
+
+def collect(broker: Broker) -> Iterator[Family]:
+    authorizer = broker.authorizer
+    if authorizer is None:
+        return
+    role = "broker" if broker.config.is_broker else "controller"
+    labels = (("config", "authorizer.class.name"), ("class", "StandardAuthorizer"), ("role", role))
+    allowed, denied = authorizer.rates.per_minute(broker.host.clock.now_ms(), authorizer.counts)
+    for name, text, value in (
+        ("acls_total_count", "Rules", float(len(authorizer.index))),
+        ("authorization_request_rate_per_minute", "Questions per minute", allowed + denied),
+        ("authorization_allowed_rate_per_minute", "Questions per minute that were allowed", allowed),
+        ("authorization_denied_rate_per_minute", "Questions per minute that were denied", denied),
+    ):
+        yield Family(f"{_PREFIX}{name}", UNTYPED, text, [Sample(labels, value)])
