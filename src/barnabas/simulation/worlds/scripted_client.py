@@ -56,7 +56,7 @@ class Answered(NamedTuple):
 class ScriptedClient:
     """A machine that runs one script. `on_answer` is called with each response that arrives."""
 
-    def __init__(self, cluster: Cluster, name: str, on_answer: Callable[[Answered], None] = lambda _: None) -> None:
+    def __init__(self, cluster: Cluster, name: str, on_answer: Callable[[Answered], None]) -> None:
         self.name = name
         self.machine = Machine(cluster.world, cluster.network, name)
         self.process = self.machine.spawn()
