@@ -292,6 +292,7 @@ def test_a_listener_does_not_start_without_the_library(monkeypatch: pytest.Monke
 
 
 def test_unsecured_tokens_are_accepted_only_where_the_entry_asks_for_them_with_a_warning_at_each_start() -> None:
+    """Guard S5."""
     entry = {PREFIX + "sasl.jaas.config": f'{MODULE} unsecuredValidatorRequiredScope="LOGIN";'}
     listener = Listener(**entry, **{"sasl.oauthbearer.jwks.endpoint.url": ""})
     assert listener.host.faults.warned == [

@@ -128,6 +128,7 @@ REFUSED: Final = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_token_is_refused(name: str) -> None:
+    """Guard S5 (CVE-2026-33557)."""
     token, cause = REFUSED[name]
     with pytest.raises(TokenRefused) as refused:
         validate(token)
@@ -171,6 +172,7 @@ def test_a_token_for_somebody_is_refused_where_no_audience_is_expected() -> None
 
 
 def test_a_key_is_chosen_by_its_id_and_signs_by_its_own_algorithms_only() -> None:
+    """Guard S5."""
     one, two, rsa = key("ES256"), key("ES256", "two"), key("RS256")
     assert validate(signed(claims(), private=two), found=keys(public(one), public(two))).name == "alice"
     for found in (keys(), keys(public(two, alg="ES384"), public(one)), keys(public(two, kid="x"), public(one))):
