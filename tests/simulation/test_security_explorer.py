@@ -25,7 +25,7 @@ _MORE_SEEDS = 20
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_nothing_happens_without_a_right(seed: int) -> None:
-    """Guards S1, S3, S9, S10, S13, S14 and S19; each kind of effect was compared."""
+    """Guards S1, S3, S9, S10, S13, S14, S17 and S19; each kind of effect was compared."""
     outcome = explore(seed)
     assert outcome.problem is None, outcome
     counts = {**outcome.counts, "changes": outcome.changes}

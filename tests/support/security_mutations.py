@@ -20,7 +20,8 @@ from barnabas.broker.throttling.request_throttle import RequestThrottle
 from barnabas.metadata.acls import AclIndex, AclOperation, AclPattern, AclPermission, AclResource, AclRule, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.sasl.scram_server import ScramServer
-from barnabas.protocol.sasl_gate import Act, Gate, RequestFields, Verdict
+from barnabas.protocol.sasl_gate import Act, Gate, GateState, RequestFields, Verdict
+from barnabas.simulation.node import AcceptedEnd
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -224,6 +225,18 @@ def replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fetch, "may_fetch_as_replica", lambda request, authorizer: True)
 
 
+def a_failed_log_in_keeps_its_slot(patch: pytest.MonkeyPatch) -> None:
+    """Forgets to give the place of a connection back when its user was refused (S17)."""
+    release = AcceptedEnd._release
+
+    def mutated(self: AcceptedEnd) -> None:
+        gate = self.connection.gate
+        if gate is None or gate.state is not GateState.FAILED:
+            release(self)
+
+    patch.setattr(AcceptedEnd, "_release", mutated)
+
+
 #: Mistake -> the first seed that finds it, and what that says.
 FOUND_BY: dict[Mutation, tuple[int, str]] = {
     the_shortcut_of_a_producer_outlives_its_right: (3, "may not WRITE"),
@@ -242,5 +255,6 @@ FOUND_BY: dict[Mutation, tuple[int, str]] = {
     each_connection_has_the_whole_quota: (2, "more than its quota"),
     fetch_sessions_outlive_their_right: (7, "may not READ"),
     waiting_fetches_are_judged_at_their_begin_only: (7, "may not READ"),
+    a_failed_log_in_keeps_its_slot: (1, "connections of PLAINTEXT"),
     replicas_are_believed: (1, "in the name of a replica"),
 }

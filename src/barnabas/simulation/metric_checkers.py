@@ -40,6 +40,16 @@ Gauge = tuple[str, str]
 Values = dict[Gauge, Any]
 
 
+def check_connections(node: Node, broker: Broker) -> None:
+    """Raises Violation if the limits count other connections than those that are open."""
+    for name, limits in broker.connection_limits.items():
+        counted = {each.name: each.count for each in limits.listeners()}[name]
+        if counted != node.open_connections(name):
+            raise Violation(
+                f"{node.name} counts {counted} connections of {name}, and it has {node.open_connections(name)}"
+            )
+
+
 class Metrics:
     """Compares gauges with expected values. Without `logs` (in ZooKeeper mode) the metadata are those of the node's
     image.
@@ -63,7 +73,7 @@ class Metrics:
             broker = node.broker
             if broker is None or not node.is_running or broker.metadata.image.offset < 0:
                 continue
-            self._check_connections(node, broker)
+            check_connections(node, broker)
             if cluster.checks_all or self._next_us.setdefault(node.name, now_us + _INTERVAL_US) <= now_us:
                 self._look(node, broker, now_us, is_end=cluster.checks_all)
         if cluster.checks_all:
@@ -72,15 +82,6 @@ class Metrics:
             )
             if active != 1:
                 raise Violation(f"a metric is wrong: {active} nodes report that they are the active controller")
-
-    def _check_connections(self, node: Node, broker: Broker) -> None:
-        """Raises Violation if the limits count other connections than those that are open."""
-        for name, limits in broker.connection_limits.items():
-            counted = {each.name: each.count for each in limits.listeners()}[name]
-            if counted != node.open_connections(name):
-                raise Violation(
-                    f"{node.name} counts {counted} connections of {name}, and it has {node.open_connections(name)}"
-                )
 
     def _look(self, node: Node, broker: Broker, now_us: int, *, is_end: bool) -> None:
         reported = _reported(broker)

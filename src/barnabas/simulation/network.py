@@ -203,6 +203,7 @@ class Socket:
         "label",
         "local",
         "network",
+        "on_closed",
         "out",
         "process",
         "remote",
@@ -218,6 +219,8 @@ class Socket:
         self.is_open = False
         self.is_closed = False
         self.is_held_back = False
+        #: Called once when the socket closes, whoever closes it.
+        self.on_closed: Callable[[], None] | None = None
         self._end: End | None = None
         self._reading = True
         self._draining = False
@@ -291,6 +294,8 @@ class Socket:
 
     def _forget(self) -> None:
         self.is_closed = True
+        if self.on_closed is not None:
+            self.on_closed()
         for observer in self.network.observers:
             observer.closed(self)
         self._rx.clear()

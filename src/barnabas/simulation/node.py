@@ -31,6 +31,8 @@ class AcceptedEnd:
         """`slot` is the connection's place in the counts of limits; None if they refuse it, which closes it."""
         self._socket = socket
         self._slot = slot
+        # The broker's core closes its link itself, as after a failed log-in.
+        socket.on_closed = self._release
         self.listener = listener
         self._connection: Connection = dispatcher.connect(socket, f"/{socket.remote[0]}", listener)
         self.idle_sweeps = 0

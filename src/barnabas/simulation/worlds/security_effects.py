@@ -9,6 +9,7 @@ decided, log-ins that succeeded. The rules are read in turn, for each question, 
     who logs in is known         a log-in by SCRAM needs a password that the node's image had during the exchange
     muted is silent              after a response with a throttle time, the node sends nothing on this connection for
                                  that time
+    counts do not drift          the limits of connections count those that are open, and no others
     one quota for a user         what a leader appends for a user with a fixed quota stays within it, on any number of
                                  connections
 """
@@ -28,6 +29,7 @@ from barnabas.protocol.messages.records_metadata import TopicRecord
 from barnabas.replication.partition import Role
 from barnabas.simulation.exchanges import Frames
 from barnabas.simulation.history import Violation
+from barnabas.simulation.metric_checkers import check_connections
 from barnabas.simulation.network import Observer, Socket
 from barnabas.simulation.node import Node
 from barnabas.simulation.rare_events import Call, RareEvent
@@ -152,6 +154,8 @@ class Effects(Observer):
                 view.images.popleft()
             if not view.before.security.acls or view.before.security.acls is not image.security.acls:
                 self._check_index(node.name, broker, image)
+        if node.is_running:
+            check_connections(node, broker)
         if node.name.startswith("broker"):
             self._check_logs(node.name, view, image)
         view.before = image
