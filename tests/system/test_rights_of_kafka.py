@@ -44,6 +44,7 @@ class Both:
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         }
         self._ours = Authorizer(BrokerConfig.from_properties(properties), MemoryHost(seed=1).clock)
+        self._ours.is_ready = True
         self._lines.append(f"begin\t{str(by_default).lower()}\tUser:admin")
         for place, (resource, name, pattern, principal, host, operation, permission) in enumerate(rules):
             record = AccessControlEntryRecord(

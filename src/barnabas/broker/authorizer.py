@@ -46,12 +46,14 @@ class Asker(Protocol):
 class Authorizer:
     """Decides whether clients may do what they request."""
 
-    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index", "rates")
+    __slots__ = ("_answers", "_by_default", "_super_users", "audit", "counts", "index", "is_ready", "rates")
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._super_users = super_users(config.originals)
         self._by_default = allows_without_rules(config.originals)
         self.index = AclIndex()
+        #: Whether the rules are known. Until then, a resource without rules can have some: there is no default.
+        self.is_ready = False
         self._answers: dict[tuple[str, str, AclOperation, AclResource, str], Decision] = {}
         self.audit = AuditLog(clock)
         #: The numbers of allowed and denied decisions (metrics of KIP-877).
@@ -65,6 +67,9 @@ class Authorizer:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follows the rules of the metadata (`metadata.store.Subscriber`)."""
+        if not self.is_ready:
+            self.is_ready = True
+            self._answers.clear()
         if delta.changed_acls:
             self.index.update(delta.changed_acls.items())
             self._answers.clear()
@@ -145,7 +150,7 @@ class Authorizer:
         if principal in self._super_users:
             return _SUPER_USER
         decision = self.index.decide(principal, host, operation, resource, name)
-        if self._by_default and not decision.has_rules:
+        if self._by_default and self.is_ready and not decision.has_rules:
             return _BY_DEFAULT
         return decision
 

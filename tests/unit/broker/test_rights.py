@@ -13,9 +13,11 @@ from tests.support.secured import ADMIN, ALICE, SecuredBroker
 from tests.support.wired import WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id
 
+from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.requests.forwarding import encode_principal, packed_address
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version
 from barnabas.protocol.message import Message
@@ -337,6 +339,28 @@ def test_rows_that_are_allowed_are_served_beside_those_that_are_not(secured: Sec
     response = secured.connect_as(ALICE).call(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse)
     found = {topic.name: (topic.partitions[0].error_code, topic.partitions[0].offset) for topic in response.topics}
     assert found == {"orders": (0, 0), "payments": (TOPIC_REFUSED, -1)}
+
+
+# -- before the rules are known
+
+
+def test_nobody_is_allowed_by_default_before_the_rules_are_known() -> None:
+    """Guard S21: with allow.everyone.if.no.acl.found, a node that starts does not know yet which resources have rules.
+    Kafka's authorizer is not ready then, either; super users may do everything."""
+    secured = SecuredBroker(allow_everyone_if_no_acl_found="true")
+    authorizer = Authorizer(secured.broker.config, secured.host.clock)
+
+    def may(principal: str, name: str) -> bool:
+        return authorizer.decide(principal, "10.0.0.1", READ, TOPIC, name).allowed
+
+    assert [may(ADMIN, "orders"), may(ALICE, "orders"), may(ALICE, "other")] == [True, False, False]
+    secured.add_rule(READ, TOPIC, "orders", "User:bob")
+    image = secured.broker.metadata.image
+    authorizer.on_image(MetadataDelta.between(EMPTY_IMAGE, image), EMPTY_IMAGE)
+    assert [may("User:bob", "orders"), may(ALICE, "orders"), may(ALICE, "other")] == [True, False, True]
+    client = secured.connect_as(ALICE)
+    secured.create_topic("other")
+    assert client.call(MetadataRequest(topics=None), 12, MetadataResponse).topics[0].name == "other"
 
 
 # -- what is counted and logged
