@@ -61,6 +61,7 @@ class Recorder:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:node;User:admin",
                 "auto.create.topics.enable": "false",
+                "delegation.token.secret.key": "the-secret-of-tokens",
                 "offsets.topic.num.partitions": "1",
                 "transaction.state.log.num.partitions": "1",
             },

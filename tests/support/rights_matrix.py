@@ -36,6 +36,8 @@ RESOURCES: Final = {
     AclResource.GROUP: "*",
     AclResource.CLUSTER: CLUSTER_NAME,
     AclResource.TRANSACTIONAL_ID: "*",
+    AclResource.DELEGATION_TOKEN: "*",
+    AclResource.USER: "*",
 }
 #: The operations that Kafka allows in rules for each type.
 _OPERATIONS: Final = {
@@ -43,9 +45,20 @@ _OPERATIONS: Final = {
     AclResource.GROUP: (3, 6, 8, 10, 11),
     AclResource.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
     AclResource.TRANSACTIONAL_ID: (4, 8, 15),
+    AclResource.DELEGATION_TOKEN: (8,),
+    AclResource.USER: (13, 14),
 }
 #: APIs that are asked before or without the authorizer, or whose effect would change what is recorded.
 _LEFT_OUT: Final = frozenset({"api_versions", "sasl_handshake", "sasl_authenticate"})
+#: The APIs of delegation tokens in Kafka, with their newest versions; they are recorded whether they are offered here
+#: or not.
+_OF_TOKENS: Final = {
+    "create_delegation_token": (38, 3),
+    "renew_delegation_token": (39, 2),
+    "expire_delegation_token": (40, 2),
+    "describe_delegation_token": (41, 3),
+}
+_REFUSALS: Final = AUTHORIZATION_CODES | {64, 65}
 #: APIs whose topic must not exist, because they would delete it where they may.
 _OF_ABSENT: Final = frozenset({"delete_topics"})
 #: APIs of which the lists are compared: the array, and the name in its elements.
@@ -97,11 +110,13 @@ def probes() -> list[Probe]:
     found = []
     for listener, offers in ((BROKER, BROKER_APIS), (CONTROLLER, CONTROLLER_APIS)):
         for key, offer in sorted(offers.items()):
-            if offer.name in _LEFT_OUT:
+            if offer.name in _LEFT_OUT or offer.name in _OF_TOKENS:
                 continue
             for version in dict.fromkeys((offer.version_max, offer.version_min)):
                 name = offer.name if version == offer.version_max else f"{offer.name}-oldest"
                 found.append(Probe(name, listener, key, version, _asking(key, version, offer.name)))
+    for name, (key, version) in _OF_TOKENS.items():
+        found.append(Probe(name, BROKER, key, version, _asking(key, version, name)))
     return found + list(_special_probes())
 
 
@@ -169,7 +184,7 @@ def outcome(probe: Probe, response: Message, topic_id: bytes) -> Any:
         return response.cluster_authorized_operations  # type: ignore[attr-defined]
     if probe.name == "group-operations":
         return [row.authorized_operations for row in response.groups]  # type: ignore[attr-defined]
-    if not AUTHORIZATION_CODES & set(codes_in(response)):
+    if not _REFUSALS & set(codes_in(response)):
         return "served"
     _level(response, topic_id)
     if isinstance(response, MetadataResponse):
