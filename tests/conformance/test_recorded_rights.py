@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from tests.support import rights_matrix
+from tests.support.log_in import SECURED
 from tests.support.rights_matrix import BROKER, CONTROLLER, NAME, REQUEST_TEXT, RESOURCES, USER, Probe, State, title
 from tests.support.secured import SecuredBroker
+from tests.support.wired import WiredClient
 from tests.support.wired_requests import topic_id
 
 from barnabas.metadata.acls import AclResource
@@ -29,9 +31,21 @@ PROBES = {
 STATES = {state.name: state for state in rights_matrix.states()}
 
 
+class _LoggedIn(SecuredBroker):
+    """A broker on whose listener users log in; its clients here have."""
+
+    def connect_as(self, principal: str, host: str = "/10.0.0.1", listener: str = "PLAINTEXT") -> WiredClient:
+        client = super().connect_as(principal, host, listener)
+        client.core.gate = None
+        return client
+
+
 @pytest.fixture(scope="module")
 def secured() -> SecuredBroker:
-    secured = SecuredBroker(
+    secured = _LoggedIn(
+        None,
+        **SECURED,
+        delegation_token_secret_key="the-secret-of-tokens",
         offsets_topic_num_partitions="1",
         transaction_state_log_num_partitions="1",
         transaction_state_log_replication_factor="1",
