@@ -9,6 +9,7 @@ from tests.support.secured import ADMIN, ALICE, STANDARD, SecuredBroker
 from tests.support.wired import WiredBroker
 
 from barnabas.common.errors import ConfigError, ErrorCode
+from barnabas.controller.kraft import acls
 from barnabas.controller.requests.result import ControllerEvent
 from barnabas.metadata.acls import AclOperation, AclPattern, AclResource
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -134,6 +135,32 @@ def test_thousands_of_rules_take_several_turns(secured: SecuredBroker) -> None:
     assert len(authorizer.index) == 5_999
     assert secured.remove_rules() == 5_999
     assert len(authorizer.index) == 0
+
+
+def test_a_removal_in_portions_is_one_removal(secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules are searched and removed a few at a time: of 100,000, one filter took 130 ms of a turn."""
+    monkeypatch.setattr(acls, "_SEARCHED_IN_PORTION", 2)
+    monkeypatch.setattr(acls, "_RULES_IN_PORTION", 2)
+    creations = [
+        CreateAclsRequest.AclCreation(**VALID | {"resource_name": f"t{place}", "principal": f"User:u{place % 2}"})
+        for place in range(9)
+    ]
+    made = secured.connect().call(CreateAclsRequest(creations=creations), 3, CreateAclsResponse)
+    assert [row.error_code for row in made.results] == [0] * 9
+    every = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "host_filter": None}
+    filters = [
+        DeleteAclsRequest.DeleteAclsFilter(**every, principal_filter="User:u0", operation=1, permission_type=1),  # type: ignore[arg-type]
+        DeleteAclsRequest.DeleteAclsFilter(resource_type_filter=99, operation=1, permission_type=1),
+        DeleteAclsRequest.DeleteAclsFilter(**every, principal_filter="User:none", operation=1, permission_type=1),  # type: ignore[arg-type]
+        DeleteAclsRequest.DeleteAclsFilter(**every, principal_filter=None, operation=1, permission_type=1),  # type: ignore[arg-type]
+    ]
+    deleted = secured.connect().call(DeleteAclsRequest(filters=filters[:3]), 3, DeleteAclsResponse).filter_results
+    assert [(row.error_code, len(row.matching_acls)) for row in deleted] == [(0, 5), (42, 0), (0, 0)]
+    assert {acl.resource_name for acl in deleted[0].matching_acls} == {"t0", "t2", "t4", "t6", "t8"}
+    assert {name for name, _, _ in described(secured)} == {"t1", "t3", "t5", "t7"}
+    left = secured.connect().call(DeleteAclsRequest(filters=filters[3:]), 3, DeleteAclsResponse).filter_results
+    assert len(left[0].matching_acls) == 4
+    assert described(secured) == set()
 
 
 def test_rules_survive_a_restart(secured: SecuredBroker) -> None:

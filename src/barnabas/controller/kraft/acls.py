@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.portions import Portions
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.acl_filters import AclFilter
@@ -32,10 +33,13 @@ from barnabas.protocol.messages.records_metadata import AccessControlEntryRecord
 _Created = CreateAclsResponse.AclCreationResult
 _Deleted = DeleteAclsResponse.DeleteAclsFilterResult
 _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
+_Matched = tuple[dict[bytes, AclRule], list[_Deleted]]
 
 _RECORDS_MAX: Final = 10_000
 #: The rules that are decided in one turn of the event loop.
 _RULES_IN_PORTION: Final = 500
+#: The rules that are compared with a filter in one turn.
+_SEARCHED_IN_PORTION: Final = 10_000
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 #: The maximum number of rules that a cause names; further ones are only counted.
 _NAMED_MAX: Final = 3
@@ -109,23 +113,44 @@ def _problem_of(rule: AclRule) -> str | None:
 
 
 def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) -> Result[DeleteAclsResponse]:
-    security = view.image.security
-    removed: dict[bytes, AclRule] = {}
-    results: list[_Deleted] = []
-    for requested in request.filters:
-        found = AclFilter.of(requested)
-        if found.has_unknown_pattern or found.has_unknown_entry:
-            text = "Unknown patternFilter." if found.has_unknown_pattern else "Unknown entryFilter."
-            results.append(_Deleted(error_code=ErrorCode.INVALID_REQUEST, error_message=text))
-            continue
-        matched = _matching(security, found)
-        removed.update(matched)
-        results.append(_Deleted(error_message=None, matching_acls=[_match(rule) for rule in matched.values()]))
+    return _search(view, _matched(view.image.security, request), request, actor)
+
+
+def _search(
+    view: ControllerView, work: Portions[_Matched], request: DeleteAclsRequest, actor: str
+) -> Result[DeleteAclsResponse]:
+    """Takes one portion of the search, and removes what it found after the last one. The search is among the rules that
+    were there when the request came."""
+    try:
+        next(work)
+    except StopIteration as end:
+        removed, results = end.value
+    else:
+        rest = partial(_search, work=work, request=request, actor=actor)
+        return Result([], DeleteAclsResponse(), Cause(ControllerEvent.DELETE_ACLS, actor), rest)
     if len(removed) > _RECORDS_MAX:
         text = f"Cannot remove more than {_RECORDS_MAX} acls in a single delete operation."
         refused = delete_refused(request, ErrorCode.POLICY_VIOLATION, text)
         return Result([], refused, Cause(ControllerEvent.DELETE_ACLS, actor))
     return _remove(view, list(removed.items()), DeleteAclsResponse(filter_results=results), actor)
+
+
+def _matched(security: SecurityImage, request: DeleteAclsRequest) -> Portions[_Matched]:
+    """Returns the rules that the filters match, by id, and the result of each filter."""
+    removed: dict[bytes, AclRule] = {}
+    results: list[_Deleted] = []
+    for place, requested in enumerate(request.filters):
+        if place % _RULES_IN_PORTION == _RULES_IN_PORTION - 1:
+            yield
+        found = AclFilter.of(requested)
+        if found.has_unknown_pattern or found.has_unknown_entry:
+            text = "Unknown patternFilter." if found.has_unknown_pattern else "Unknown entryFilter."
+            results.append(_Deleted(error_code=ErrorCode.INVALID_REQUEST, error_message=text))
+            continue
+        matched = yield from _matching(security, found)
+        removed.update(matched)
+        results.append(_Deleted(error_message=None, matching_acls=[_match(rule) for rule in matched.values()]))
+    return removed, results
 
 
 def _remove(
@@ -144,13 +169,19 @@ def delete_refused(request: DeleteAclsRequest, code: ErrorCode, text: str | None
     return DeleteAclsResponse(filter_results=[_Deleted(error_code=code, error_message=text) for _ in request.filters])
 
 
-def _matching(security: SecurityImage, wanted: AclFilter) -> dict[bytes, AclRule]:
+def _matching(security: SecurityImage, wanted: AclFilter) -> Portions[dict[bytes, AclRule]]:
     """Returns the rules that a filter matches, by id. A filter that names one rule needs no search."""
     only = wanted.only_rule
     if only is not None:
         rule_id = security.acl_ids.get(only)
         return {} if rule_id is None else {rule_id: only}
-    return {rule_id: rule for rule, rule_id in security.acl_ids.items() if wanted.matches(rule)}
+    found: dict[bytes, AclRule] = {}
+    for place, (rule, rule_id) in enumerate(security.acl_ids.items(), 1):
+        if wanted.matches(rule):
+            found[rule_id] = rule
+        if place % _SEARCHED_IN_PORTION == 0:
+            yield
+    return found
 
 
 def _match(rule: AclRule) -> _Match:
