@@ -30,7 +30,7 @@ _ASSIGNMENTS = (((0, 1, 2),), ((1, 2), (2, 0)), ((2,),), ((0, 1), (1, 2), (2, 0)
 
 
 class Schedule:
-    """A history of a cluster."""
+    """A random history of a cluster in ZooKeeper mode."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(*BROKERS, properties={"unclean.leader.election.enable": "false"})

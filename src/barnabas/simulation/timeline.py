@@ -30,7 +30,7 @@ class Line(NamedTuple):
     note: Note
     times: int
     last_us: int
-    #: Whether the repetitions have other numbers.
+    #: Whether the texts of the repetitions have other numbers than the first one.
     varies: bool
 
     @property
