@@ -23,7 +23,7 @@ Values = dict[str, dict[str, list[float]]]
 
 
 class Table(NamedTuple):
-    """A part of the report."""
+    """A table of the report."""
 
     title: str
     about: str

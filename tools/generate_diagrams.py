@@ -312,7 +312,7 @@ def page_with_gate() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Returns every file with its text."""
+    """Returns every generated file with its text."""
     found = {DOCS / f"{name}.svg": states(diagram) for name, diagram in DIAGRAMS.items()}
     pages = {DOCS / "architecture.md": page_with_table(), DOCS / "log-in.md": page_with_gate()}
     return {**found, DOCS / "architecture.svg": architecture(), **pages}

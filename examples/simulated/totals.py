@@ -40,7 +40,7 @@ async def drops_state(bootstrap: str, name: str) -> None:
 
 
 class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A member of the group."""
+    """A member of the group that counts the orders."""
 
     def __init__(self, bootstrap: str, name: str, *, drops: bool) -> None:
         self._bootstrap = bootstrap

@@ -166,7 +166,7 @@ def test_decisions_that_are_right() -> None:
         (
             NEXT._replace(isr=(2,), leader=2, leader_epoch=3, leader_recovery_state=RECOVERING),
             {"fenced": (1,)},
-            "an unclean election that nobody allowed",
+            "an unclean election that was not allowed",
         ),
     ],
 )

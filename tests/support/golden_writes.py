@@ -32,7 +32,7 @@ _WRITES: Final = Path(__file__).resolve().parents[1] / "data" / "znodes" / "reco
 _LOG_HEADER_BYTES: Final = 16
 _FRAME: Final = struct.Struct(">qi")
 RECORDED_PORTS: Final = {0: 9561, 1: 9562, 2: 9563}
-#: Pattern -> what stands in its place.
+#: Pattern -> its replacement.
 _VARIES: Final = (
     (re.compile(r'"timestamp":"\d+"'), '"timestamp":"TIME"'),
     (re.compile(r'"topic_id":"[\w-]{22}"'), '"topic_id":"ID"'),

@@ -439,7 +439,7 @@ ATTACKS: Final[dict[str, Callable[[int], list[VersionedRequest]]]] = {
     "ListOffsets by time within a batch": lambda rows: search_by_time(),
     "OffsetForLeaderEpoch": epoch_rows,
     "AddPartitionsToTxn": lambda rows: transaction_rows(rows, exists=False),
-    "AddPartitionsToTxn of what is there": lambda rows: transaction_rows(rows, exists=True),
+    "AddPartitionsToTxn of existing partitions": lambda rows: transaction_rows(rows, exists=True),
     "AddPartitionsToTxn of transactions": lambda rows: transactions_in_one(rows // 5),
     "WriteTxnMarkers of partitions": marker_rows,
     "WriteTxnMarkers of producers": lambda rows: markers(rows // 3),

@@ -20,7 +20,7 @@ Override = Callable[[type[Struct], Field, "Choices"], Any]
 
 
 class Choices:
-    """A supply of decisions."""
+    """A source of decisions."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -305,7 +305,7 @@ class Find(NamedTuple):
 
 
 _CANDIDATE = "a candidate lacks committed records"
-_UNCLEAN = "an unclean election that nobody allowed"
+_UNCLEAN = "an unclean election that was not allowed"
 
 FOUND_BY: dict[Mutation, Find] = {
     truncate_to_the_hw: Find(3, _CANDIDATE),

@@ -278,7 +278,7 @@ def create(cluster: Brokers, new: NewTopic) -> None:
     """Creates a topic, and repeats the request while brokers restart."""
 
     def created() -> bool:
-        # A client that is not referenced does not answer any more.
+        # The program keeps a reference to the client: without one it is collected, and its requests get no answer.
         client = admin(cluster)
         (future,) = client.create_topics([new], request_timeout=10).values()
         try:

@@ -183,7 +183,10 @@ FOUND_BY: dict[Mutation, int] = {
 #: Mistakes that no seed finds reliably: the situations of `txn_situations` that do, and the text of the finding.
 FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
     answers_before_it_is_durable: [
-        (a_coordinator_that_is_cut_off_is_asked_to_commit, "acknowledged what nobody else has"),
+        (
+            a_coordinator_that_is_cut_off_is_asked_to_commit,
+            "the leader that was cut off acknowledged a commit that no other broker has",
+        ),
     ],
     answers_before_it_is_loaded: [
         (offsets_are_asked_for_before_they_are_loaded, "a committed offset went back"),

@@ -384,7 +384,7 @@ class ZnodeMemory:
             self.listener.session_expired()
 
     def fire(self, path: str, event: EventType) -> None:
-        """Takes an event of the tree."""
+        """Handles an event of the tree: notifies the listener if a watch fires."""
         armed = [(path, kind) for kind in _FIRED[event] if (path, kind) in self._watches]
         if armed:
             self._watches.difference_update(armed)

@@ -169,7 +169,7 @@ def old_stop_replica_obeyed(patch: pytest.MonkeyPatch) -> None:
 
 
 def roles_by_update_metadata(patch: pytest.MonkeyPatch) -> None:
-    """Lets UpdateMetadata give roles (G40)."""
+    """A broker takes its roles from UpdateMetadata, before LeaderAndIsr gives them (G40)."""
     publish = ControllerFeed._publish
 
     class Everything(frozenset[tuple[str, int]]):

@@ -30,7 +30,7 @@ _ASSIGNMENTS = (((0, 1, 2),), ((1, 2), (2, 0)), ((2,),), ((0, 1), (1, 2), (2, 0)
 
 
 class Schedule:
-    """A history of a cluster."""
+    """A random history of a cluster in ZooKeeper mode."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(*BROKERS, properties={"unclean.leader.election.enable": "false"})
@@ -398,7 +398,7 @@ def check_writes(cluster: Cluster, asked: set[tuple[tuple[str, int], frozenset[i
                 assert (tuple(partition), frozenset(state.isr)) in asked, f"no new epoch: {path} {before} {state}"
             if state.leader != before.leader:
                 assert state.leader_epoch > before.leader_epoch, (path, before, state)
-                # The end of a move writes the ISR that the leader asked for without the replicas that go.
+                # The end of a move writes the ISR that the leader asked for, without the replicas that are removed.
                 is_move = (zxid, paths.topic(partition.topic)) in moves
                 clean = is_move or state.leader in (-1, *before.isr) or state.leader_recovery_state
                 assert clean, f"a leader that was not in the ISR: {path} {before} {state}"

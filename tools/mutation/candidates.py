@@ -19,7 +19,7 @@ from mutation.sources import Change, Edit, Scope, Source, apply
 
 PACKAGES: Final = ("replication", "controller", "raft", "storage", "coordinators", "broker")
 PRODUCT: Final = Path("src/barnabas")
-#: The operators of the field come first: a change that two operators make counts for the first of them.
+#: The operators of `field_operators` come first: a change that two operators make counts for the first of them.
 OPERATORS: Final = (*field_operators.OPERATORS, *usual_operators.OPERATORS)
 _SHOWN_MAX: Final = 90
 

@@ -33,7 +33,7 @@ _ROOTS = tuple(f"/src/barnabas/{package}/" for package in PACKAGES)
 
 
 class Recorder:
-    """Writes what is executed."""
+    """Records which functions are executed."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out

@@ -84,7 +84,7 @@ class Results:
             print(json.dumps(asdict(result)), file=file)
 
     def compact(self) -> None:
-        """Writes one line for each mutant."""
+        """Rewrites the file with one line for each mutant."""
         lines = [json.dumps(asdict(result)) + "\n" for result in self]
         self._path.write_text("".join(lines), encoding="utf-8")
 

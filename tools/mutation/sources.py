@@ -13,7 +13,7 @@ _INFORMING = frozenset({"report", "inform", "debug", "info", "warning"})
 
 
 class Edit(NamedTuple):
-    """Characters that are replaced."""
+    """A replacement of some characters of a source."""
 
     start: int
     end: int

@@ -62,7 +62,7 @@ class OwnRegistrationFilter:
 
 
 class ClientGate:
-    """The one-time signal `on_open` that client listeners can open; it is never revoked."""
+    """Calls `on_open` once, when client listeners can open; this is never revoked."""
 
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], is_controller_active: Callable[[], bool]) -> None:
         self._node_id = node_id

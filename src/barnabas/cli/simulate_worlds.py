@@ -174,7 +174,7 @@ class WorldsFindings:
         self.failures[:_SHORTENED_MAX] = [_shortened(outcome) for outcome in first]
 
     def rows(self) -> Iterator[tuple[str, int, int, int, int, str, int]]:
-        """Yields a row for each world."""
+        """Yields the row of each world in the table of results."""
         for name, found in self.by_world.items():
             cpu = f"{found.cpu_s:.1f}"
             yield name, found.runs, found.events, found.coverage.reached, found.combinations, cpu, found.failed

@@ -1,4 +1,4 @@
-"""`barnabas status`: the processes of an embedded cluster, and who its controller is."""
+"""`barnabas status`: the processes of an embedded cluster, and its active controller."""
 
 from __future__ import annotations
 

@@ -447,7 +447,7 @@ _REASONS: Final[dict[str, str]] = {
     "ssl.provider": _OPENSSL,
     "ssl.secure.random.implementation": _OPENSSL,
     "ssl.trustmanager.algorithm": _OPENSSL,
-    "early.start.listeners": "has no effect: there is no authorizer to wait for",
+    "early.start.listeners": "has no effect: no listener waits for an authorizer",
 }
 
 #: Reasons by prefix of the key; the first match applies.

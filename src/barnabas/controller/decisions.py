@@ -138,7 +138,8 @@ class StripedPlacement:
         self._racks = [_Rack([broker for broker in brokers if broker.rack == name], random) for name in names]
         self._broker_count = len(brokers)
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        #: Counts the partitions. Never reset, because each `_Turn` recognises a new round by a new number.
+        #: The number of partitions placed so far. It is never reset, because each `_Turn` recognises a new round by a
+        #: new number.
         self._round = 0
         self._until_shuffle = self._unfenced_count
         self._offset = random.below(len(self._racks)) if self._racks else 0

@@ -57,7 +57,7 @@ class ReplicaEvents:
     def _put(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> None:
         wall_ms = self._clock.wall_ms()
         self._count += 1
-        # Unique over the restarts of a node, as far as its clock is right.
+        # This id is unique over the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
         event: Event = {
             "v": VERSION,

@@ -27,7 +27,8 @@ _CHUNK_ORDERS = 2048
 _MS_PER_DAY = 86_400_000
 #: The time between two repetitions of the year: the data set ends on the first day of the next year.
 _YEAR_MS = 366 * _MS_PER_DAY
-#: Far above every basket's number, so that the same basket of another year has a different order id.
+#: The distance between the order ids of two years. It is far above every basket's number, so that the same basket of
+#: another year has a different order id.
 _YEAR_ORDER_IDS = 10**12
 _MS = pa.duration("ms")
 _KEYS = ("basket_id", "household_id", "store_id", "transaction_timestamp")

@@ -44,7 +44,7 @@ class WatchHost(Protocol):
 
 
 class ProcessEvents(NamedTuple):
-    """Callbacks of a watch."""
+    """The callbacks of the watch of a process."""
 
     #: The callback when a connection has ended and a dial was refused; it is called once until `on_answer`.
     on_gone: Callable[[], None]

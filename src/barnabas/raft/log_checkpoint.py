@@ -231,7 +231,7 @@ class LogCheckpointWriter:
             self._host.blocking.run(self._file.sync_in_background, _ignore)
 
     def shorten(self, end: int, epoch: int) -> None:
-        """Records, synced, that the log is about to end at `end` at the latest. Raises OSError."""
+        """Records and syncs that the log is about to end at `end` at the latest. Raises OSError."""
         checkpoint = self.checkpoint
         if end < checkpoint.end:
             self._file.write(
@@ -245,7 +245,9 @@ class LogCheckpointWriter:
             self._write(checkpoint._replace(quorum_epoch=quorum_epoch))
 
     def release(self) -> None:
-        """Records, synced, that this voter votes from now on, even after a power failure. Raises OSError."""
+        """Records and syncs that this voter votes from now on, so that a power failure does not change that. Raises
+        OSError.
+        """
         self._file.write(self.checkpoint._replace(restriction=VotingRestriction.NONE), sync=True)
 
     def sync(self) -> None:

@@ -28,7 +28,7 @@ from barnabas.storage.log_events import LogEvents
 from barnabas.storage.recovery.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
-#: Larger than any batch of the metadata log.
+#: A limit that no batch of the metadata log reaches.
 _MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 _HEADER_SLICE: Final = 4096
 
@@ -70,7 +70,8 @@ class MetadataLog:
         self._retention_ms = config.int_of("metadata.max.retention.ms")
         self.directory = metadata_log_directory(config.metadata_log_dir)
         self.keeper = keeper
-        # Always read as after a crash, from end to end: it contains the records that this voter has acknowledged.
+        # The log is always read as after a crash, from end to end: it contains the records that this voter has
+        # acknowledged.
         self._log: Log = open_log(
             LogServices(
                 host.disk,

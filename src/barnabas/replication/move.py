@@ -65,7 +65,7 @@ class Move:
         self.source = root_of(partition.log.directory)
         self.target = root_of(future.directory)
         self.stage = MoveStage.COPYING
-        #: Changes when the current log is truncated: data read before that must not be appended.
+        #: A number that changes when the current log is truncated: data read before that must not be appended.
         self.generation = 0
         self.place: tuple[Segment, int] | None = None
         self.batch_bytes = 1024

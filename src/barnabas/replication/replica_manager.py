@@ -51,7 +51,8 @@ class Appended(NamedTuple):
     message: str | None = None
     record_errors: tuple[tuple[int, str], ...] = ()
     log_start_offset: int = -1
-    #: Set if nothing is decided yet: the batches must be validated by these rules in a thread, then appended again.
+    #: The rules by which the batches must be validated in a thread, before they are appended again; None if the result
+    #: is final.
     deferred: AppendRules | None = None
 
 

@@ -16,7 +16,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from barnabas.replication.partition import Partition, Role
 
 _LATEST: Final = -1
-#: The first offset on the leader's disk; without tiers the same as the earliest.
+#: The first offset on the leader's disk; without tiered storage, the same as the earliest.
 _EARLIEST_LOCAL: Final = -4
 
 

@@ -188,7 +188,7 @@ class Exchanges(Observer):
         return self._rows[1]
 
     def fail(self, error: Exception) -> None:
-        """Keeps a failure as a problem."""
+        """Adds a failure to the problems, for a checker to raise later."""
         if not isinstance(error, Violation):
             error = Violation(f"a frame cannot be read: {type(error).__name__}: {error}")
         self.problems.append(error)

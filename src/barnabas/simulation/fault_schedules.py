@@ -151,7 +151,7 @@ class FaultGenerator:
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
     def ties(self, random: Random, end_ms: int) -> Ties:
-        """Draws the events of a seed whose faults end at `end_ms`."""
+        """Draws the events to which the faults of a seed are tied; the faults end at `end_ms`."""
         return Ties(random, self._events, _TIED_WITHIN_MS, end_ms)
 
     def draw_aimed(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:

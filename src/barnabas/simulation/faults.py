@@ -45,7 +45,7 @@ class FaultKind(Enum):
 class FaultEvent(Enum):
     """The events of the product to which a fault can be tied (`fault_events`)."""
 
-    APPEND = "append"  # a leader has appended a batch that nobody has fetched yet
+    APPEND = "append"  # a leader has appended a batch that no follower has fetched yet
     DECISION = "decision"  # the active controller has decided; nothing is in its log yet
     LEADER = "leader"  # a replica begins to lead
     ISR_SHRINK = "isr-shrink"  # a leader proposes a smaller ISR

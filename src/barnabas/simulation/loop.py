@@ -80,7 +80,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._numbers = 0
         self._turns = 0
         self._turns_since_s = 0
-        #: Higher for clients that are meant to be busy.
+        #: The limit on turns per second, which is higher for clients that are meant to be busy.
         self.turns_per_s_max = _TURNS_PER_S_MAX
         self.set_task_factory(self._new_task)
         self.set_exception_handler(self._on_exception)

@@ -112,7 +112,7 @@ def _wrong(lookup: Lookup, records: Sequence[Any], acked: Sequence[int]) -> Iter
     end = max(acked, default=-1) + 1
     if lookup.asked == LATEST:
         if not end <= lookup.offset <= len(records):
-            yield f"the end is between {end} and {len(records)}"
+            yield f"the end of the log is between {end} and {len(records)}"
     elif lookup.asked in (EARLIEST, EARLIEST_LOCAL):
         if lookup.offset != 0:
             yield "nothing was deleted"

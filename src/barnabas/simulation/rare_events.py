@@ -60,7 +60,7 @@ def _always(_: Call) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RareEvent:
-    """A row of the table."""
+    """A rare event: a row of the table of its area."""
 
     #: The event as a part of a sentence.
     name: str

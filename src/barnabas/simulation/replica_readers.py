@@ -192,7 +192,7 @@ class ReplicaReader:
         self._bare.forget()
 
     async def _end(self, node: str, session: _FetchSession) -> None:
-        """Ends a session over another connection."""
+        """Ends a fetch session, by a request over another connection."""
         await asyncio.sleep(_PAUSE_S * self._random.random())
         request = FetchRequest(session_id=session.session_id, session_epoch=_FINAL)
         await self._other.call(node, request, FetchResponse, version_max=_BY_NAME)

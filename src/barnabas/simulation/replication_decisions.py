@@ -84,7 +84,7 @@ def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_un
     is_one_step = decided.partition_epoch == earlier.partition_epoch + 1
     is_last_known = not earlier.isr and (decided.leader,) == earlier.last_known_elr
     if is_unclean and is_one_step and not may_be_unclean and not is_last_known:
-        return "an unclean election that nobody allowed"
+        return "an unclean election that was not allowed"
     return ""
 
 

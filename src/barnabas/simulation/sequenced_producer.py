@@ -27,7 +27,7 @@ _TRIES: Final = 60
 _PAUSE_S: Final = 0.1
 _PRODUCE_TIMEOUT_MS: Final = 3_000
 _BY_NAME: Final = 12
-#: Bursts of one producer id.
+#: The number of bursts that a session sends with one producer id.
 _BURSTS_OF_A_SESSION: Final = 40
 #: The errors after which the producer starts over with another producer id; after all others it repeats.
 _FATAL: Final = frozenset(

@@ -54,7 +54,7 @@ class TransactionalWork:
         self.recording, self.ledger = Recording(lambda: cluster.world.now_us), Ledger()
         enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
         self.payments, self.receipts = Topic("payments", 2, enough), Topic("receipts", 2, enough)
-        #: Offsets of the kiosks' groups at the end.
+        #: Transactional id of a bare producer -> the offset of its group at the end.
         self.ends: dict[str, int | None] = {}
         self.topics = [self.payments, self.receipts]
         self.internal = [

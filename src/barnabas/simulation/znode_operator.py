@@ -1,7 +1,7 @@
 """An operator who edits znodes, as tools of ZooKeeper's time do: elections, moves, partitions and topics by znode, and
 `/controller` deleted by hand.
 
-Each edit is tried once, whatever comes of it. Partitions that are announced to producers are certainly written.
+Each edit is tried once, whatever the result. Producers learn of a new partition only when its znode is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ZnodeEdit(Enum):
 
     ELECT = "elect"  # /admin/preferred_replica_election
     MOVE = "move"  # /admin/reassign_partitions
-    ENLARGE = "enlarge"  # a partition more in /brokers/topics/T
+    ENLARGE = "enlarge"  # one more partition in /brokers/topics/T
     TOPIC = "topic"  # a topic is made below /brokers/topics, or deleted by /admin/delete_topics
     DEPOSE = "depose"  # /controller is deleted
     COLLIDE = "collide"  # a topic's znode is written again while the controller moves its replicas

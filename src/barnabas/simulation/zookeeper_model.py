@@ -35,7 +35,7 @@ class ModelNode(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of one znode: None before its creation, and after its deletion."""
+    """A change of one znode. `before` is None for a creation, `after` for a deletion."""
 
     path: str
     before: ModelNode | None

@@ -15,7 +15,7 @@ class ClientSettings:
     client_id: str = "barnabas-spark"
     #: The timeout of a request, from sending it to its response.
     request_timeout_ms: int = 30_000
-    #: All tries of one request together, once the cluster has answered.
+    #: The limit for all attempts of one request together, once the cluster has answered for the first time.
     api_timeout_ms: int = 60_000
     #: The same for the first request: a wrong address should be reported soon.
     first_timeout_ms: int = 10_000

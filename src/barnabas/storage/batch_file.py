@@ -82,7 +82,7 @@ class BatchFile:
         self.log_path = log_path
         self.recently_used = False
         self.size_bytes = 0
-        #: Changes whenever bytes below `size_bytes` do.
+        #: A number that changes whenever bytes below `size_bytes` change.
         self.version = 0
         #: The end of the last read of records, which distinguishes sequential reads from random ones.
         self.read_end = 0

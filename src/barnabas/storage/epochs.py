@@ -79,7 +79,7 @@ class LeaderEpochCache:
         #: Whether the file matches this cache, and whether its name survives a power failure.
         self.is_saved = True
         self.is_name_synced = True
-        #: Increases with every change.
+        #: A number that increases with every change of the cache.
         self.version = 0
         self._entries: list[EpochEntry] = []
         #: The first epoch with the offset where it began, if its first records were deleted since the log was opened.

@@ -78,7 +78,7 @@ class FutureLogs:
         self._checkpoint = checkpoint
         self._futures: dict[TopicPartition, Log] = {}
         self._requested: dict[TopicPartition, str] = {}
-        #: Increases whenever a log appears in a directory or leaves it.
+        #: A number that increases whenever a log appears in a directory or leaves it.
         self.changes = 0
         self._on_truncated: Callable[[TopicPartition], None] | None = None
 

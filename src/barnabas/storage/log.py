@@ -488,7 +488,7 @@ class Log(LogReader):
             if clean and active.has_files:
                 active.become_inactive()
                 self.flush()
-                # Flushed even if all records are synced, because the indexes are trusted after a clean shutdown.
+                # The indexes are synced even if all records are, because they are trusted after a clean shutdown.
                 active.index.sync()
                 active.time_index.sync()
                 self.producers.map_end_offset = self.log_end_offset

@@ -93,7 +93,7 @@ class LogManager:
         self._counted_at = 0
         #: The `Shape` of each log that was opened after a clean shutdown.
         self._opened_as: dict[Log, Shape] = {}
-        #: Includes the directory of the metadata log.
+        #: The write health of all directories, including that of the metadata log.
         self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))
         self._directories = LogDirectories(host, config.log_dirs, self._fault, self.health)
         self._removal = DelayedRemoval(host)

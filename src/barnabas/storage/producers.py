@@ -320,8 +320,9 @@ class ProducerStateManager:
         return self.map_end_offset
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Applies a higher log start offset. Their producers are remembered; their transactions that ended before it
-        are removed."""
+        """Applies a higher log start offset: transactions that ended before it are removed. The producers of deleted
+        records are remembered.
+        """
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.snapshots.latest

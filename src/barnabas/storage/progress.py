@@ -20,7 +20,7 @@ class ProgressLog:
         self._started_ms = self._reported_ms = host.clock.now_ms()
 
     def step(self) -> None:
-        """Counts one more as done."""
+        """Counts one more item as done."""
         self._done += 1
         now_ms = self._host.clock.now_ms()
         if now_ms - self._reported_ms >= _INTERVAL_MS and self._done < self._total:

@@ -64,7 +64,7 @@ class TransactionIndex:
         #: The number of entries in the file; the others wait for space on disk.
         self._written = 0
         self.path = path
-        #: Changes whenever the entries change.
+        #: A number that changes whenever the entries change.
         self.version = 0
 
     def entries(self) -> list[AbortedTxn]:

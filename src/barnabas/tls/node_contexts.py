@@ -30,7 +30,7 @@ _REFUSED = "Validation of dynamic config update of SSLFactory failed: org.apache
 
 
 class NodeContexts:
-    """The contexts by listener."""
+    """The TLS contexts of a node, by listener."""
 
     def __init__(self, config: BrokerConfig) -> None:
         """Reads all stores. Raises ConfigError that names the listener, the key and what is wrong."""

@@ -34,7 +34,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def block_of(label: str, der: bytes) -> str:
-    """Returns `der` as a block."""
+    """Returns the text of a PEM block with the content `der`."""
     text = base64.b64encode(der).decode()
     lines = "\n".join(text[at : at + 64] for at in range(0, len(text), 64))
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

@@ -45,7 +45,7 @@ class PartitionState(NamedTuple):
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
-    """Returns the content in version 3."""
+    """Returns the content of a topic's znode, in version 3."""
     text = TopicText(assignment.topic_id)
     for number, item in assignment.partitions.items():
         text.put(number, item.replicas, item.adding, item.removing)

@@ -19,7 +19,7 @@ _OPEN_MS_MAX: Final = 5_000
 
 
 class ClientDoor:
-    """The one-time signal `on_open`; it is never revoked."""
+    """Calls `on_open` once, when clients can be served; this is never revoked."""
 
     def __init__(self, timers: Timers, node_id: int) -> None:
         self._timers = timers

@@ -201,8 +201,9 @@ def _unwritable(broker: BrokerImage, reported: tuple[bytes, ...]) -> tuple[bytes
 
 def mark_unwritable(view: ControllerView, broker: BrokerImage, reported: tuple[bytes, ...]) -> Portion:
     """Records which of the broker's directories take no writes. Its replicas there leave the ISR, and leadership moves
-    to replicas that can write; a partition without any other replica in sync stays as it is. A directory that takes
-    writes again helps partitions whose other replicas cannot write."""
+    to replicas that can write; a partition without any other replica in sync stays as it is. When a directory takes
+    writes again, partitions whose other replicas cannot write get a leader there.
+    """
     unwritable = _unwritable(broker, reported)
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, unknown_tags=unwritable_tags(unwritable)

@@ -80,7 +80,7 @@ class Controller:
         self._session_check_due_ms = 0
         #: The decisions and the image that they are made on.
         self.proposals = Proposals(host, config, raft, strategy)
-        #: Identifies this process as a controller.
+        #: The id of this process as a controller; each start has another one.
         self.incarnation_id = host.random.uuid()
         #: The addresses of this controller. A host that binds port 0 sets them before it starts the controller.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)

@@ -39,7 +39,7 @@ def alteration_count(request: AlterUserScramCredentialsRequest) -> int:
 def alter_in_portions(
     view: ControllerView, request: AlterUserScramCredentialsRequest, actor: str
 ) -> Portions[Result[AlterUserScramCredentialsResponse]]:
-    """Decides on the request."""
+    """Decides on an AlterUserScramCredentials request, some users at a time."""
     chosen: dict[str, _Deletion | _Upsertion] = {}
     errors: dict[str, RequestFailed] = {}
     alterations: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]

@@ -144,7 +144,7 @@ def list_offsets_request(topic: str, index: int, timestamp: int = -1, *, epoch: 
 class Replicated:
     """A started cluster of brokers and separate controllers, in a world of its own."""
 
-    #: How the client connects.
+    #: The security settings of the client's connections.
     security: ChannelSecurity = PLAINTEXT
     #: The records that directories are formatted with; None means those of a new cluster.
     bootstrap: Sequence[Versioned] | None = None

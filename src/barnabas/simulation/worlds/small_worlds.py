@@ -89,7 +89,7 @@ class WorldOutcome:
 
 @dataclass(slots=True)
 class _Result:
-    """The result as the world gives it."""
+    """The result that a world returns, before settings and counts are added."""
 
     problem: str | None
     events: int

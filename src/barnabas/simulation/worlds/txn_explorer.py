@@ -282,7 +282,7 @@ class Actor:
 
 
 class Explorer:
-    """One run."""
+    """A run of the transaction explorer with one seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)

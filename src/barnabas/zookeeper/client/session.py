@@ -91,10 +91,10 @@ class Credentials(NamedTuple):
 
 
 class SessionUser(Protocol):
-    """The owner of a session."""
+    """The callbacks of the owner of a session."""
 
     def on_connected(self, *, is_new: bool) -> None:
-        """Reports a connection of the session. The session is new, or continues."""
+        """Handles a new connection of the session, which is new itself or continues."""
 
     def on_frame(self, header: r.ReplyHeader, reader: FieldReader) -> None:
         """Processes an answer or an event. Raises DecodeError if the connection cannot continue."""

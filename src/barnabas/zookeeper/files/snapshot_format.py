@@ -109,7 +109,7 @@ def encode_nodes(nodes: Iterable[tuple[str, Node]], acls: AclNumbers) -> bytes:
     return bytes(out)
 
 
-#: Follows the last node.
+#: This path stands after the last node.
 END_OF_NODES: Final = INT.pack(1) + b"/"
 
 

@@ -85,7 +85,7 @@ class Serving(Protocol):
     def should_throttle(self, outstanding: int) -> bool: ...
 
     def gone(self, connection: Connection) -> None:
-        """Reports a closed connection."""
+        """Handles the end of a connection."""
 
 
 class Connection:

@@ -48,7 +48,7 @@ class Session:
         self.session_id = session_id
         self.timeout_ms = timeout_ms
         self.is_closing = False
-        #: When its bucket expires.
+        #: The time at which its bucket expires.
         self.bucket_ms = 0
         #: The client's requests that wait for a sync; its later reads wait behind them.
         self.unanswered = 0
