@@ -195,6 +195,7 @@ class Socket:
     __slots__ = (
         "_draining",
         "_end",
+        "_on_closed",
         "_reading",
         "_rx",
         "is_closed",
@@ -203,7 +204,6 @@ class Socket:
         "label",
         "local",
         "network",
-        "on_closed",
         "out",
         "process",
         "remote",
@@ -219,8 +219,7 @@ class Socket:
         self.is_open = False
         self.is_closed = False
         self.is_held_back = False
-        #: Called once when the socket closes, whoever closes it.
-        self.on_closed: Callable[[], None] | None = None
+        self._on_closed: Callable[[], None] | None = None
         self._end: End | None = None
         self._reading = True
         self._draining = False
@@ -230,6 +229,10 @@ class Socket:
 
     def attach(self, end: End) -> None:
         self._end = end
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` when the socket closes, whoever closes it."""
+        self._on_closed = callback
 
     def machine_is_on(self) -> bool:
         return self.network.is_on(self.local[0])
@@ -294,8 +297,8 @@ class Socket:
 
     def _forget(self) -> None:
         self.is_closed = True
-        if self.on_closed is not None:
-            self.on_closed()
+        if self._on_closed is not None:
+            self._on_closed()
         for observer in self.network.observers:
             observer.closed(self)
         self._rx.clear()

@@ -32,7 +32,7 @@ class AcceptedEnd:
         self._socket = socket
         self._slot = slot
         # The broker's core closes its link itself, as after a failed log-in.
-        socket.on_closed = self._release
+        socket.when_closed(self._release)
         self.listener = listener
         self._connection: Connection = dispatcher.connect(socket, f"/{socket.remote[0]}", listener)
         self.idle_sweeps = 0

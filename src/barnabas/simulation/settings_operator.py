@@ -268,8 +268,8 @@ class SettingsOperator:
         value: Any,
         kind: AdminOperation,
         *,
-        judge: Callable[[Answer], None] = lambda _: None,
-        then: Callable[[Answer], None] = lambda _: None,
+        judge: Callable[[Answer], None] | None = None,
+        then: Callable[[Answer], None] | None = None,
     ) -> None:
         """Sets a setting, or removes it with None, unless a change of it is under way."""
         if self._registers.is_busy(key):
@@ -281,8 +281,10 @@ class SettingsOperator:
         def ended(answer: Answer) -> None:
             self._registers.end(key, value, answer)
             self.done[kind] += answer is Answer.DONE
-            judge(answer)
-            then(answer)
+            if judge is not None:
+                judge(answer)
+            if then is not None:
+                then(answer)
 
         if key[0] == "quota":
             response_type: type[Message] = AlterClientQuotasResponse

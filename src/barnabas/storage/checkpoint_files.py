@@ -25,10 +25,6 @@ Offsets = dict[TopicPartition, int]
 _DRAFT_INFIX = ".beside-"
 
 
-def _nothing() -> None:
-    return None
-
-
 class LogDirectory:
     """One of `log.dirs` that this process has locked."""
 
@@ -107,14 +103,14 @@ class CheckpointFiles:
         """Ends a draft that is not written."""
         _void(draft.directory, draft.name, draft)
 
-    def finish(self, draft: CheckpointDraft, then: Callable[[], None] = _nothing) -> None:
+    def finish(self, draft: CheckpointDraft, then: Callable[[], None] | None = None) -> None:
         """Writes a complete draft; the caller must not change it any more. `then` is called once it is synced, or void,
         or could not be written.
         """
         directory, name = draft.directory, draft.name
         if draft.is_void or (name not in directory.unsynced_names and directory.written.get(name) == draft.offsets):
             _void(directory, name, draft)
-            then()
+            _call(then)
             return
         disk, offsets, temporary = self._disk, draft.offsets, f"{directory.path}/{name}{self._suffix}"
 
@@ -124,12 +120,12 @@ class CheckpointFiles:
         self._blocking.run(lambda: _write(disk, temporary, offsets), written)
 
     def _take_name(
-        self, draft: CheckpointDraft, temporary: str, error: BaseException | None, then: Callable[[], None]
+        self, draft: CheckpointDraft, temporary: str, error: BaseException | None, then: Callable[[], None] | None
     ) -> None:
         directory, name, disk = draft.directory, draft.name, self._disk
         if draft.is_void:
             self._blocking.run(lambda: remove_quietly(disk, temporary), _ignore)
-            then()
+            _call(then)
             return
         del directory.drafts[name]
         try:
@@ -139,7 +135,7 @@ class CheckpointFiles:
             error = unnamed
         if error is not None:
             self._on_failed(directory.path, error)
-            then()
+            _call(then)
             return
         written = directory.written[name] = draft.offsets
         directory.unsynced_names.add(name)
@@ -149,7 +145,7 @@ class CheckpointFiles:
                 self._on_failed(directory.path, error)
             elif directory.written.get(name) is written:
                 directory.unsynced_names.discard(name)
-            then()
+            _call(then)
 
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 
@@ -187,6 +183,11 @@ def _write(disk: Disk, path: str, offsets: Offsets) -> None:
     except OSError:
         remove_quietly(disk, path)
         raise
+
+
+def _call(callback: Callable[[], None] | None) -> None:
+    if callback is not None:
+        callback()
 
 
 def _ignore(_: object, error: BaseException | None) -> None:
