@@ -11,45 +11,19 @@ when they send to it. Delays are drawn per message from the named stream of the 
 from __future__ import annotations
 
 import errno
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 from zlib import crc32
 
 from barnabas.common.host import Buffer
 from barnabas.simulation.network_direction import RETRANSMIT_US_MAX, Direction
+from barnabas.simulation.network_ends import Address, End, failure
 from barnabas.simulation.world import SECOND_US, Process, World
 
 #: Unconsumed bytes of one direction above which the sender must stop writing, and below which it can continue.
 _HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
 _UNREACHABLE_US = 3 * SECOND_US
 _FIRST_LOCAL_PORT = 32768
-
-Address = tuple[str, int]
-
-
-def failure(code: int) -> OSError:
-    """Returns the subclass of OSError that the system would raise."""
-    return OSError(code, os.strerror(code))
-
-
-class End(Protocol):
-    """A program's side of a connection."""
-
-    def connected(self) -> None: ...
-
-    def received(self, data: bytes) -> None: ...
-
-    def ended(self) -> None:
-        """Notifies the program that the peer sends no more data."""
-
-    def closed(self, error: OSError | None) -> None:
-        """Notifies the program, as the last call, that the connection is broken, or that this side closed it."""
-
-    def pause_writing(self) -> None: ...
-
-    def resume_writing(self) -> None: ...
 
 
 class Observer:
