@@ -12,6 +12,7 @@ from barnabas.broker.fetching import fetch_rights
 from barnabas.broker.handlers import envelope, fetch
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
 from barnabas.broker.requests.api_questions import QUESTIONS
+from barnabas.broker.requests.forwarding import ForwardedPrincipal
 from barnabas.broker.requests.judging import Open
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.throttling.client_throttles import Client, ClientRate, Quota
@@ -107,7 +108,7 @@ def envelopes_of_users_are_trusted(patch: pytest.MonkeyPatch) -> None:
 
 def requests_in_envelopes_have_the_rights_of_the_broker(patch: pytest.MonkeyPatch) -> None:
     """Judges a forwarded request with the principal of the node that forwarded it (S14)."""
-    patch.setattr(envelope, "decode_principal", lambda data: "User:node")
+    patch.setattr(envelope, "decode_principal", lambda data: ForwardedPrincipal("User:node", False))
 
 
 def a_session_outlives_its_end(patch: pytest.MonkeyPatch) -> None:

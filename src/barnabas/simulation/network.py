@@ -205,7 +205,6 @@ class Socket:
         self._end = end
 
     def when_closed(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` when the socket closes, whoever closes it."""
         self._on_closed = callback
 
     def machine_is_on(self) -> bool:
