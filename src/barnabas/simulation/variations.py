@@ -78,8 +78,8 @@ def _add(settings: Settings, random: Random, faults: list[Fault]) -> None:
     generator, times_ms = generator_of(settings), fault_times_ms(settings)
     for _ in range(10):
         of_nodes = [*generator.draw(random, *times_ms), *generator.draw_aimed(random, *times_ms)]
-        faults = [*of_nodes, *generator.draw_of_clients(random, *times_ms)]
-        drawn = list(map(generator.ties(random, times_ms[1]).tie, faults))
+        untied = [*of_nodes, *generator.draw_of_clients(random, *times_ms)]
+        drawn = list(map(generator.ties(random, times_ms[1]).tie, untied))
         if drawn:
             break
     faults += [random.choice(drawn)] if drawn else []
