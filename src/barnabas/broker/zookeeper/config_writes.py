@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch, entity_path
-from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create, make_path
+from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, create, make_path
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
@@ -43,7 +43,7 @@ class ConfigWrites:
         self._store = store
         self._metadata = metadata
         self._watch = watch
-        self._running: dict[StoreSteps, None] = {}
+        self._running = RunningSteps()
 
     def change(
         self,
@@ -55,18 +55,10 @@ class ConfigWrites:
         validate_only: bool,
     ) -> None:
         """Decides about the change of each resource, and writes it unless it is only validated."""
-
-        def done(results: list[AlterResult]) -> None:
-            del self._running[steps]
-            reply(results)
-
-        steps = StoreSteps(self._change_all(changes, actor, replace, validate_only), done)
-        self._running[steps] = None
-        steps.start()
+        self._running.start(self._change_all(changes, actor, replace, validate_only), reply)
 
     def resume(self) -> None:
-        for steps in tuple(self._running):
-            steps.resume()
+        self._running.resume()
 
     def _change_all(
         self, changes: Sequence[ResourceChange], actor: str, replace: bool, validate_only: bool

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import write_config
-from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, read
+from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, read
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
@@ -43,22 +43,14 @@ class QuotaWrites:
         self._store = store
         self._metadata = metadata
         self._watch = watch
-        self._running: dict[StoreSteps, None] = {}
+        self._running = RunningSteps()
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
         """Decides about the change of each entity, and writes it unless it is only validated."""
-
-        def done(response: _Response) -> None:
-            del self._running[steps]
-            reply(response)
-
-        steps = StoreSteps(self._alter(request, actor), done)
-        self._running[steps] = None
-        steps.start()
+        self._running.start(self._alter(request, actor), reply)
 
     def resume(self) -> None:
-        for steps in tuple(self._running):
-            steps.resume()
+        self._running.resume()
 
     def _alter(self, request: _Request, actor: str) -> Steps[_Response]:
         for entry in request.entries:

@@ -77,6 +77,29 @@ class StoreSteps:
         self._send()
 
 
+class RunningSteps:
+    """The generators in progress, each independent of the others."""
+
+    def __init__(self) -> None:
+        self._running: dict[StoreSteps, None] = {}
+
+    def start(self, steps: Steps[T], done: Callable[[T], None]) -> None:
+        """Starts a generator; `done` is called with its result."""
+
+        def ended(result: T) -> None:
+            del self._running[running]
+            done(result)
+
+        running = StoreSteps(steps, ended)
+        self._running[running] = None
+        running.start()
+
+    def resume(self) -> None:
+        """Repeats the requests whose answers were lost, after the session is connected again."""
+        for running in tuple(self._running):
+            running.resume()
+
+
 def read(store: ZnodeStore, path: str, *, watch: bool = False) -> Steps[ReadReply]:
     reply: ReadReply = yield lambda answered: store.read(path, answered, watch=watch)
     return reply
