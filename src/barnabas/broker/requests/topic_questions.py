@@ -31,7 +31,6 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 _TOPIC: Final = AclResource.TOPIC
 _GROUP: Final = AclResource.GROUP
 _CLUSTER: Final = AclResource.CLUSTER
-_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
 
 
 class CreateTopics(Described):

@@ -24,7 +24,6 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsResponse
 
 _TOPIC: Final = AclResource.TOPIC
-_GROUP: Final = AclResource.GROUP
 _CLUSTER: Final = AclResource.CLUSTER
 _TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
 
