@@ -1,4 +1,4 @@
-"""One request of every API, with every list filled, and the authorization errors in a response."""
+"""Requests: one of every API, with every list filled, and the authorization errors in a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feeds of the monitor on a phantom cluster: run beside a test's steps, and compared with the phantom's state."""
+"""The feeds of the monitor on a phantom cluster: run during a test, and compared with its state."""
 
 from __future__ import annotations
 

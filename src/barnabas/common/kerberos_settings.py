@@ -31,7 +31,7 @@ class KerberosKeys(NamedTuple):
 
     #: None if all keys of the keytab count.
     principal: str | None
-    #: None is the machine's own keytab, or, for links to others, its ticket cache.
+    #: The keytab; None stands for the machine's own one or, for links to other nodes, its ticket cache.
     keytab: str | None
     #: The first component of the principals of other nodes.
     service: str

@@ -1,4 +1,4 @@
-"""One version of the table: which rows it changed, and their values before and after."""
+"""Change sets: the rows that one version of the table changed, with their values before and after."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class Partitions:
 
 @dataclass(slots=True)
 class Delta:
-    """One input. None and empty fields say nothing."""
+    """The input of one feed at one time. Fields that are None or empty leave the table as it is."""
 
     time_ms: int
     source: Source = Source.LOOK

@@ -23,9 +23,9 @@ class TableState:
         self.volumes = Volumes.empty(0, 1)
         #: Changes when a row gets another partition, or a partition other replicas: then its sizes are unknown.
         self.layout = 0
-        #: By row: when an exact feed last wrote it; -1 if none did.
+        #: The time, by row, at which an exact feed last wrote it; -1 if none did.
         self.exact_ms: LongArray = np.full(0, UNKNOWN, np.int64)
-        #: By row: elections that no feed delivered.
+        #: The number of elections, by row, that no feed delivered.
         self.missed_elections: IntArray = np.zeros(0, np.int32)
         self._free: list[int] = []
         self._next_row = 0

@@ -27,8 +27,8 @@ _GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """One step of a watch. `table` is None before the first look. `problem` says why no broker answers, `log_problem`
-    why the metadata log that was wanted is not read.
+    """The result of one step of a watch. `table` is None before the first look. `problem` says why no broker answers,
+    `log_problem` why the metadata log that was wanted is not read.
     """
 
     table: ClusterTable | None

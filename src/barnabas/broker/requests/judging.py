@@ -130,7 +130,7 @@ class Described:
 
 @dataclass(frozen=True)
 class Whole:
-    """One check for the whole request. `name` is the field with the resource's name; empty for the cluster."""
+    """A single check of the whole request. `name` is the field with the resource's name; empty for the cluster."""
 
     operation: AclOperation
     resource: AclResource = AclResource.CLUSTER

@@ -1,4 +1,4 @@
-"""Unsecured tokens (`alg` none), for tests: whoever can connect can be anybody. Kafka's rules, by the options of the
+"""Unsecured tokens (`alg` none), for tests: each client can claim to be any user. Kafka's rules, by the options of the
 JAAS entry: `unsecuredValidator...` of a broker, `unsecuredLogin...` of a node that logs in to others.
 """
 
