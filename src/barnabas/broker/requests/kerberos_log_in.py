@@ -33,9 +33,9 @@ class KerberosLogIn:
         self._listener = listener
 
     def begin(self) -> GssapiServer:
-        return GssapiServer(self._acceptor.accept(), self._names.of, self._tell)
+        return GssapiServer(self._acceptor.accept(), self._names.of, self._report)
 
-    def _tell(self, cause: str) -> None:
+    def _report(self, cause: str) -> None:
         # Names in it come from a peer that nobody knows.
         text = f"listener {self._listener}: a log-in by {GSSAPI} failed: {cause[:_CAUSE_LETTERS_MAX]!r}"
         self._reports.inform(GSSAPI, text)

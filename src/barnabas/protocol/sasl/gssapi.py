@@ -33,13 +33,15 @@ class _State(Enum):
 class GssapiServer:
     """An exchange. `local_name` returns the user of a principal, or raises NoLocalName."""
 
-    __slots__ = ("_context", "_local_name", "_state", "_tell")
+    __slots__ = ("_context", "_local_name", "_report", "_state")
 
-    def __init__(self, context: SecurityContext, local_name: Callable[[str], str], tell: Callable[[str], None]) -> None:
-        """`tell` receives the cause of a failure, which the client must not learn."""
+    def __init__(
+        self, context: SecurityContext, local_name: Callable[[str], str], report: Callable[[str], None]
+    ) -> None:
+        """`report` receives the cause of a failure, which the client must not learn."""
         self._context = context
         self._local_name = local_name
-        self._tell = tell
+        self._report = report
         self._state = _State.TOKENS
 
     def evaluate(self, message: bytes) -> Step:
@@ -54,7 +56,7 @@ class GssapiServer:
             if state is _State.OFFERED:
                 return self._take_choice(self._context.unwrap(message))
         except (KerberosError, NoLocalName) as error:
-            self._tell(str(error))
+            self._report(str(error))
             raise LogInRefused from error
         raise LogInRefused
 

@@ -127,8 +127,8 @@ class Effects(Observer):
         self._views: dict[str, _View] = {}
         #: Socket of a node -> times at which its frames were sent.
         self._sent: dict[tuple[object, object], tuple[Frames, list[int]]] = {}
-        #: Connection -> the time that its last response told, in ms.
-        self._told: dict[tuple[object, object], int] = {}
+        #: Connection -> the throttle time of its last response, in ms.
+        self._throttled_ms: dict[tuple[object, object], int] = {}
         self.counts = {"writes": 0, "reads": 0, "topics": 0, "log-ins": 0, "refused log-ins": 0, "mutes": 0}
         self.failure: str | None = None
         cluster.network.add_observer(self)
@@ -275,23 +275,23 @@ class Effects(Observer):
         self._need(name, images, user, AclOperation.READ, AclResource.TOPIC, topic)
 
     def answered(self, answer: Answered) -> None:
-        """Takes a response that a user got. A response behind one that told a time to pause must have left its node
+        """Takes a response that a user got. A response behind one with a throttle time must have left its node
         after that time."""
         key = (answer.socket.remote, answer.socket.local)
-        told = self._told.pop(key, 0)
+        throttle_ms = self._throttled_ms.pop(key, 0)
         _, times = self._sent.get(key, (None, []))
         place = answer.place
-        if told and place < len(times):
+        if throttle_ms and place < len(times):
             self.counts["mutes"] += 1
             pause_us = times[place] - times[place - 1]
-            if pause_us < told * MILLISECOND_US - _TOLERANCE_US:
+            if pause_us < throttle_ms * MILLISECOND_US - _TOLERANCE_US:
                 pause_ms = pause_us // MILLISECOND_US
                 self.failure = self.failure or (
-                    f"a muted connection was served {pause_ms} ms after a response that told {told} ms"
+                    f"a muted connection was served {pause_ms} ms after a response with a throttle time of {throttle_ms} ms"
                 )
         time_ms = getattr(answer.response, "throttle_time_ms", 0)
         if time_ms > 0:
-            self._told[key] = time_ms
+            self._throttled_ms[key] = time_ms
 
     # -- log-ins
 

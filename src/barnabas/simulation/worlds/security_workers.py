@@ -313,7 +313,7 @@ class UserWork:
         return answers if isinstance(answers, list) else None
 
     def _request(self, topic: str, size: int = 0, acks: int = 1) -> tuple[Message, int]:
-        """Returns a write. With acks=all the response can leave when the pause that it tells is over."""
+        """Returns a write. With acks=all the response can leave when its throttle time is over."""
         self._number += 1
         value = value_of(topic, self._client.name, self._number) + b"x" * size
         request = produce_request(self._run.topic_id_of(topic), 0, batch_of(value), acks=acks, name=topic)
