@@ -38,7 +38,7 @@ _INT32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
-#: Rows that are built per step.
+#: The number of rows built per step.
 _ROWS_PER_STEP = 100
 
 

@@ -2,8 +2,8 @@
 
 start      registration (`membership.py`); the controller of this process claims /controller if it can
 requests   LeaderAndIsr, UpdateMetadata, StopReplica -> image and roles (`controller_feed.py`); before the broker
-           opens to clients (`initial_catch_up.py`) only they are served, and nothing before the registration: until then,
-           requests of the controller are for the last process with this broker's id (G37)
+           opens to clients (`initial_catch_up.py`) it serves nothing else, and before its registration nothing at all:
+           until then, requests of the controller are for the last process with this broker's id (G37)
 stop       ControlledShutdown, then the end of the session, so that no broker waits for it
 """
 

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 _BATCHED_SINCE = 8
 _GROUP_ERROR_SINCE = 2
 _NO_OFFSET = -1
-#: Groups processed in one step.
+#: The number of groups processed in one step.
 _GROUPS = 200
 
 

@@ -4,7 +4,7 @@
     server -> client   which layers it offers: none, which is what Kafka offers ("auth")
     client -> server   which layer it chooses, and the identity that it asks for
 
-Kafka takes the identity of the context, whatever the client asks for, and so does this.
+The user is the identity of the context, whatever the client asks for, as in Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.common.kerberos_names import NoLocalName
 from barnabas.protocol.sasl.mechanism import LogInRefused, Outcome, Step
 
 _NO_LAYER: Final = 1
-#: The offer of Java's server: no layer, and a size that is without meaning then.
+#: The offer of Java's server: no layer, and a size that has no meaning without one.
 _OFFER: Final = bytes([_NO_LAYER]) + (65_536).to_bytes(3, "big")
 _CHOICE_BYTES: Final = 4
 

@@ -1,7 +1,7 @@
 """The effects of clients on the nodes of a cluster, compared with the rules, credentials and quotas in their metadata.
 
 The effects are seen from outside: records that a leader appended, bytes that a broker sent, topics that a controller
-decided, log-ins that succeeded. The rules are read in turn, for each question, from the image of the node itself.
+decided, log-ins that succeeded. Each check reads all rules in the image of the node itself.
 
     no effect without a right    a record, a read, a topic needs a right in the image of the node, in the event of the
                                  effect; so a revoked right is dead with the next image
@@ -47,7 +47,7 @@ DECISION: Final = RareEvent("a decision about topics", "controller.kraft.proposa
 _IMPLIES: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
 }
-#: The error of a time by the drift of two clocks and the rounding of milliseconds.
+#: The tolerance of times: two clocks drift, and milliseconds are rounded.
 _TOLERANCE_US: Final = 5 * MILLISECOND_US
 #: The time over which a rate is compared with a quota.
 _RATE_WINDOW_US: Final = 4 * SECOND_US
@@ -94,7 +94,7 @@ class User(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """A user whose quota stays as it is, and the size of what can be under way beyond it."""
+    """A user whose quota stays as it is, and the number of bytes that can be in flight above it."""
 
     user: str
     bytes_per_s: int
@@ -205,7 +205,7 @@ class Effects(Observer):
         what: str,
     ) -> None:
         if not any(may(image, user.principal, user.host, operation, resource, what) for image in images):
-            raise Violation(f"an effect without a right: {user.name} may not {operation.name} {what}, {name} let it")
+            raise Violation(f"an effect without a right: {user.name} may not {operation.name} {what}, {name} served it")
 
     # -- quotas
 
@@ -219,7 +219,7 @@ class Effects(Observer):
         while written[0][0] < now_us - _RATE_WINDOW_US:
             written.popleft()
         total = sum(each for _, each in written)
-        # The two windows of the rate let through what they still have room for, once.
+        # The two windows of the rate are empty at first, so they admit two seconds of the quota once.
         limit = quota.bytes_per_s * (_RATE_WINDOW_US // SECOND_US + 2) * 6 // 5 + quota.burst_bytes
         if total > limit:
             raise Violation(f"more than its quota: {user} wrote {total} bytes in 4 s to {name}, at most {limit}")
@@ -287,7 +287,7 @@ class Effects(Observer):
             if pause_us < throttle_ms * MILLISECOND_US - _TOLERANCE_US:
                 pause_ms = pause_us // MILLISECOND_US
                 self.failure = self.failure or (
-                    f"a muted connection was served {pause_ms} ms after a response with a throttle time of {throttle_ms} ms"
+                    f"a muted connection was served {pause_ms} ms after a response with throttle_time_ms={throttle_ms}"
                 )
         time_ms = getattr(answer.response, "throttle_time_ms", 0)
         if time_ms > 0:
