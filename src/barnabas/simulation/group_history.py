@@ -19,13 +19,13 @@ from typing import NamedTuple
 from barnabas.simulation.history import Place, Problem
 from barnabas.simulation.world import Note, format_time
 
-#: The clocks of machines differ.
+#: The largest difference allowed between the clocks of two machines.
 _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """A member's ownership of a partition. `until_us`: when it was given back, or how long the group could not know
-    that its owner is gone.
+    """A member's ownership of a partition. `until_us`: when it was given back, or until when the group could not know
+    that its owner had gone.
     """
 
     member: str

@@ -58,7 +58,7 @@ class PlainSideWork:
         """Waits for nothing."""
 
     async def read(self, client: Client) -> None:
-        """Reads nothing besides the topics of this work."""
+        """Reads only the topics of this work."""
 
     def judge(self, found: ReadRecords, verdicts: Verdicts) -> list[Problem]:
         raise NotImplementedError

@@ -21,7 +21,7 @@ from barnabas.protocol import codec
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE
 
-#: Rows that are appended in one part.
+#: The number of rows appended in one part.
 _ROWS_PER_PART: Final = 100
 #: The number of rows read per step.
 _ROWS_PER_STEP: Final = 200
