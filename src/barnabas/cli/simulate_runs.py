@@ -40,7 +40,7 @@ K = TypeVar("K", bound=Enum)
 
 _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
-#: Producers, consumers, records per second of each producer.
+#: The number of producers and of consumers, and the records per second of each producer.
 _DEFAULT_SIZE = (2, 2, None)
 _PROBLEMS_SHOWN_MAX = 20
 _CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")

@@ -21,7 +21,7 @@ from barnabas.server.admission import Admission
 
 log = logging.getLogger("barnabas.connections")
 
-#: Connections closed in one turn of the loop.
+#: The number of connections closed in one turn of the loop.
 _CLOSED_PER_TURN: Final = 64
 #: The time after which connections whose handshake was under way are looked at again.
 _HANDSHAKE_POLL_S: Final = 1.0

@@ -27,7 +27,7 @@ UNEXPECTED: Final = "The server experienced an unexpected error when processing 
 #: The maximum length of a name in a message (that of a topic name), and of the whole message.
 _NAME_LETTERS_MAX: Final = 249
 _TEXT_LETTERS_MAX: Final = 2_000
-#: The elements whose messages are shortened in one slice.
+#: The number of elements whose messages are shortened in one slice.
 _SHORTENED_PER_STEP: Final = 50
 _CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
 #: A pattern, because a message of 32 kB can have 16,000 words: one after the other would take 20 ms.

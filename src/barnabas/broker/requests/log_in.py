@@ -85,7 +85,8 @@ class ListenerLogIn:
         self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
 
     def _read_tokens(self, is_offered: bool) -> OAuthLogIn | None:
-        """Returns the log-in by tokens; None if it is not offered. One whose settings are the same continues."""
+        """Returns the log-in by tokens; None if it is not offered. The current one stays if its settings are the
+        same."""
         now = self._oauth
         settings = log_in_settings.listener_tokens_of(self._config, self._listener) if is_offered else None
         if now is not None and now.settings == settings:

@@ -147,7 +147,7 @@ class Quota(Generic[_R]):
         applied = self.table.find(*client)
         if len(self._by_client) >= self._kept_max:
             self._forget_idle(now_ms)
-        # Znodes can hold a limit of 0, below it or NaN, with which Kafka throttles nobody either.
+        # Znodes can hold a limit that is zero, negative or NaN. Kafka throttles no client by such a limit either.
         found = None if applied is None or not applied.limit > 0 else self._shared(applied)
         self._by_client[client] = found
         return found

@@ -190,7 +190,7 @@ class ConnectionLimits:
         for waiter in tuple(waiters):
             waiter()
         if len(waiters) > 1:
-            # Another listener is the first to get the next slot.
+            # The next free slot goes to another listener first.
             waiters.append(waiters.pop(0))
 
     # -- connections
