@@ -14,13 +14,12 @@ applies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.common import late_imports
 from barnabas.common.errors import ConfigError
-from barnabas.common.reports import LimitedReports
 
 KEY: Final = "barnabas.leader.election.strategy"
 ASSIGNMENT: Final = "assignment"
@@ -48,13 +47,19 @@ def least_leaders(choice: Choice) -> int:
     return min(choice.candidates, key=lambda broker: choice.leaders.get(broker, 0))
 
 
+class FailureReports(Protocol):
+    """Where a strategy that fails is reported."""
+
+    def report(self, cause: Hashable, message: str, error: BaseException | None = None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NamedStrategy:
     """A strategy other than Kafka's, with the name that the configuration gives it."""
 
     name: str
     choose: Strategy
-    reports: LimitedReports
+    reports: FailureReports
 
 
 class Leaderships(Protocol):
@@ -117,7 +122,7 @@ class Elector:
         return choice.candidates[0]
 
 
-def strategy_of(name: str, reports: LimitedReports) -> NamedStrategy | None:
+def strategy_of(name: str, reports: FailureReports) -> NamedStrategy | None:
     """Returns the strategy of this name, or None for Kafka's rule. Raises ConfigError if there is no such strategy."""
     if name == ASSIGNMENT:
         return None
