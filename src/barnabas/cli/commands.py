@@ -58,6 +58,7 @@ ENTRIES: Final = (
     CommandEntry(
         "monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"
     ),
+    CommandEntry("whatif", "whatif", "whatif", "Show what a failure, a restart or a change would do"),
     CommandEntry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
     CommandEntry("consume", "consume", "consume", "Print records, one per line"),
     CommandEntry(
