@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from barnabas.history.errors import HistoryError
 from barnabas.history.files import open_for_reading, reason
@@ -31,6 +32,9 @@ from barnabas.history.times import time_of
 from barnabas.monitor.changes import Change
 from barnabas.monitor.columns import Volumes
 from barnabas.monitor.texts import at
+
+#: What rows with other content than the recorder writes lead to.
+_DAMAGE: Final = (TypeError, ValueError, LookupError, OverflowError)
 
 
 class History:
@@ -179,6 +183,8 @@ class History:
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise HistoryError(f"{self.path}: {reason(error)}") from None
+        except _DAMAGE as error:
+            raise HistoryError(f"{self.path}: damaged: {error}") from error
 
     def _span(self) -> tuple[int, int]:
         first, last = self._connection.execute("SELECT min(time_ms), max(time_ms) FROM moments").fetchone()

@@ -171,6 +171,9 @@ class Recorder:
         self._writer.begin_moment(held.time_ms)
         self._writer.write_events(held.partitions, held.values, CHANGED, held.missed.tolist())
         self._writer.end_moment(held.source, held.merged)
+        if held.merged:
+            why = f"{held.merged} states of partitions were left out: more than {EVENTS_PER_S} changed within a second"
+            self._writer.add_gap(self._window[0], held.time_ms, why)
         self.merged += held.merged
         self._after_moment()
 
