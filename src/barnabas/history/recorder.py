@@ -27,7 +27,7 @@ from barnabas.history.samples import Sampler
 from barnabas.history.schema import CHANGED
 from barnabas.history.writer import Writer
 from barnabas.monitor.change_set import ChangeSet
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.table import ClusterTable
 
 EVENTS_PER_S: Final = 10_000
@@ -104,6 +104,11 @@ class Recorder:
         """Adds the causes of changes, and the times at which no broker answered."""
         if self._has_begun:
             self._guarded(lambda: self._causes.add(changes))
+
+    def explain_events(self, events: Iterable[Event]) -> None:
+        """Adds the causes that events of the journal name, for changes recorded at any time."""
+        if self._has_begun:
+            self._guarded(lambda: self._causes.add_events(events))
 
     def note_gap(self, begin_ms: int, end_ms: int | None, why: str) -> None:
         """Notes a time whose changes are not known."""
