@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import time
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli import clients, explain_story, explain_topic, lines, output
 from barnabas.cli.explain_story import Event, Present
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
 
@@ -37,6 +38,8 @@ def explain(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Show all events since then: 10m, 2h, or a date")
     ] = None,
+    at: At = None,
+    history: HistoryOption = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
@@ -44,6 +47,10 @@ def explain(
     """Explain why a partition has its leader and its ISR, with times and causes"""
     if (partition is None) == (broker is None):
         raise Failure("name a partition (orders-3), a topic, or --broker N")
+    if at is not None or history is not None:
+        views = importlib.import_module("barnabas.cli.history_views")
+        views.explain_at(at, history, partition, since, as_json=as_json)
+        return
     since_ms = 0 if since is None else lines.parse_time(since, round(time.time() * 1000))
     client = clients.consumer(bootstrap, properties, _settings())
     try:

@@ -129,12 +129,16 @@ class JournalEvents:
             self._table.apply(Delta(self._time_ms, Source.JOURNAL, partitions=batch))
 
 
-def _identity(event: Event) -> TopicName:
+def topic_id_of(event: Event) -> bytes:
+    """Returns the id of the topic that an event is about."""
     try:
-        topic_id = bytes(uuid_from_text(str(event.get("topic_id", ""))))
+        return bytes(uuid_from_text(str(event.get("topic_id", ""))))
     except ValueError:
-        topic_id = NO_TOPIC_ID
-    return TopicName(str(event["topic"]), topic_id)
+        return NO_TOPIC_ID
+
+
+def _identity(event: Event) -> TopicName:
+    return TopicName(str(event["topic"]), topic_id_of(event))
 
 
 def _is_same_topic(one: TopicName, other: TopicName) -> bool:
