@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from barnabas.common.addresses import canonical, peer_address
 from barnabas.common.config import BrokerConfig
-from barnabas.common.sampled_rates import SampledAverage, SampledRate
+from barnabas.common.sampled_rates import SampledRate, SampledTimes
 from barnabas.metadata.quota_entities import AddressQuotas, QuotaChanges
 
 PER_IP: Final = "max.connections.per.ip"
@@ -93,8 +93,8 @@ class _Listener:
         self.blocked_ms = 0
         self.rate = SampledRate(*windows)
         #: The times for which the listener rested because of a rate, and those for which addresses were held.
-        self.throttle_times = SampledAverage(*_METRIC_WINDOWS)
-        self.ip_throttle_times = SampledAverage(*_METRIC_WINDOWS)
+        self.throttle_times = SampledTimes(*_METRIC_WINDOWS)
+        self.ip_throttle_times = SampledTimes(*_METRIC_WINDOWS)
 
 
 class Slot:
