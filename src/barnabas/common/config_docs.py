@@ -121,7 +121,8 @@ HEEDED: Final[dict[str, str]] = {
     "as partition:broker pairs separated by commas; * means all.",
     "listener.security.protocol.map": "The security protocol of each listener name, as NAME:PROTOCOL, separated by "
     "commas: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas.",
+    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas. Listeners of a "
+    "running broker can be added, and those that are not advertised removed; a new address counts from the next start.",
     "log.cleaner.backoff.ms": "How long the log cleaner waits when no log needs compaction, in milliseconds.",
     "log.cleaner.dedupe.buffer.size": "The memory for the map of keys of the log cleaner in bytes, divided by "
     "log.cleaner.threads.",

@@ -125,7 +125,8 @@ class Admission:
         held.close()
 
     def close(self) -> None:
-        """Closes the connections that have no slot."""
+        """Closes the connections that have no slot. No other will be admitted."""
+        self._limits.no_longer_when_free(self._continue)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -67,7 +67,8 @@ class ListenerLogIn:
         config.subscribe(self._on_config)
 
     def _on_config(self, keys: frozenset[str]) -> None:
-        if log_in_settings.affects_log_in(keys):
+        is_served = any(each.name == self._listener for each in self._config.listeners)
+        if is_served and log_in_settings.affects_log_in(keys):
             try:
                 self._read_users()
             except ConfigError as error:
