@@ -26,7 +26,7 @@ DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "barnabas.rules.yml"
 MONITOR_RULES = DEPLOY / "prometheus" / "monitor.rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "barnabas.json"
-#: Made by Prometheus for each target.
+#: Prometheus makes this metric for each target.
 PROMETHEUS_OWN = {"up"}
 #: Grafana puts these in.
 VARIABLES = {"$__rate_interval": "5m", "$job": "barnabas", "$topic": "orders"}

@@ -47,7 +47,7 @@ SETTLE_MS: Final = 60_000
 _TRIES: Final = 40
 #: How often leadership of the coordinator's broker goes and comes back, after each other fault.
 _TRANSFERS: Final = (0, 0, 1, 3)
-#: For how long leadership is away; the shortest is over before the requests for it are answered.
+#: The possible lengths of a move of leadership; the shortest ends before the requests for it are answered.
 _AWAY_MS: Final = (1, 30, 200, 1_000)
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"

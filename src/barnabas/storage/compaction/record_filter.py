@@ -102,7 +102,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
                     key = map_key(key)
             if position >= stop:
                 raise corrupt(f"a key of {size} bytes reaches beyond its record")
-            # Only a negative length, null, is odd in zigzag form.
+            # In zigzag form a negative length, null, is odd.
             found.append((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1))
             position = stop
     except IndexError:
