@@ -41,7 +41,7 @@ class Call:
     def __init__(self, subject: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         #: The object of a method; the first argument of a function.
         self.subject = subject
-        #: The other arguments.
+        #: The positional arguments without the subject.
         self.arguments = arguments
         self.named = named
         #: The result of the row's `before`.

@@ -85,7 +85,7 @@ _WITHIN_MS = 2_000
 #: Runs in which replicas move between log directories, and how often.
 _SHIFT_CHANCE = 0.3
 _SHIFT_GAP_MS = 500
-#: The pauses between the actions of one client: busy runs, and those in which single records are far apart.
+#: Ranges of the pause between two actions of a client: from busy runs to runs with few records.
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 

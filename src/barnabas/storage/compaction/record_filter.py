@@ -154,7 +154,7 @@ class Retention:
 class Verdict(NamedTuple):
     """The decision about a batch before its records are read."""
 
-    #: None of its records is needed.
+    #: Whether the batch can be dropped, because none of its records is needed.
     discard: bool
     #: The batch stays, if only as a header.
     keep_empty: bool
