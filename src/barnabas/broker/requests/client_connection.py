@@ -357,7 +357,7 @@ class Connection:
         """Sets the response to a request that was not answered immediately. It is sent after all earlier responses."""
         if self.is_closed:
             return
-        assert request.chunks is None, "answered twice"
+        assert request.chunks is None, "a request is answered once"
         request.chunks = chunks
         queue = self.in_flight
         if not queue:

@@ -195,5 +195,6 @@ class Checker:
 
 
 def name_of(value: str) -> str:
-    """Proposals with different values share a few names, so that their order matters: "v17" is of "k1"."""
+    """Returns the name that a value is proposed under: "v17" under "k1". There are only eight, so that the order
+    matters."""
     return f"k{int(value[1:]) % 8}"

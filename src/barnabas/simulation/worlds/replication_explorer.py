@@ -450,7 +450,7 @@ class ReplicationRun:
         values = list(log.values())
         written = [value for value in values if value is not None and value.startswith(b"i")]
         if len(set(values)) != len(values):
-            raise Violation(f"a record is there twice in partition {index}")
+            raise Violation(f"a record is twice in partition {index}")
         acked = self.history.ordered[index]
         kept = [value for value in acked if value in set(written)]
         if [value for value in written if value in set(acked)] != kept:
