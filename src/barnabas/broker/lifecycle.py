@@ -189,7 +189,7 @@ class BrokerLifecycle:
 
     def _register(self) -> None:
         self._timer = None
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         left_ms = max(1, self._give_up_ms - self._host.clock.now_ms())
         self._access.send(self._registration, self._on_registered, timeout_ms=left_ms)
 
@@ -224,7 +224,7 @@ class BrokerLifecycle:
         """Registers as a new incarnation after another one was registered with this node id. The usual cause is a
         delayed request of a dead process: that process sends no heartbeats, so its session ends. If the other process
         is alive, this registration is refused until the timeout."""
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         # This process has been running, so its previous epoch proves no clean shutdown.
         self._registration.previous_broker_epoch = -1
         self._registration.incarnation_id = self._host.random.uuid()
@@ -245,7 +245,7 @@ class BrokerLifecycle:
         if self._is_amending or self._stopping:
             return
         self._is_amending = True
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         sent = self._endpoints
         self._access.send(self._registration, lambda response: self._on_amended(response, sent))
 

@@ -20,7 +20,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.replication.quotas import ReplicationQuota
 
 _BACKOFF_MS: Final = 20
-#: Short, because an unreachable leader is soon replaced or back.
+#: The pause is short, because an unreachable leader is soon replaced or back.
 _BACKOFF_MS_MAX: Final = 200
 
 

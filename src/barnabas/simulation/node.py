@@ -125,7 +125,7 @@ class Node(Program):
         self.properties = dict(properties)
         #: If set, an empty disk is formatted for this cluster before the start, as an operator would do.
         self.cluster_id = cluster_id
-        #: The records that the disk is then formatted with, if not those of a new cluster.
+        #: The records with which an empty disk is formatted; None for those of a new cluster.
         self.bootstrap: Sequence[Versioned] | None = None
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
