@@ -106,7 +106,7 @@ class _Facts:
         else:
             voters = requests.voters_of(answer)
         if voters is not None:
-            found.voters = voters
+            found.voters, found.lost_voters = voters
         elif found.has_quorum:
             self._gaps.append("the voters of the metadata quorum are not known; it is assumed to keep its majority")
 
