@@ -50,7 +50,7 @@ _STRATEGY = "barnabas.leader.election.strategy"
 
 @dataclass(slots=True)
 class Plan:
-    """What a seed draws."""
+    """A cluster, its past, and a question, as a seed draws them."""
 
     brokers: int
     controllers: int
@@ -106,7 +106,7 @@ def drawn(seed: int, *, is_restart: bool) -> Plan:
 
 
 class Seen(NamedTuple):
-    """What decides about a partition, as far as its order has a meaning."""
+    """Leader, ISR and ELR of a partition, without the orders that have no meaning."""
 
     leader: int
     isr: frozenset[int]
