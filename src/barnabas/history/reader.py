@@ -186,6 +186,10 @@ class History:
         with self._reading():
             return self._gaps()
 
+    def __repr__(self) -> str:
+        first_ms, last_ms = self.span()
+        return f"<History {self.path.name}: {at(first_ms)} to {at(last_ms)}>"
+
     def _repr_html_(self) -> str:
         from barnabas.history.pages import history_html
 
