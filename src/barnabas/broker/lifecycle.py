@@ -105,6 +105,15 @@ class BrokerLifecycle:
         self._is_fenced: bool | None = None
         self.epoch = -1
 
+    @property
+    def unanswered_ms(self) -> int | None:
+        """Returns the time after which the controller should have answered a heartbeat; None if it has, or if this
+        broker is not registered, or stops.
+        """
+        if self.epoch < 0 or self._stopping or not self._in_flight:
+            return None
+        return self._answered_ms + self._config.int_of("broker.heartbeat.interval.ms")
+
     def start(
         self,
         endpoints: Sequence[Endpoint],
