@@ -8,6 +8,7 @@ make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
+make bench ARGS="--only security"
 make bench ARGS="--only spark"
 make bench ARGS="--only zookeeper"
 make bench ARGS="--only zookeeper_mode"
@@ -32,6 +33,7 @@ import cluster_steps
 import order_rows
 import report
 import scale
+import security
 import spark_rows
 import storage
 import zookeeper
@@ -42,6 +44,7 @@ from cluster_rows import CLUSTER_STEPS
 from group_rows import GROUP_STEPS
 from order_rows import ORDERS
 from scale import SCALE
+from security import SECURITY
 from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
@@ -111,7 +114,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
-    experiments += [BYSTANDERS.name, SCALE.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
+    experiments += [BYSTANDERS.name, SECURITY.name, SCALE.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -155,6 +158,7 @@ def tables(
     orders: Experiment,
     beside: Experiment,
     coordination: Experiment,
+    secured: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -184,6 +188,7 @@ def tables(
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         bystanders.table(beside),
+        security.table(secured),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
@@ -247,8 +252,8 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)
-    large, spark, orders, beside, coordination = (each.sized(**sized) for each in kinds)
+    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, SECURITY)
+    large, spark, orders, beside, coordination, secured = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -266,6 +271,8 @@ def main() -> int:
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if BYSTANDERS.name in names:
             bystanders.run(beside, data, targets, values)
+        if SECURITY.name in names:
+            security.run(secured, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
         if SPARK.name in names and "barnabas" in targets:
@@ -283,7 +290,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, beside, coordination),
+        tables(rounds, experiments, large, spark, orders, beside, coordination, secured),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
