@@ -9,6 +9,7 @@ make bench ARGS="--only scale"
 make bench ARGS="--only history"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
+make bench ARGS="--only security"
 make bench ARGS="--only spark"
 make bench ARGS="--only zookeeper"
 make bench ARGS="--only zookeeper_mode"
@@ -34,6 +35,7 @@ import history_rows
 import order_rows
 import report
 import scale
+import security
 import spark_rows
 import storage
 import zookeeper
@@ -45,6 +47,7 @@ from group_rows import GROUP_STEPS
 from history_rows import HISTORY
 from order_rows import ORDERS
 from scale import SCALE
+from security import SECURITY
 from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
@@ -114,7 +117,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
-    experiments += [BYSTANDERS.name, SCALE.name, HISTORY.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
+    experiments += [BYSTANDERS.name, SECURITY.name, SCALE.name, HISTORY.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -159,6 +162,7 @@ def tables(
     bystander: Experiment,
     coordination: Experiment,
     past: Experiment,
+    secured: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -188,6 +192,7 @@ def tables(
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         bystanders.table(bystander),
+        security.table(secured),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
@@ -253,8 +258,8 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY)
-    large, spark, orders, bystander, coordination, past = (each.sized(**sized) for each in kinds)
+    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY)
+    large, spark, orders, bystander, coordination, past, secured = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -272,6 +277,8 @@ def main() -> int:
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if BYSTANDERS.name in names:
             bystanders.run(bystander, data, targets, values)
+        if SECURITY.name in names:
+            security.run(secured, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
         if HISTORY.name in names and "barnabas" in targets:
@@ -291,7 +298,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, bystander, coordination, past),
+        tables(rounds, experiments, large, spark, orders, bystander, coordination, past, secured),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
