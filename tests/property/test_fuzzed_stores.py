@@ -47,7 +47,8 @@ def _settings(folder: Path, kind: str, keys: bytes, trusted: bytes) -> ListenerS
         path.write_bytes(content)
         password = None if kind == "PEM" else PASSWORD
         found.append(StoreSettings(kind, str(path), password, password))
-    return ListenerSettings("SSL", *found, "required", ("TLSv1.2", "TLSv1.3"), (), True, "DEFAULT", False, False)
+    own, others = found
+    return ListenerSettings("SSL", own, others, "required", ("TLSv1.2", "TLSv1.3"), (), True, "DEFAULT", False, False)
 
 
 def _refusal(kind: str, keys: bytes, trusted: bytes) -> str | None:
