@@ -24,12 +24,14 @@ from barnabas.console.security.users import User, UsersError, UsersFile, checked
 from barnabas.console.serving import Place, is_loopback, serve
 from barnabas.console.state import Console, ConsoleOptions
 from barnabas.console.target import Target
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor.broker_connection import Address, Security
 
 DEFAULT_PORT = 8088
 _USERS_NAME = "console-users.json"
+_AUDIT_NAME = "console-audit.jsonl"
 
 app = typer.Typer(help="Serve a page with every partition of a cluster, live", invoke_without_command=True)
 user_app = typer.Typer(help="List, add and remove users of the console", no_args_is_help=True)
@@ -46,6 +48,9 @@ def console(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the page; 0 picks a free one", min=0, max=65535)] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
+    ] = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
@@ -72,7 +77,8 @@ def console(
     """
     if ctx.invoked_subcommand is not None:
         return
-    targets = [_target(bootstrap, properties or []), *_targets(cluster or [])]
+    own = embedded_target(directory) if directory is not None else _target(bootstrap, properties or [])
+    targets = [own, *_targets(cluster or [])]
     place = Place(host, port, tls_certificate, tls_key)
     users_path = _users_path(users)
     has_users = bool(_users(users_path))
@@ -80,6 +86,7 @@ def console(
     options = ConsoleOptions(
         users=users_path if has_users or (not is_loopback(host) and not insecure) else None,
         read_only=read_only,
+        audit=users_path.with_name(_AUDIT_NAME),
         hosts=_hosts(place, allowed_host or []),
         is_tls=place.is_tls,
     )
@@ -105,6 +112,17 @@ def run(targets: Sequence[Target], options: ConsoleOptions, place: Place) -> Non
 
     if asyncio.run(until_signalled(main())):
         raise KeyboardInterrupt
+
+
+def embedded_target(directory: Path) -> Target:
+    """Returns the embedded cluster of a directory. Raises Failure if there is none."""
+    cluster = EmbeddedCluster(directory)
+    nodes, security = cluster.nodes, cluster.security
+    if not nodes:
+        raise Failure(f"no cluster has been started in {directory}", "start one with `barnabas up`")
+    settings = {} if security is None else security.client_settings()
+    bootstrap = _addresses([node.bootstrap for node in nodes])
+    return Target(cluster.directory.name, bootstrap, _security(settings), directory=cluster.directory)
 
 
 def _target(bootstrap: str, properties: list[str]) -> Target:

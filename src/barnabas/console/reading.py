@@ -11,9 +11,11 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
 from barnabas.console.views.brokers import broker_view, brokers_view, quorum_view
+from barnabas.console.views.groups import SORTS as GROUP_SORTS
+from barnabas.console.views.groups import GroupsQuestion, group_view, groups_json, groups_view
 from barnabas.console.views.map_columns import FILLS
 from barnabas.console.views.overview import overview as overview_view
-from barnabas.console.views.partition import partition_view
+from barnabas.console.views.partition import lanes_view, partition_view
 from barnabas.console.views.timeline import TimelineQuestion
 from barnabas.console.views.timeline import timeline as timeline_view
 from barnabas.console.views.topic import PARTITIONS_MAX, topic_view
@@ -54,6 +56,9 @@ _PARTITION_COLUMNS: Final = (
     "start_offset",
     "high_watermark",
 )
+
+_GROUP_COLUMNS: Final = ("group", "state", "kind", "protocol", "members", "topics", "lag", "lag_s", "coordinator")
+_OFFSET_COLUMNS: Final = ("topic", "partition", "committed", "end_offset", "lag", "lag_s", "member")
 
 
 async def overview(visit: Visit) -> Response:
@@ -132,6 +137,45 @@ async def search(visit: Visit) -> Response:
     return visit.answer(found)
 
 
+async def lanes(visit: Visit) -> Response:
+    parameters, screens = visit.parameters, visit.screens
+    require_filled(screens)
+    found = lanes_view(
+        screens.cluster,
+        parameters.text("topic"),
+        from_ms=parameters.maybe_number("from"),
+        to_ms=parameters.maybe_number("to"),
+        limit=parameters.number("limit", 50, least=1, most=500),
+    )
+    return visit.answer(found)
+
+
+async def groups(visit: Visit) -> Response:
+    parameters, screens = visit.parameters, visit.screens
+    question = GroupsQuestion(
+        q=parameters.text("q", ""),
+        sort=parameters.choice("sort", GROUP_SORTS, "name"),
+        desc=parameters.flag("desc"),
+        offset=parameters.number("offset", 0),
+        limit=parameters.number("limit", 100, least=1, most=LIMIT_MAX),
+    )
+    if parameters.choice("format", ("json", "csv"), "json") == "csv":
+        text = csv_text(_GROUP_COLUMNS, groups_json(screens.cluster, screens.rates, question))
+        return file_response(text, file_name(screens.cluster.name, "groups.csv"), _CSV)
+    return visit.answer(groups_view(screens.cluster, screens.rates, question))
+
+
+async def group(visit: Visit) -> Response:
+    parameters, screens = visit.parameters, visit.screens
+    require_filled(screens)
+    name = parameters.text("name")
+    found = await group_view(screens.cluster, screens.rates, name)
+    if parameters.choice("format", ("json", "csv"), "json") == "csv":
+        text = csv_text(_OFFSET_COLUMNS, found["partitions"])
+        return file_response(text, file_name(screens.cluster.name, f"{name}.csv"), _CSV)
+    return visit.answer(found)
+
+
 def require_filled(screens: Screens) -> None:
     """Raises Problem before the first look is complete: until then it is not known what exists."""
     if not screens.cluster.is_filled:
@@ -177,4 +221,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "quorum": quorum,
     "timeline": timeline,
     "search": search,
+    "lanes": lanes,
+    "groups": groups,
+    "group": group,
 }

@@ -76,17 +76,16 @@ def _end(visit: Visit) -> None:
 
 def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     console = visit.console
-    is_login_needed = found is None
     screens = visit.screens
     shown: dict[str, Any] = {
         "user": None if found is None else found.user,
         "role": None if found is None else found.role.name.lower(),
         "token": None if found is None else found.token,
-        "is_login_needed": is_login_needed,
+        "is_login_needed": found is None,
         "read_only": console.options.read_only,
         "has_users": console.users is not None,
     }
-    if is_login_needed:
+    if found is None:
         return shown
     return shown | {
         "clusters": [
@@ -94,7 +93,7 @@ def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
             for name, each in console.screens.items()
         ],
         "cluster": screens.cluster.name,
-        "lab": False,
+        "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
         "history": None,
         "features": [],
         "version": screens.cluster.table.version,

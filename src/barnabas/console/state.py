@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from barnabas.console.audit import Audit
+from barnabas.console.lab import Lab
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
 from barnabas.console.security.login_limits import LoginLimits
@@ -33,6 +35,8 @@ class ConsoleOptions:
 
     users: Path | None = None
     read_only: bool = False
+    #: The file of the audit log; None keeps it in memory.
+    audit: Path | None = None
     #: Names of this console in addition to those of this machine; None for any.
     hosts: frozenset[str] | None = frozenset()
     is_tls: bool = False
@@ -70,6 +74,8 @@ class Console:
         }
         #: Open live streams.
         self.streams = 0
+        self.audit = Audit(options.audit, clock_ms)
+        self.labs = {target.name: Lab(target.directory) for target in targets}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Console:

@@ -67,6 +67,8 @@ class WatchedCluster:
         self.questions = Questions(self.table, target.bootstrap, target.security, timeout_s=timeout_s)
         self.occurrences = Occurrences()
         self.is_filled = False
+        #: The time at which the watch began.
+        self.begun_ms = clock_ms()
         self._failure: str | None = None
         self._departed: dict[int, BrokerState] = {}
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())

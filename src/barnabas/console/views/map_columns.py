@@ -62,7 +62,8 @@ class MapColumns:
     def body(self, *, known_layout: int | None = None, fill: str | None = None) -> bytes:
         """Returns the whole map. A page that knows this layout gets no names."""
         cluster, table, order = self._cluster, self._cluster.table, self.order()
-        columns: dict[str, NDArray[Any]] = {"assignment": order.assignment, **self.states()}
+        min_isr = np.clip(table.states.min_isr[order.rows], 0, 255).astype(np.uint8)
+        columns: dict[str, NDArray[Any]] = {"assignment": order.assignment, **self.states(), "min_isr": min_isr}
         if fill == "size":
             columns["size"] = _steps(table.volumes.size[order.rows])
         elif fill == "lag":

@@ -31,8 +31,43 @@ def partition_state(cluster: WatchedCluster, topic: str, partition: int) -> dict
     return shown | {
         "explanation": explanation(cluster.table.state(row), lanes),
         "lanes": [lane_json(lane) for lane in lanes],
-        "lanes_from_ms": lanes[0].time_ms if lanes else None,
+        "lanes_from_ms": lanes[0].time_ms if lanes else cluster.begun_ms,
         "lanes_gap": shown["missed_elections"] > 0,
+    }
+
+
+def lanes_view(
+    cluster: WatchedCluster, topic: str, *, from_ms: int | None, to_ms: int | None, limit: int
+) -> dict[str, Any]:
+    """Returns the lanes of a topic's partitions, the most disturbed first. Raises Problem if there is no such topic."""
+    found = cluster.table.topics.by_name.get(topic)
+    if found is None:
+        raise Problem("not-found", f"there is no topic {topic}")
+    lanes: list[dict[str, Any]] = []
+    for state in cluster.table.values(found.rows):
+        own = [
+            lane
+            for lane in cluster.occurrences.lanes(topic, state.partition)
+            if (from_ms is None or lane.time_ms >= from_ms) and (to_ms is None or lane.time_ms <= to_ms)
+        ]
+        lanes.append(
+            {
+                "partition": state.partition,
+                "severity": state.severity.name.lower(),
+                "changes": len(own),
+                "leader": state.leader,
+                "isr": list(state.isr),
+                "replicas": list(state.replicas),
+                "lanes": [lane_json(lane) for lane in own],
+            }
+        )
+    lanes.sort(key=lambda each: (-each["changes"], each["partition"]))
+    return {
+        "topic": topic,
+        "lanes": lanes[:limit],
+        "from_ms": from_ms or cluster.begun_ms,
+        "to_ms": to_ms or cluster.clock_ms(),
+        "gap": bool(cluster.table.missed_elections[found.rows].any()),
     }
 
 
