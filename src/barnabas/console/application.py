@@ -1,0 +1,99 @@
+"""The application: every route of the table, behind the checks of its role, its session and its token."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+
+from barnabas.console import changing, live, reading, session_routes
+from barnabas.console.pages import Pages
+from barnabas.console.problems import Problem
+from barnabas.console.security.gate import App, Gate
+from barnabas.console.security.rights import ROUTES, Role, Route
+from barnabas.console.security.sessions import Session
+from barnabas.console.session_routes import cookie_name
+from barnabas.console.state import Console
+from barnabas.console.visit import Handler, Visit, json_response
+
+TOKEN_HEADER: Final = "x-barnabas-token"
+#: The names of this machine, which every console has.
+LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOG: Final = logging.getLogger(__name__)
+#: Routes of sessions that begin one, and so have no token yet.
+_WITHOUT_TOKEN: Final = frozenset({"login"})
+
+HANDLERS: Final[Mapping[str, Handler]] = {
+    **session_routes.HANDLERS,
+    **reading.HANDLERS,
+    **live.HANDLERS,
+    **changing.HANDLERS,
+}
+
+
+def application(console: Console, pages: Pages | None = None) -> App:
+    """Returns the ASGI application."""
+    served = Pages() if pages is None else pages
+
+    async def page(request: Request) -> Response:
+        return served.answer(request)
+
+    async def no_route(_request: Request) -> Response:
+        problem = Problem("not-found", "there is no such route")
+        return json_response(problem.to_json(), problem.status)
+
+    routes = [
+        StarletteRoute(route.path, _endpoint(console, route, HANDLERS[route.name]), methods=[route.method])
+        for route in ROUTES
+    ]
+    routes.append(StarletteRoute("/api/{path:path}", no_route, methods=["GET", "POST"]))
+    routes.append(StarletteRoute("/{path:path}", page, methods=["GET"]))
+    options = console.options
+    hosts = None if options.hosts is None else LOCAL_NAMES | options.hosts
+    return Gate(Starlette(routes=routes), hosts, is_tls=options.is_tls)
+
+
+def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        try:
+            session = console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
+            role = console.role_of(session)
+            _check(console, route, request, session, role)
+            return await handler(Visit(console, request, session, role))
+        except Problem as problem:
+            return json_response(problem.to_json(), problem.status)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception:
+            _LOG.exception("a fault in %s %s", route.method, route.path)
+            fault = Problem("internal", "a fault of the console; its log has the details")
+            return json_response(fault.to_json(), fault.status)
+
+    return endpoint
+
+
+def _check(console: Console, route: Route, request: Request, session: Session | None, role: Role) -> None:
+    """Raises Problem unless this visitor can use this route."""
+    if role < route.role:
+        if session is None:
+            raise Problem("login", "log in first")
+        raise Problem("role", f"this needs the role {route.role.name.lower()}")
+    if route.method != "POST" or route.name in _WITHOUT_TOKEN:
+        return
+    if session is None:
+        # Without a session there is nothing to end, and a change needs the session's token.
+        raise Problem(
+            "login" if console.users is not None else "csrf", "there is no session: GET /api/session begins one"
+        )
+    if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, "").encode(), session.token.encode()):
+        raise Problem("csrf", "the token of the session is missing or wrong")
+    if route.is_change and console.options.read_only:
+        raise Problem("read-only", "this console is read-only")
+    if route.is_change and "at" in request.query_params:
+        raise Problem("past", "nothing can be changed in the past")

@@ -1,0 +1,69 @@
+"""The routes that change something, and those about changes: the lab and the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.console.lab import ACTIONS
+from barnabas.console.problems import Problem
+from barnabas.console.visit import Handler, Visit, json_response
+
+
+async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Callable[[], Awaitable[Any]]) -> Any:
+    """Does a piece of work, and writes it to the audit log with its result."""
+    audit = visit.console.audit
+    entry = {
+        "user": visit.user,
+        "role": visit.role.name.lower(),
+        "address": visit.address,
+        "cluster": visit.screens.cluster.name,
+        "action": action,
+        "arguments": arguments,
+    }
+    audit.write({**entry, "result": "begun", "text": ""})
+    try:
+        result = await work()
+    except Problem as problem:
+        audit.write({**entry, "result": "refused", "text": problem.text})
+        raise
+    except BaseException as error:
+        audit.write({**entry, "result": "failed", "text": str(error) or type(error).__name__})
+        raise
+    audit.write({**entry, "result": "ok", "text": result.get("text", "") if isinstance(result, dict) else ""})
+    return result
+
+
+async def lab(visit: Visit) -> Response:
+    return visit.answer(await visit.console.labs[visit.screens.cluster.name].state())
+
+
+async def audit(visit: Visit) -> Response:
+    parameters = visit.parameters
+    limit = parameters.number("limit", 100, least=1, most=1_000)
+    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit)
+    return visit.answer({"entries": entries, "problem": visit.console.audit.problem})
+
+
+def _lab_action(action: str) -> Handler:
+    async def handler(visit: Visit) -> Response:
+        broker_id = (await visit.body()).get("broker")
+        if not isinstance(broker_id, int) or isinstance(broker_id, bool):
+            raise Problem("bad-request", "broker is not a number")
+        found = visit.console.labs[visit.screens.cluster.name]
+
+        async def work() -> dict[str, Any]:
+            return {"ok": True, "text": await found.act(action, broker_id), "results": []}
+
+        return json_response(await audited(visit, f"lab-{action}", {"broker": broker_id}, work))
+
+    return handler
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "lab": lab,
+    "audit": audit,
+    **{f"lab_{action}": _lab_action(action) for action in ACTIONS},
+}

@@ -1,0 +1,121 @@
+"""The state of the console: its clusters, its users and sessions, and its options."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.console.audit import Audit
+from barnabas.console.lab import Lab
+from barnabas.console.problems import Problem
+from barnabas.console.screens import Screens
+from barnabas.console.security.login_limits import LoginLimits
+from barnabas.console.security.rights import Role
+from barnabas.console.security.sessions import Session, Sessions
+from barnabas.console.security.users import UsersFile
+from barnabas.console.target import Target
+from barnabas.console.watched import WatchedCluster
+from barnabas.monitor.budget import SHARE
+
+#: The user of a console without users.
+LOCAL_USER = "local"
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """`users` is the file of users; None for a console that only this machine reaches, whose visitors can do all."""
+
+    users: Path | None = None
+    read_only: bool = False
+    #: The file of the audit log; None keeps it in memory.
+    audit: Path | None = None
+    #: Names of this console in addition to those of this machine; None for any.
+    hosts: frozenset[str] | None = frozenset()
+    is_tls: bool = False
+    interval_s: float = 1.0
+    timeout_s: float = 2.0
+    budget_share: float = SHARE
+
+
+class Console:
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        options: ConsoleOptions,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.options = options
+        self.sessions = Sessions(clock_s)
+        self.login_limits = LoginLimits(clock_s)
+        self.users = None if options.users is None else UsersFile(options.users)
+        self.closing = asyncio.Event()
+        #: Passwords that are checked at the same time.
+        self.hashing = asyncio.Semaphore(2)
+        self.screens: dict[str, Screens] = {
+            target.name: Screens(
+                WatchedCluster(
+                    target,
+                    clock_ms=clock_ms,
+                    interval_s=options.interval_s,
+                    timeout_s=options.timeout_s,
+                    budget_share=options.budget_share,
+                )
+            )
+            for target in targets
+        }
+        #: Open live streams.
+        self.streams = 0
+        self.audit = Audit(options.audit, clock_ms)
+        self.labs = {target.name: Lab(target.directory) for target in targets}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Console:
+        self._tasks = [asyncio.create_task(each.cluster.run()) for each in self.screens.values()]
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.closing.set()
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def screens_of(self, name: str) -> Screens:
+        """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""
+        found = self.screens.get(name) if name else next(iter(self.screens.values()))
+        if found is None:
+            raise Problem("unknown-cluster", f"this console has no cluster {name[:100]}")
+        return found
+
+    # -- who is there
+
+    def session_of(self, cookie: str | None) -> Session | None:
+        """Returns the session of a cookie, if its user still has the rights of its beginning."""
+        session = None if not cookie else self.sessions.find(cookie)
+        if session is None or self.is_current(session):
+            return session
+        self.sessions.end(cookie or "")
+        return None
+
+    def is_current(self, session: Session) -> bool:
+        if session.is_ended:
+            return False
+        if self.users is None:
+            return True
+        user = self.users.read().get(session.user)
+        return user is not None and user.role is session.role and user.password.digest == session.generation
+
+    def role_of(self, session: Session | None) -> Role:
+        """Returns the role of a visitor. Without users, everybody who reaches the console can do all."""
+        if self.users is None:
+            return Role.ADMIN
+        return Role.NOBODY if session is None else session.role

@@ -1,0 +1,1 @@
+"""The answers of the reading routes: each module makes one screen of a cluster's table, or of brokers' answers."""

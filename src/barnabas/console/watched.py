@@ -1,0 +1,193 @@
+"""One cluster as the console watches it: the table and its feeds, the events with their causes, and who waits for news.
+
+    cluster = WatchedCluster(target, clock_ms=...)
+    task = asyncio.create_task(cluster.run())
+    cluster.envelope(data)       what every reading route answers
+
+The last known state stays when no broker answers; each answer says how old it is, and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import numpy as np
+
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.questions import Questions
+from barnabas.console.target import Target
+from barnabas.monitor.budget import SHARE
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.watch import Step, watch
+
+_LOG: Final = logging.getLogger(__name__)
+_NOT_THERE: Final = "it is not in the cluster"
+
+
+class WatchedCluster:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        clock_ms: Callable[[], int],
+        interval_s: float = 1.0,
+        timeout_s: float = 2.0,
+        budget_share: float = SHARE,
+    ) -> None:
+        self.target = target
+        self.clock_ms = clock_ms
+        #: Tells this process's versions from those of an earlier one.
+        self.boot = secrets.token_hex(4)
+        options = FeedOptions(
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+            wants_offsets=True,
+            wants_all_volumes=False,
+            controllers=target.controllers,
+            budget_share=budget_share,
+        )
+        self._interval_s = interval_s
+        self.feeds = ClusterFeeds(
+            target.bootstrap,
+            target.security,
+            options,
+            clock_ms=clock_ms,
+            controllers_security=target.controllers_security,
+        )
+        self.questions = Questions(self.table, target.bootstrap, target.security, timeout_s=timeout_s)
+        self.occurrences = Occurrences()
+        self.is_filled = False
+        #: The time at which the watch began.
+        self.begun_ms = clock_ms()
+        self._failure: str | None = None
+        self._departed: dict[int, BrokerState] = {}
+        self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
+        self._waiting: set[asyncio.Event] = set()
+        self._followers: list[Callable[[Step], None]] = []
+        #: Rows on screen, by the stream that shows them.
+        self._focus: dict[object, list[int]] = {}
+        self.table.subscribe(self._on_change)
+
+    @property
+    def table(self) -> ClusterTable:
+        return self.feeds.table
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    # -- the watch
+
+    async def run(self) -> None:
+        """Watches until it is cancelled. After a fault of its own, the last state stays and says so."""
+        try:
+            async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
+                async for step in steps:
+                    self._take(step)
+        except Exception as error:
+            _LOG.exception("the watch of cluster %s ended", self.name)
+            self._failure = f"the watch ended by a fault of the console: {error}"
+            self._wake()
+        finally:
+            self.questions.close()
+
+    def follow(self, reader: Callable[[Step], None]) -> None:
+        """Calls `reader` with each step from now on."""
+        self._followers.append(reader)
+
+    def _take(self, step: Step) -> None:
+        self.is_filled = self.is_filled or step.table is not None
+        new = self.occurrences.add(step.changes)
+        for follower in self._followers:
+            follower(step)
+        if new:
+            self._wake()
+
+    def _on_change(self, change: ChangeSet) -> None:
+        for broker in change.brokers:
+            if broker.after is None and broker.before is not None:
+                self._departed[broker.broker_id] = broker.before
+            else:
+                self._departed.pop(broker.broker_id, None)
+        self._wake()
+
+    def _wake(self) -> None:
+        for each in self._waiting:
+            each.set()
+
+    def news(self) -> asyncio.Event:
+        """Returns an event that is set whenever something changed, until `ignore`."""
+        found = asyncio.Event()
+        self._waiting.add(found)
+        return found
+
+    def ignore(self, news: asyncio.Event) -> None:
+        self._waiting.discard(news)
+
+    def focus(self, stream: object, rows: list[int] | None) -> None:
+        """Notes the rows that a stream shows; None when it ended. Their sizes and offsets are asked for first."""
+        if rows is None:
+            self._focus.pop(stream, None)
+        else:
+            self._focus[stream] = rows
+        self.feeds.focus({row for each in self._focus.values() for row in each})
+
+    # -- what every answer says
+
+    @property
+    def problem(self) -> str | None:
+        return self._failure or self.feeds.problem
+
+    @property
+    def known_ms(self) -> int:
+        """Returns the time of the last answer of any broker."""
+        known = [*self.table.brokers.values(), *self._departed.values()]
+        return max((broker.answered_ms for broker in known), default=0)
+
+    def absent(self) -> list[BrokerState]:
+        """Returns the brokers that have replicas and are not in the cluster."""
+        table = self.table
+        if self._replica_ids[0] != table.layout:
+            found = np.unique(table.states.replicas[table.rows])
+            self._replica_ids = (table.layout, frozenset(found.tolist()) - {UNKNOWN})
+        gone = sorted(self._replica_ids[1] - table.brokers.keys())
+        return [
+            self._departed.get(broker_id, BrokerState(broker_id, "", 0))._replace(problem=_NOT_THERE)
+            for broker_id in gone
+        ]
+
+    def silent(self) -> list[dict[str, Any]]:
+        """Returns the brokers that do not answer, with reason and age."""
+        now_ms = self.clock_ms()
+        brokers = [broker for broker in self.table.brokers.values() if broker.problem is not None]
+        return [
+            {
+                "broker": broker.broker_id,
+                "reason": broker.problem,
+                "age_ms": max(0, now_ms - broker.answered_ms) if broker.answered_ms else None,
+            }
+            for broker in sorted([*brokers, *self.absent()])
+        ]
+
+    def envelope(self, data: object) -> dict[str, Any]:
+        return {
+            "version": self.table.version,
+            "boot": self.boot,
+            "now_ms": self.clock_ms(),
+            "at_ms": None,
+            "is_filled": self.is_filled,
+            "problem": self.problem,
+            "known_ms": self.known_ms,
+            "silent": self.silent(),
+            "data": data if self.is_filled else None,
+        }
