@@ -30,7 +30,7 @@ _TIMEOUT_S = 300
 _ENTRIES = ("console=main.js", "console=console.css")
 _OPTIONS = ("--bundle", "--target=es2022", "--format=esm", "--legal-comments=none", "--log-level=warning")
 _RELEASE = ("--minify", "--entry-names=assets/[name]-[hash]")
-_READABLE = ("--sourcemap=inline", "--entry-names=assets/[name]-readable")
+_READABLE = ("--sourcemap=inline", "--entry-names=assets/[name]-dev")
 
 
 class BuildFailed(Exception):

@@ -106,6 +106,11 @@ export async function post(route, body) {
   return answer.json();
 }
 
+/** Returns whether the console keeps a history, so that a moment of the past can be shown. */
+export function hasHistory() {
+  return session.value?.history !== null && session.value?.history !== undefined;
+}
+
 export async function loadSession() {
   const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
   if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);

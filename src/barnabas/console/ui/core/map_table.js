@@ -22,11 +22,10 @@ export class MapTable {
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
     this.header = header;
     this.topics = header.topics ?? before?.topics ?? { names: [], counts: [] };
-    const body = 4 + length;
     const column = (/** @type {string} */ name) => {
       const found = header.columns[name];
       if (!found) return new Uint8Array(0);
-      return new TYPES[found.type](bytes, body + found.offset, found.length);
+      return new TYPES[found.type](bytes, found.offset, found.length);
     };
     /** @type {Column} */
     this.assignment = column('assignment');

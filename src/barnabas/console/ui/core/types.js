@@ -51,7 +51,7 @@
  *   lanes_gap: boolean, directories: ReplicaDirectory[]|null, producers: Producer[]|null,
  *   producers_problem: string|null}} PartitionPage */
 /** @typedef {{controller: number, brokers: Broker[]}} Brokers */
-/** @typedef {Broker & {by_severity: Record<Severity, number>, replicas: {topic: string, partition: number,
+/** @typedef {Broker & {by_severity: Record<Severity, number>, hosted: {topic: string, partition: number,
  *   is_leader: boolean, in_sync: boolean, size_bytes: number|null, lag: number|null, severity: Severity}[],
  *   replicas_total: number, directories: {path: string, size_bytes: number|null, replicas: number|null,
  *   total_bytes: number|null, usable_bytes: number|null, error: string|null}[]|null, directories_problem: string|null,

@@ -99,7 +99,7 @@ export function App() {
       heading.current?.focus();
     }}>${texts.skip}</a>
     <${Bar} />
-    <div class="frame">
+    <div class=${open.value === 'lab' ? 'frame with-drawer' : 'frame'}>
       <nav class="screens" aria-label="Screens">
         ${NAV.map(([name, to]) => {
           const isHere = (screen?.nav ?? screen?.name) === name;

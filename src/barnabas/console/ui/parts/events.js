@@ -1,5 +1,6 @@
 // Events as a list: when, what, and because of what.
 import { html } from '../core/html.js';
+import { hasHistory } from '../core/api.js';
 import { atMs, changed, href } from '../core/url.js';
 import { clockMs, count, day, moment } from '../core/format.js';
 import { Mark, PartitionLink } from './badges.js';
@@ -7,16 +8,20 @@ import { Mark, PartitionLink } from './badges.js';
 
 /** @param {{events: ClusterEvent[], empty: string, hasSubject?: boolean}} props */
 export function EventList({ events, empty, hasSubject = true }) {
+  const ordered = [...events].sort((one, other) => other.time_ms - one.time_ms || Number(other.id) - Number(one.id));
   if (!events.length) return html`<p class="empty">${empty}</p>`;
   const shownAt = atMs();
   let last = '';
-  return html`<ol class="events">${events.map((each) => {
+  return html`<ol class="events">${ordered.map((each) => {
     const date = day(each.time_ms);
     const isNewDay = date !== last;
     last = date;
     return html`<li key=${each.id} class="event" data-severity=${each.severity} data-shown=${each.time_ms === shownAt}>
-      <a class="event-time" href=${changed({ at: each.time_ms })} title=${`${moment(each.time_ms)}: show the cluster as it was then`}>
-        ${isNewDay && html`<small>${date} </small>`}${clockMs(each.time_ms)}</a>
+      <span class="event-time">${isNewDay && html`<small>${date} </small>`}${
+        hasHistory()
+          ? html`<a href=${changed({ at: each.time_ms })} title=${`${moment(each.time_ms)}: show the cluster as it was then`}>${clockMs(each.time_ms)}</a>`
+          : clockMs(each.time_ms)
+      }</span>
       <${Mark} severity=${each.severity} />
       <span class="event-body"><span class="event-kind">${each.kind}</span>
         ${hasSubject && html`<span class="event-subject"><${Subject} event=${each} /></span>`}

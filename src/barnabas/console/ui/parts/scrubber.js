@@ -1,7 +1,7 @@
 // The scrubber under every screen: it sets the moment that all screens show.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, session } from '../core/api.js';
+import { get, hasHistory } from '../core/api.js';
 import { clocks, serverNow, useNow } from '../core/data.js';
 import { stepper } from '../core/keys.js';
 import { atMs, param, place, setParams } from '../core/url.js';
@@ -39,7 +39,7 @@ export function Scrubber() {
   useEffect(() => {
     const abort = new AbortController();
     const look = async () => {
-      if (document.visibilityState === 'hidden') return;
+      if (document.visibilityState === 'hidden' || !hasHistory()) return;
       const until = isPast ? end : serverNow();
       const options = { signal: abort.signal };
       try {
@@ -59,7 +59,7 @@ export function Scrubber() {
       abort.abort();
       clearInterval(timer);
     };
-  }, [span, isPast, cluster, shownEnd]);
+  }, [span, isPast, cluster, shownEnd, hasHistory()]);
 
   stepper.step = (direction) => {
     const from = at ?? now;
@@ -69,7 +69,7 @@ export function Scrubber() {
     else if (direction > 0) setParams({ at: null });
   };
   if (!history) {
-    if (session.value?.history) return html`<footer class="scrubber" aria-label="Time"></footer>`;
+    if (hasHistory()) return html`<footer class="scrubber" aria-label="Time"></footer>`;
     return html`<footer class="scrubber off" aria-label="Time"><p>${texts.waiting.noHistory}</p></footer>`;
   }
   return html`<footer class="scrubber" aria-label="Time">

@@ -11,7 +11,7 @@ export function Warnings() {
   const at = atMs();
   const envelope = shown.value;
   if (at !== null) {
-    return html`<p class="warning past" role="status"><strong>${moment(at)}</strong> Shown as it was then. Actions are off.
+    return html`<p class="warning past" role="status"><strong>${moment(at)}</strong> Shown as it was then. Actions are off.${' '}
       <a href=${changed({ at: null })}>${texts.backToLive}</a></p>`;
   }
   const live = stream.value.state === 'on' ? status.value : null;
@@ -28,7 +28,7 @@ export function Warnings() {
     lines.push(html`<p key="problem" class="warning critical" role="status"><strong>No broker answers.</strong> ${problem}. ${age}</p>`);
   } else if (silent.length) {
     lines.push(html`<p key="silent" class="warning" role="status">${silent.map(
-      (each) => html`<span key=${each.broker}><a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>
+      (each) => html`<span key=${each.broker}><a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>${' '}
         has not answered${each.age_ms === null ? '' : ` for ${duration(each.age_ms)}`}: ${each.reason}. </span>`,
     )}</p>`);
   }

@@ -2,6 +2,7 @@
 // hatching where there was no leader.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { hasHistory } from '../core/api.js';
 import { atMs, go, setParams } from '../core/url.js';
 import { clock, clockMs, day, duration, brokers as listed } from '../core/format.js';
 import { colour } from '../core/theme.js';
@@ -103,12 +104,12 @@ export function Lanes({ rows, from, to, isByPartition = false, brokers = [] }) {
     };
     const target = next[event.key];
     if (target) setCursor({ row: target.row, segment: Math.min(target.segment, (all[target.row]?.length ?? 1) - 1) });
-    else if (event.key === 'Enter' && row[cursor.segment]) setParams({ at: row[cursor.segment]?.from });
+    else if (event.key === 'Enter' && row[cursor.segment] && hasHistory()) setParams({ at: row[cursor.segment]?.from });
     else return;
     event.preventDefault();
   };
   const picked = all[cursor.row]?.[cursor.segment];
-  const spoken = picked ? `${picked.text} from ${clockMs(picked.from)} for ${duration(picked.to - picked.from)}` : 'Click sets the moment. The arrow keys move between changes.';
+  const spoken = picked ? `${picked.text} from ${clockMs(picked.from)} for ${duration(picked.to - picked.from)}` : `${hasHistory() ? 'A click sets the moment. ' : ''}The arrow keys move between changes.`;
   const high = `${all.length * ROW + FOOT}px`;
   return html`<div class="lanes">
     <ul class="lanes-names" aria-hidden="true">${names.map(
@@ -119,7 +120,7 @@ export function Lanes({ rows, from, to, isByPartition = false, brokers = [] }) {
       aria-label=${`Leaders and in-sync replicas over time, ${names.length} lanes. The arrow keys move between changes.`} data-width=${size.width}
       onKeyDown=${onKeyDown} onClick=${(/** @type {MouseEvent} */ event) => {
         const time = timeOf(event);
-        if (time !== null) setParams({ at: time });
+        if (time !== null && hasHistory()) setParams({ at: time });
       }}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p></div>`;
 }

@@ -5,7 +5,7 @@ import { colour } from '../core/theme.js';
 /** @import { Fill } from './stamps.js' */
 
 const CELL_MIN = 3;
-const CELL_MAX = 22;
+const CELL_MAX = 30;
 const COLUMN_MIN = 120;
 const COLUMN_MAX = 420;
 const GAP = 14;

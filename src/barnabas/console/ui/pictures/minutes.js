@@ -1,6 +1,7 @@
 // A heat map of minutes: a cell for each minute, its shade the number of events. A click chooses the moment.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { hasHistory } from '../core/api.js';
 import { atMs, setParams } from '../core/url.js';
 import { clock, day, plural } from '../core/format.js';
 import { colour } from '../core/theme.js';
@@ -9,7 +10,7 @@ import { useCanvas } from './canvas.js';
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const CELL = 14;
-const LEFT = 62;
+const LEFT = 72;
 const ROWS_MAX = 24;
 
 /** @param {{minutes: [number, number, number][]}} props */
@@ -48,7 +49,7 @@ export function Minutes({ minutes }) {
     },
     [JSON.stringify(minutes), cursor, at],
   );
-  const choose = (/** @type {number} */ minute) => setParams({ at: minute + MINUTE - 1 });
+  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE - 1 });
   const onClick = (/** @type {MouseEvent} */ event) => {
     const box = canvas.current?.getBoundingClientRect();
     const hour = box && hours[Math.floor((event.clientY - box.top) / CELL)];
@@ -64,7 +65,7 @@ export function Minutes({ minutes }) {
     event.preventDefault();
   };
   const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
-  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange the grave ones. A click shows the cluster at its end.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} grave`;
+  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange the grave ones.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} grave`;
   return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
       aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
     <p class="lanes-spoken" aria-live="polite">${spoken}</p>

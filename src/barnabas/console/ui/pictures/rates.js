@@ -2,6 +2,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { html } from '../core/html.js';
+import { serverNow, useNow } from '../core/data.js';
+import { stream } from '../core/live.js';
 import { rate } from '../core/format.js';
 import { colour, theme } from '../core/theme.js';
 
@@ -12,14 +14,15 @@ const HEIGHT = 120;
 /** What was measured stays while the page is open, by topic. @type {Map<string, Series>} */
 const kept = new Map();
 
-/** @param {{subject: string, version: number|undefined, now: number|undefined, end: number|null, below: number, isPast: boolean}} props */
-export function RateChart({ subject, version, now, end, below, isPast }) {
+/** @param {{subject: string, end: number|null, below: number, isPast: boolean}} props */
+export function RateChart({ subject, end, below, isPast }) {
+  useNow(1000);
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const plot = useRef(/** @type {uPlot|null} */ (null));
   const [isOpen, setOpen] = useState(true);
   const series = kept.get(subject) ?? { times: [], rates: [], below: [], last: null };
   kept.set(subject, series);
-  if (!isPast && now !== undefined && end !== null) add(series, now / 1000, end, below);
+  if (!isPast && end !== null && stream.value.state === 'on') add(series, serverNow() / 1000, end, below);
   const shade = theme.value;
   const points = series.times.length;
 
@@ -36,14 +39,13 @@ export function RateChart({ subject, version, now, end, below, isPast }) {
       plot.current = null;
     };
   }, [subject, shade, points >= 2, isOpen, isPast]);
-  useEffect(() => plot.current?.setData([series.times, series.rates, series.below]), [version, points]);
+  useEffect(() => plot.current?.setData([series.times, series.rates, series.below]), [points, series.times.at(-1)]);
 
   if (isPast) return null;
   const last = series.rates.at(-1);
   return html`<details class="panel rates" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.currentTarget.open)}>
     <summary>Records written <strong>${last === undefined ? '' : rate(last)}</strong> <small class="muted">since this page was opened</small></summary>
-    <div ref=${box} class="plot" aria-hidden="true"></div>
-    ${points < 2 && html`<p class="empty">It is drawn after the second look at the offsets.</p>`}</details>`;
+    <div ref=${box} class="plot" data-empty=${points < 2} aria-hidden="true"></div></details>`;
 }
 
 /** @param {Series} series @param {number} time @param {number} end @param {number} below */

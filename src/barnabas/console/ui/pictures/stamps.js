@@ -97,9 +97,12 @@ export function paint(context, look, size) {
     context.font = `600 ${Math.round(inner * 0.58)}px system-ui, sans-serif`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
-    context.lineWidth = Math.max(2, inner / 7);
-    context.strokeStyle = look.fill;
-    context.strokeText(look.letter, inner / 2, inner * 0.54);
+    if (look.pattern) {
+      context.fillStyle = look.fill;
+      context.beginPath();
+      context.arc(inner / 2, inner / 2, inner * 0.34, 0, 7);
+      context.fill();
+    }
     context.fillStyle = look.ink ?? '#000';
     context.fillText(look.letter, inner / 2, inner * 0.54);
   }
@@ -112,7 +115,7 @@ export function paint(context, look, size) {
  */
 export function hatch(context, pattern, size) {
   context.lineWidth = Math.max(1, size / 14);
-  const step = Math.max(4, size / 3);
+  const step = Math.max(4, size / 2.6);
   if (pattern === 'dots') {
     for (let x = step / 2; x < size; x += step) {
       for (let y = step / 2; y < size; y += step) context.fillRect(x - 1, y - 1, Math.max(1, size / 12), Math.max(1, size / 12));

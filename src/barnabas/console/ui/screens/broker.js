@@ -10,7 +10,7 @@ import { Table, sorted } from '../parts/table.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { BrokerPage, Severity } from '../core/types.js' */
 
-/** @typedef {BrokerPage['replicas'][number]} Held */
+/** @typedef {BrokerPage['hosted'][number]} Held */
 /** @type {Severity[]} */
 const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
 const VALUES = {
@@ -59,7 +59,7 @@ export function BrokerScreen() {
 
 /** @param {{data: BrokerPage}} props */
 function Held({ data }) {
-  const { rows, sort, isDown } = sorted(data.replicas, VALUES, 'severity', true);
+  const { rows, sort, isDown } = sorted(data.hosted, VALUES, 'severity', true);
   return html`<${Table} label="Replicas of this broker" isTall=${rows.length > 60} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Held} */ row) => `${row.topic}-${row.partition}`} sort=${sort} isDown=${isDown} empty="This broker holds no replicas."
       markOf=${(/** @type {Held} */ row) => `${row.severity} ${row.in_sync} ${row.is_leader}`} columns=${[

@@ -4,7 +4,7 @@ import { serverNow, useNow, useRoute } from '../core/data.js';
 import { atMs, href, param } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, moment } from '../core/format.js';
-import { BrokerLink, BrokerList, State } from '../parts/badges.js';
+import { BrokerLink, BrokerList, State, replicaState } from '../parts/badges.js';
 import { Lanes, LanesTable } from '../pictures/lanes.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { PartitionPage } from '../core/types.js' */
@@ -64,11 +64,13 @@ function ReplicasTable({ data }) {
       <thead><tr><th scope="col">Broker</th><th scope="col">State</th><th scope="col" class="end">Log end</th><th scope="col" class="end">Lag</th><th scope="col" class="end">Size</th><th scope="col">Directory</th></tr></thead>
       <tbody>${(data.details ?? []).map((each) => {
         const directory = of.get(each.broker);
-        const state = each.is_silent ? 'silent' : each.is_leader ? 'leader' : each.in_sync ? 'follower' : 'out';
+        const state = replicaState(data, each.broker);
+        const old = state === 'silent' ? 'end muted' : 'end';
+        const hint = state === 'silent' ? 'the last that was known' : undefined;
         return html`<tr key=${each.broker}><th scope="row"><a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a></th>
           <td><span class="replica" data-replica=${state}>${each.broker}</span> ${texts.replica[state]}</td>
-          <td class="end">${count(each.end_offset)}</td><td class="end">${each.is_leader ? '–' : count(each.lag)}</td>
-          <td class="end">${bytes(directory?.size_bytes ?? each.size_bytes)}</td><td class="wrap code">${directory?.error ?? directory?.directory ?? '?'}${directory?.is_future ? ' (moving here)' : ''}</td></tr>`;
+          <td class=${old} title=${hint}>${count(each.end_offset)}</td><td class=${old} title=${hint}>${each.is_leader ? '–' : count(each.lag)}</td>
+          <td class=${old} title=${hint}>${bytes(directory?.size_bytes ?? each.size_bytes)}</td><td class="wrap code">${directory?.error ?? directory?.directory ?? '?'}${directory?.is_future ? ' (moving here)' : ''}</td></tr>`;
       })}</tbody></table></div></section>`;
 }
 

@@ -54,7 +54,7 @@ export function TimelineScreen() {
       <input type="search" class="filter" aria-label="Filter events" placeholder="Filter by text" value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       ${field('topic', 'topic')}${field('broker', 'broker')}
-      <label>kind <select value=${filters.kind} onChange=${(/** @type {any} */ event) => setParams({ kind: event.currentTarget.value })}>
+      <label>kind <select class="short" value=${filters.kind} onChange=${(/** @type {any} */ event) => setParams({ kind: event.currentTarget.value })}>
         <option value="">any</option>${Object.entries(data?.kinds ?? {}).map(([kind, number]) => html`<option key=${kind} value=${kind}>${kind} (${number})</option>`)}
         ${filters.kind && !data?.kinds?.[filters.kind] && html`<option value=${filters.kind}>${filters.kind}</option>`}</select></label>
       <label>severity <select value=${filters.severity} onChange=${(/** @type {any} */ event) => setParams({ severity: event.currentTarget.value })}>

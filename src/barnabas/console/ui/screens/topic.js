@@ -22,19 +22,19 @@ const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
 
 /** @type {Column<Partition>[]} */
 const COLUMNS = [
-  { key: 'partition', title: 'Partition', width: 84, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
+  { key: 'partition', title: 'Partition', width: 98, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
     aria-label=${`Partition ${row.partition}`}>${row.partition}</a>` },
-  { key: 'state', title: 'State', width: 150, sort: 'state', isFirstDown: true, cell: (row) => html`<span title=${row.cause?.text ?? ''}><${State} severity=${row.severity} text=${row.state} /></span>` },
+  { key: 'state', title: 'State', width: 138, sort: 'state', isFirstDown: true, cell: (row) => html`<span title=${row.cause?.text ?? ''}><${State} severity=${row.severity} text=${row.state} /></span>` },
   { key: 'size', title: 'Log size', hint: 'Of the leader’s log', width: 84, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'leader', title: 'Leader', width: 70, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
-  { key: 'preferred', title: 'Preferred', hint: 'The first of the replicas, which should lead', width: 84, cell: (row) =>
+  { key: 'leader', title: 'Leader', width: 68, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
+  { key: 'preferred', title: 'Preferred', hint: 'The first of the replicas, which should lead', width: 92, cell: (row) =>
     row.preferred === row.leader ? html`<span title="It leads">${row.preferred} ✓</span>` : html`<span class="bad" title="Another broker leads">${row.preferred} ≠</span>` },
-  { key: 'replicas', title: 'Replicas', width: 116, cell: (row) => html`<${Replicas} partition=${row} />` },
-  { key: 'isr', title: 'ISR', hint: 'In-sync replicas', width: 74, sort: 'isr', cell: (row) => html`<${BrokerList} brokers=${row.isr} />` },
-  { key: 'osr', title: 'OSR', hint: 'Out-of-sync replicas', width: 64, cell: (row) => html`<${BrokerList} brokers=${row.osr} tone="bad" />` },
-  { key: 'elr', title: 'ELR', hint: 'Eligible leader replicas', width: 60, cell: (row) => html`<${BrokerList} brokers=${row.elr} />` },
-  { key: 'start', title: 'Start', hint: 'Log start offset', width: 84, align: 'end', cell: (row) => count(row.start_offset) },
-  { key: 'end', title: 'End', hint: 'High watermark; and the log end offset, if it is another', width: 100, sort: 'end', isFirstDown: true, align: 'end', cell: (row) => {
+  { key: 'replicas', title: 'Replicas', width: 104, cell: (row) => html`<${Replicas} partition=${row} />` },
+  { key: 'isr', title: 'ISR', hint: 'In-sync replicas', width: 72, sort: 'isr', cell: (row) => html`<${BrokerList} brokers=${row.isr} />` },
+  { key: 'osr', title: 'OSR', hint: 'Out-of-sync replicas', width: 58, cell: (row) => html`<${BrokerList} brokers=${row.osr} tone="bad" />` },
+  { key: 'elr', title: 'ELR', hint: 'Eligible leader replicas', width: 54, cell: (row) => html`<${BrokerList} brokers=${row.elr} />` },
+  { key: 'start', title: 'Start', hint: 'Log start offset', width: 76, align: 'end', cell: (row) => count(row.start_offset) },
+  { key: 'end', title: 'End', hint: 'High watermark; and the log end offset, if it is another', width: 96, sort: 'end', isFirstDown: true, align: 'end', cell: (row) => {
     const isSame = row.end_offset === row.high_watermark || row.end_offset === null || row.high_watermark === null;
     return html`<span title=${`high watermark ${count(row.high_watermark)}, log end ${count(row.end_offset)}`}>${count(row.high_watermark ?? row.end_offset)}${!isSame && html`<small> /${count(row.end_offset)}</small>`}</span>`;
   } },
@@ -104,7 +104,7 @@ export function TopicScreen() {
       }</a>`,
     )}</div>
     ${tab === 'partitions' && html`<${Partitions} topic=${data} />
-      <${RateChart} subject=${name} version=${answer.envelope?.version} now=${answer.envelope?.now_ms} isPast=${atMs() !== null}
+      <${RateChart} subject=${name} isPast=${atMs() !== null}
         end=${sum(data.partitions.map((each) => each.end_offset ?? each.high_watermark))}
         below=${data.partitions.filter((each) => each.severity !== 'ok').length} />`}
     ${tab === 'history' && html`<${TopicLanes} topic=${name} />`}

@@ -20,16 +20,16 @@ const PAGES_KEPT = 60;
 /** @type {Column<TopicRow>[]} */
 const COLUMNS = [
   { key: 'name', title: 'Topic', sort: 'name', cell: (row) => html`<${PartitionLink} topic=${row.topic} />${row.is_internal && html`<span class="chip plain">internal</span>`}` },
-  { key: 'state', title: 'State', width: 158, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
-  { key: 'partitions', title: 'Partitions', width: 92, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
-  { key: 'out', title: 'Out of sync', hint: 'Partitions with a replica out of sync', width: 98, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true,
+  { key: 'state', title: 'State', width: 134, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
+  { key: 'partitions', title: 'Partitions', width: 90, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
+  { key: 'out', title: 'Out of sync', hint: 'Partitions with a replica out of sync', width: 110, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true,
     cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
-  { key: 'replication', title: 'RF', hint: 'Replication factor', width: 52, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
-  { key: 'min', title: 'Min ISR', hint: 'min.insync.replicas', width: 74, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
-  { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 92, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 104, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, cell: (row) => count(row.messages) },
-  { key: 'rate', title: 'Written', hint: 'Records a second', width: 92, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
-  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 92, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
+  { key: 'replication', title: 'RF', hint: 'Replication factor', width: 50, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
+  { key: 'min', title: 'Min ISR', hint: 'min.insync.replicas', width: 84, sort: 'min_isr', align: 'end', isWide: true, cell: (row) => count(row.min_isr) },
+  { key: 'size', title: 'Size', hint: 'Of the leaders’ logs', width: 88, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
+  { key: 'messages', title: 'Records', hint: 'End offsets minus start offsets', width: 92, sort: 'messages', isFirstDown: true, align: 'end', isWide: true, cell: (row) => count(row.messages) },
+  { key: 'rate', title: 'Written', hint: 'Records a second', width: 84, sort: 'rate', isFirstDown: true, align: 'end', isWide: true, cell: (row) => rate(row.rate) },
+  { key: 'lag', title: 'Lag', hint: 'Records that groups have not read yet', width: 76, align: 'end', isWide: true, cell: (row) => (row.groups === 0 ? html`<span class="nothing">–</span>` : count(row.lag)) },
 ];
 const SEVERITIES = /** @type {Severity[]} */ (['critical', 'error', 'warning', 'notice', 'ok']);
 
