@@ -50,7 +50,7 @@ export function Table(props) {
     rows.push(html`<${Row} key=${value ? keyOf(value) : `empty ${index}`} index=${index} value=${value}
       columns=${columns} mark=${value && markOf ? markOf(value) : ''} />`);
   }
-  const fixed = columns.reduce((sum, column) => sum + (column.width ?? 160), 0);
+  const fixed = columns.reduce((sum, column) => sum + (column.isWide ? 0 : (column.width ?? 140)), 0);
   return html`<div class=${isTall ? 'table-box tall' : 'table-box'} ref=${box} role="region" aria-label=${label}
       tabindex="0" onScroll=${measure} onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, box.current)}>
     <table aria-rowcount=${count + 1} style=${{ minWidth: `${Math.max(minWidth, Math.min(fixed, 640))}px` }}>

@@ -6,7 +6,7 @@ import { asApiError, note } from '../core/data.js';
 import { openStream, status } from '../core/live.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
 import { MapTable } from '../core/map_table.js';
-import { brokers as listed, count } from '../core/format.js';
+import { brokers as listed, plural } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { theme } from '../core/theme.js';
 import { HEAD, cellAt, drawMap, layOut, lookOf } from '../pictures/map.js';
@@ -201,7 +201,7 @@ function Picture({ table, drawn, fill }) {
             <a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>
             ${table.header.controller === each.broker && html`<span class="chip">controller</span>`}
             ${each.problem !== null && html`<span class="chip bad-chip">silent</span>`}
-            <small>${each.rack ? `rack ${each.rack} · ` : ''}${count(each.positions.length)} replicas</small></div>`,
+            <small>${each.rack ? `rack ${each.rack} · ` : ''}${plural(each.positions.length, 'replica')}</small></div>`,
         )}
       </div>
     </div>
