@@ -11,6 +11,7 @@ from pathlib import Path
 
 from barnabas.console.audit import Audit
 from barnabas.console.lab import Lab
+from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
 from barnabas.console.screens import Screens
 from barnabas.console.security.login_limits import LoginLimits
@@ -74,6 +75,7 @@ class Console:
         }
         #: Open live streams.
         self.streams = 0
+        self.workers = Workers()
         self.audit = Audit(options.audit, clock_ms)
         self.labs = {target.name: Lab(target.directory) for target in targets}
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +86,7 @@ class Console:
 
     async def __aexit__(self, *_error: object) -> None:
         self.closing.set()
+        await self.workers.close()
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):

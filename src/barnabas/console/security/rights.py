@@ -49,6 +49,8 @@ ROUTES: Final = (
     Route("GET", "/api/lanes", "lanes", Role.VIEWER),
     Route("GET", "/api/groups", "groups", Role.VIEWER),
     Route("GET", "/api/group", "group", Role.VIEWER),
+    Route("GET", "/api/messages", "messages", Role.VIEWER),
+    Route("GET", "/api/message", "message", Role.VIEWER),
     Route("GET", "/api/live", "live", Role.VIEWER),
     Route("GET", "/api/audit", "audit", Role.OPERATOR),
     Route("GET", "/api/lab", "lab", Role.ADMIN),
