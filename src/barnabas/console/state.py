@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from barnabas.console.audit import Audit
+from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
 from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
@@ -24,6 +26,8 @@ from barnabas.monitor.budget import SHARE
 
 #: The user of a console without users.
 LOCAL_USER = "local"
+#: The time after the start at which the worker of the first search is started.
+_WARM_S: Final = 2.0
 
 
 def clock_ms() -> int:
@@ -82,15 +86,21 @@ class Console:
 
     async def __aenter__(self) -> Console:
         self._tasks = [asyncio.create_task(each.cluster.run()) for each in self.screens.values()]
+        self._tasks += [asyncio.create_task(sweep_focus(each.cluster)) for each in self.screens.values()]
+        self._tasks.append(asyncio.create_task(self._warm()))
         return self
 
     async def __aexit__(self, *_error: object) -> None:
         self.closing.set()
-        await self.workers.close()
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await self.workers.close()
+
+    async def _warm(self) -> None:
+        await asyncio.sleep(_WARM_S)
+        await self.workers.warm()
 
     def screens_of(self, name: str) -> Screens:
         """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""

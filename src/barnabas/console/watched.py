@@ -140,7 +140,11 @@ class WatchedCluster:
             self._focus.pop(stream, None)
         else:
             self._focus[stream] = rows
-        self.feeds.focus({row for each in self._focus.values() for row in each})
+        self.feeds.focus(self.focused())
+
+    def focused(self) -> set[int]:
+        """Returns the rows on all screens."""
+        return {row for each in self._focus.values() for row in each}
 
     # -- what every answer says
 

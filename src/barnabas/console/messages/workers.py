@@ -91,6 +91,11 @@ class Workers:
                 else:
                     await worker.end()
 
+    async def warm(self) -> None:
+        """Starts the worker of the first search."""
+        if not self._idle:
+            self._idle.append(await Worker.start())
+
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().end()
