@@ -29,7 +29,7 @@ async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Ca
         "user": visit.user,
         "role": visit.role.name.lower(),
         "address": visit.address,
-        "cluster": visit.screens.cluster.name,
+        "cluster": visit.live.cluster.name,
         "action": action,
         "arguments": arguments,
     }
@@ -47,7 +47,7 @@ async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Ca
 
 
 async def lab(visit: Visit) -> Response:
-    return visit.answer(await visit.console.labs[visit.screens.cluster.name].state())
+    return visit.answer(await visit.console.labs[visit.live.cluster.name].state())
 
 
 async def audit(visit: Visit) -> Response:
@@ -62,7 +62,7 @@ def _lab_action(action: str) -> Handler:
         broker_id = (await visit.body()).get("broker")
         if not isinstance(broker_id, int) or isinstance(broker_id, bool):
             raise Problem("bad-request", "broker is not a number")
-        found = visit.console.labs[visit.screens.cluster.name]
+        found = visit.console.labs[visit.live.cluster.name]
 
         async def work() -> dict[str, Any]:
             return {"ok": True, "text": await found.act(action, broker_id), "results": []}
@@ -75,11 +75,11 @@ def _lab_action(action: str) -> Handler:
 def _action(name: str, act: Action) -> Handler:
     async def handler(visit: Visit) -> Response:
         body = await visit.body()
-        inputs, screens = Inputs(body), visit.screens
+        inputs, screens = Inputs(body), visit.live
         require_filled(screens)
 
         async def work() -> dict[str, Any]:
-            return await act(screens.cluster, inputs, visit.role)
+            return await act(screens.watched, inputs, visit.role)
 
         if inputs.is_dry_run:
             return json_response(await work())

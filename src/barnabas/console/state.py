@@ -15,7 +15,7 @@ from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
 from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
-from barnabas.console.screens import Screens
+from barnabas.console.screens import LiveScreens
 from barnabas.console.security.login_limits import LoginLimits
 from barnabas.console.security.rights import Role
 from barnabas.console.security.sessions import Session, Sessions
@@ -65,8 +65,8 @@ class Console:
         self.closing = asyncio.Event()
         #: Passwords that are checked at the same time.
         self.hashing = asyncio.Semaphore(2)
-        self.screens: dict[str, Screens] = {
-            target.name: Screens(
+        self.screens: dict[str, LiveScreens] = {
+            target.name: LiveScreens(
                 WatchedCluster(
                     target,
                     clock_ms=clock_ms,
@@ -85,8 +85,8 @@ class Console:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Console:
-        self._tasks = [asyncio.create_task(each.cluster.run()) for each in self.screens.values()]
-        self._tasks += [asyncio.create_task(sweep_focus(each.cluster)) for each in self.screens.values()]
+        self._tasks = [asyncio.create_task(each.watched.run()) for each in self.screens.values()]
+        self._tasks += [asyncio.create_task(sweep_focus(each.watched)) for each in self.screens.values()]
         self._tasks.append(asyncio.create_task(self._warm()))
         return self
 
@@ -102,7 +102,7 @@ class Console:
         await asyncio.sleep(_WARM_S)
         await self.workers.warm()
 
-    def screens_of(self, name: str) -> Screens:
+    def screens_of(self, name: str) -> LiveScreens:
         """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""
         found = self.screens.get(name) if name else next(iter(self.screens.values()))
         if found is None:

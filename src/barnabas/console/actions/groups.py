@@ -31,7 +31,7 @@ async def reset_offsets(cluster: WatchedCluster, inputs: Inputs, _role: Role) ->
     """Commits other offsets of a group without members: the earliest, the latest, those of a time, or shifted ones."""
     group, target = inputs.text("group"), inputs.choice("to", _TARGETS)
     value = inputs.number("value", least=-_INT64, most=_INT64, default=0)
-    state = cluster.feeds.groups.get(group)
+    state = cluster.groups.get(group)
     if state is None:
         raise Problem("not-found", f"there is no group {group}")
     keys = inputs.partitions() or sorted(state.offsets)
@@ -57,7 +57,7 @@ async def reset_offsets(cluster: WatchedCluster, inputs: Inputs, _role: Role) ->
 async def delete_group(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     group = inputs.text("group")
     inputs.confirm("confirm", group)
-    state = cluster.feeds.groups.get(group)
+    state = cluster.groups.get(group)
     if state is None:
         raise Problem("not-found", f"there is no group {group}")
     if inputs.is_dry_run:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.messages.workers import Worker
 from barnabas.console.problems import Problem
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.look_requests import CONSUMER, EARLIEST, LATEST, offsets_of, offsets_request
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -83,7 +83,7 @@ class _Range:
 class Search:
     """One search. `run` returns the answer."""
 
-    def __init__(self, cluster: WatchedCluster, worker: Worker, question: SearchQuestion) -> None:
+    def __init__(self, cluster: ClusterView, worker: Worker, question: SearchQuestion) -> None:
         self._cluster = cluster
         self._worker = worker
         self._question = question
