@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "barnabas"
 #: The packages of a node; the others are clients or tests, with settings of their own.
 PACKAGES: Final = (
     "common",
+    "decisions",
     "metadata",
     "raft",
     "replication",

@@ -135,7 +135,7 @@ _COINAGE = re.compile(rf"\b({'|'.join(COINAGES)})\b", re.IGNORECASE)
 #: Files where a broad `except Exception` is allowed: it turns a crash into an answer or a log line.
 BROAD_EXCEPT_ALLOWED = (
     "src/barnabas/common/continuations.py",
-    "src/barnabas/controller/strategies.py",
+    "src/barnabas/decisions/strategies.py",
     "src/barnabas/controller/zookeeper/runtime.py",
     "src/barnabas/server/",
     "src/barnabas/simulation/",

@@ -11,7 +11,7 @@ from tests.support.controller_world import SeededChance
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Random
-from barnabas.controller.decisions import StripedPlacement, UsableBroker
+from barnabas.decisions.placement import StripedPlacement, UsableBroker
 
 
 class NoChance:

@@ -23,7 +23,7 @@ SOURCE = ROOT / "src"
 CALLERS = {
     "barnabas.broker.requests.handler_modules": "a handler is imported at the first request of its API",
     "barnabas.broker.requests.request_rights": "a node without an authorizer does not need the table of questions",
-    "barnabas.controller.strategies": "the strategy is a function of the user, which the configuration names",
+    "barnabas.decisions.strategies": "the strategy is a function of the user, which the configuration names",
     "barnabas.protocol.messages.index": "a message is imported at its first use: there are hundreds",
     "barnabas.protocol.sasl.signed_tokens": "joserfc takes 11 MB, and only OAUTHBEARER with a key set needs it",
     "barnabas.records.checksum": "the extension module of a package, whose own imports take 25 ms",

@@ -14,7 +14,7 @@ from barnabas.controller.kraft.bootstrap import bootstrap_batches
 from barnabas.controller.requests import brokers, topics
 from barnabas.controller.requests.result import Result, Versioned
 from barnabas.controller.requests.view import ControllerView
-from barnabas.controller.strategies import NamedStrategy
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage

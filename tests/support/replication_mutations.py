@@ -10,12 +10,12 @@ import pytest
 from barnabas.broker.own_registration import OwnRegistrationFilter
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
-from barnabas.controller import partition_change
-from barnabas.controller.decisions import Candidates, Elected, Election
-from barnabas.controller.partition_change import PartitionChange
 from barnabas.controller.requests import brokers, partitions
 from barnabas.controller.requests.result import Portion
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions import partition_change
+from barnabas.decisions.leader_election import Candidates, Elected, Election
+from barnabas.decisions.partition_change import PartitionChange
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
 from barnabas.replication.environment import ReplicaEnvironment

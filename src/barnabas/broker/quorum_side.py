@@ -24,11 +24,11 @@ from barnabas.common.errors import ConfigError, ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
 from barnabas.common.reports import LimitedReports
-from barnabas.controller import strategies
 from barnabas.controller.kraft.controller import Controller
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests.configs import AlterResult, ResourceChange
-from barnabas.controller.strategies import NamedStrategy
+from barnabas.decisions import strategies
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.metadata.registrations import endpoints_of
 from barnabas.metadata.security import Credentials, SecurityImage

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from barnabas.console import changing, live, reading, session_routes
+from barnabas.console import changing, live, messages_routes, reading, session_routes
 from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
@@ -33,6 +33,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **session_routes.HANDLERS,
     **reading.HANDLERS,
     **live.HANDLERS,
+    **messages_routes.HANDLERS,
     **changing.HANDLERS,
 }
 

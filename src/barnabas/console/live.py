@@ -42,7 +42,7 @@ async def live(visit: Visit) -> Response:
     console = visit.console
     if console.streams >= STREAMS_MAX:
         raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
-    screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.screens, visit.parameters)
+    screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(_stream(visit, screen, after), media_type="text/event-stream", headers=headers)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.reading import timeline_question
-from barnabas.console.screens import Screens, to_json
+from barnabas.console.screens import LiveScreens, to_json
 from barnabas.console.views.brokers import brokers_view
 from barnabas.console.views.overview import overview
 from barnabas.console.views.partition import partition_state
@@ -48,9 +48,9 @@ class LiveScreen:
 
     pause_s: ClassVar[float] = 0.25
 
-    def __init__(self, screens: Screens, parameters: Parameters) -> None:
+    def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         self.screens = screens
-        self.cluster = screens.cluster
+        self.cluster = screens.watched
         self.parameters = parameters
         self.version = self.cluster.table.version
         self.event_id = self.cluster.occurrences.last_id
@@ -74,7 +74,7 @@ class LiveScreen:
 class DataScreen(LiveScreen):
     """A screen that is sent as a whole when it changed. Sizes and offsets alone are sent less often."""
 
-    def __init__(self, screens: Screens, parameters: Parameters) -> None:
+    def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)
         self._state: object = None
         self._sent: bytes = b""
@@ -154,7 +154,7 @@ class PartitionScreen(DataScreen):
 class MapScreen(LiveScreen):
     """Sends the cells that differ from what the page has."""
 
-    def __init__(self, screens: Screens, parameters: Parameters) -> None:
+    def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)
         self._layout = -1
         self._states: dict[str, NDArray[Any]] = {}
@@ -234,7 +234,7 @@ class TimelineScreen(LiveScreen):
 class OtherScreen(LiveScreen):
     """A screen whose page fetches again what it shows."""
 
-    def __init__(self, screens: Screens, parameters: Parameters) -> None:
+    def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         super().__init__(screens, parameters)
         self._state: object = None
         self._sent_ms = 0
@@ -255,7 +255,7 @@ class OtherScreen(LiveScreen):
         return [Message("stale", {"version": self.version, "volumes": volumes})]
 
 
-SCREENS: Final[Mapping[str, Callable[[Screens, Parameters], LiveScreen]]] = {
+SCREENS: Final[Mapping[str, Callable[[LiveScreens, Parameters], LiveScreen]]] = {
     "overview": OverviewScreen,
     "map": MapScreen,
     "topic": TopicScreen,
@@ -265,7 +265,7 @@ SCREENS: Final[Mapping[str, Callable[[Screens, Parameters], LiveScreen]]] = {
 }
 
 
-def is_of_volumes(screens: Screens, version: int) -> bool:
+def is_of_volumes(screens: LiveScreens, version: int) -> bool:
     """Whether only sizes and offsets changed since a version."""
     change_sets = screens.cluster.table.since(version)
     return change_sets is not None and not any(each.is_of_states for each in change_sets)

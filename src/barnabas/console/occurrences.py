@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, Final
 
 from barnabas.monitor.changes import Change
+from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
 
@@ -118,11 +119,18 @@ class Occurrences:
             del self.events[: KEPT // 10]
 
     def _keep_lanes(self, changes: list[Change], event: Occurrence) -> None:
-        cause, codes = changes[0].cause, tuple(event.shown["codes"])
+        codes = tuple(event.shown["codes"])
         for change in changes:
             for state in _states(change):
                 lane = Lane(
-                    change.time_ms, state.leader, state.leader_epoch, state.isr, state.replicas, cause, codes, event.id
+                    change.time_ms,
+                    state.leader,
+                    state.leader_epoch,
+                    state.isr,
+                    state.replicas,
+                    change.cause,
+                    codes,
+                    event.id,
                 )
                 key = (state.topic, state.partition)
                 self._lanes.setdefault(key, []).append(lane)
@@ -159,6 +167,7 @@ class Occurrences:
                 "subject": f"{len(changes):,} partitions",
                 "topic": topics.pop() if len(topics) == 1 else None,
                 "text": _folded_text(changes),
+                "cause": None if first.cause is None else merged([change.cause or "" for change in changes]),
                 "sample": [
                     {"topic": each.topic, "partition": each.after.partition}
                     for each in changes[:_SAMPLE]
@@ -201,7 +210,9 @@ def _groups(changes: Iterable[Change]) -> Iterator[list[Change]]:
     many: dict[tuple[str, str | None], list[Change]] = {}
     for change in changes:
         if change.before is not None and change.after is not None:
-            many.setdefault((change.kind, change.cause), []).append(change)
+            # Causes that differ only in offsets and delays are one.
+            cause = None if change.cause is None else skeleton(change.cause)
+            many.setdefault((change.kind, cause), []).append(change)
             continue
         yield from _folded(many)
         many = {}

@@ -128,7 +128,7 @@ async def timeline(visit: Visit) -> Response:
 async def search(visit: Visit) -> Response:
     """Finds topics, groups and brokers whose names have a text."""
     text, screens = visit.parameters.text("q", ""), visit.screens
-    groups = (name for name in sorted(screens.cluster.feeds.groups) if text.lower() in name.lower())
+    groups = (name for name in sorted(screens.cluster.groups) if text.lower() in name.lower())
     found = {
         "topics": screens.topics.names_like(text, _FOUND_MAX),
         "groups": [name for name, _ in zip(groups, range(_FOUND_MAX), strict=False)],

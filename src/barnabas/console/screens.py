@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.rates import Rates
 from barnabas.console.views.map_columns import MapColumns
 from barnabas.console.views.topics import TopicsView
@@ -18,13 +19,12 @@ _KEPT: Final = 64
 
 
 class Screens:
-    def __init__(self, cluster: WatchedCluster) -> None:
+    def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster
         self.rates = Rates(cluster.table)
         self.topics = TopicsView(cluster, self.rates.by_row)
         self.map = MapColumns(cluster)
         self._computed: OrderedDict[Hashable, tuple[object, Any]] = OrderedDict()
-        cluster.follow(lambda _step: self.rates.sample(cluster.clock_ms()))
 
     def state_key(self) -> tuple[object, ...]:
         """Returns what changes whenever a screen can differ."""
@@ -34,7 +34,7 @@ class Screens:
             cluster.occurrences.last_id,
             cluster.problem,
             cluster.is_filled,
-            id(cluster.feeds.groups),
+            cluster.groups_ms,
         )
 
     def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
@@ -49,6 +49,15 @@ class Screens:
         while len(self._computed) > _KEPT:
             self._computed.popitem(last=False)
         return result
+
+
+class LiveScreens(Screens):
+    """The screens of a cluster that is watched."""
+
+    def __init__(self, watched: WatchedCluster) -> None:
+        super().__init__(watched)
+        self.watched = watched
+        watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
 
 
 def to_json(value: object) -> bytes:

@@ -76,7 +76,7 @@ def _end(visit: Visit) -> None:
 
 def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     console = visit.console
-    screens = visit.screens
+    screens = visit.live
     shown: dict[str, Any] = {
         "user": None if found is None else found.user,
         "role": None if found is None else found.role.name.lower(),
@@ -89,7 +89,7 @@ def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
         return shown
     return shown | {
         "clusters": [
-            {"name": name, "colour": each.cluster.target.colour, "production": each.cluster.target.production}
+            {"name": name, "colour": each.watched.target.colour, "production": each.watched.target.production}
             for name, each in console.screens.items()
         ],
         "cluster": screens.cluster.name,

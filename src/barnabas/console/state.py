@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from barnabas.console.audit import Audit
+from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
+from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
-from barnabas.console.screens import Screens
+from barnabas.console.screens import LiveScreens
 from barnabas.console.security.login_limits import LoginLimits
 from barnabas.console.security.rights import Role
 from barnabas.console.security.sessions import Session, Sessions
@@ -23,6 +26,8 @@ from barnabas.monitor.budget import SHARE
 
 #: The user of a console without users.
 LOCAL_USER = "local"
+#: The time after the start at which the worker of the first search is started.
+_WARM_S: Final = 2.0
 
 
 def clock_ms() -> int:
@@ -60,8 +65,8 @@ class Console:
         self.closing = asyncio.Event()
         #: Passwords that are checked at the same time.
         self.hashing = asyncio.Semaphore(2)
-        self.screens: dict[str, Screens] = {
-            target.name: Screens(
+        self.screens: dict[str, LiveScreens] = {
+            target.name: LiveScreens(
                 WatchedCluster(
                     target,
                     clock_ms=clock_ms,
@@ -74,12 +79,15 @@ class Console:
         }
         #: Open live streams.
         self.streams = 0
+        self.workers = Workers()
         self.audit = Audit(options.audit, clock_ms)
         self.labs = {target.name: Lab(target.directory) for target in targets}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Console:
-        self._tasks = [asyncio.create_task(each.cluster.run()) for each in self.screens.values()]
+        self._tasks = [asyncio.create_task(each.watched.run()) for each in self.screens.values()]
+        self._tasks += [asyncio.create_task(sweep_focus(each.watched)) for each in self.screens.values()]
+        self._tasks.append(asyncio.create_task(self._warm()))
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -88,8 +96,13 @@ class Console:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await self.workers.close()
 
-    def screens_of(self, name: str) -> Screens:
+    async def _warm(self) -> None:
+        await asyncio.sleep(_WARM_S)
+        await self.workers.warm()
+
+    def screens_of(self, name: str) -> LiveScreens:
         """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""
         found = self.screens.get(name) if name else next(iter(self.screens.values()))
         if found is None:

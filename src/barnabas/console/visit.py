@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
-from barnabas.console.screens import Screens, to_json
+from barnabas.console.screens import LiveScreens, Screens, to_json
 from barnabas.console.security.rights import Role
 from barnabas.console.security.sessions import Session
 
@@ -26,6 +26,8 @@ class Visit:
     request: Request
     session: Session | None
     role: Role
+    #: The screens of a moment of the history, if the request names one.
+    past: Screens | None = None
 
     @property
     def parameters(self) -> Parameters:
@@ -41,9 +43,14 @@ class Visit:
         return "" if self.session is None else self.session.user
 
     @property
-    def screens(self) -> Screens:
+    def live(self) -> LiveScreens:
         """Returns the screens of the cluster that the request names. Raises Problem if there is none of that name."""
         return self.console.screens_of(self.parameters.text("cluster", ""))
+
+    @property
+    def screens(self) -> Screens:
+        """Returns the screens of the moment that the request names, or of now. Raises Problem."""
+        return self.live if self.past is None else self.past
 
     async def body(self) -> dict[str, Any]:
         """Returns the body of a change. Raises Problem for one that is no JSON object."""

@@ -12,29 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from barnabas.console.occurrences import Occurrences
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.questions import Questions
 from barnabas.console.target import Target
 from barnabas.monitor.budget import SHARE
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.cluster_feeds import ClusterFeeds
-from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.feed_options import FeedOptions
-from barnabas.monitor.partition_state import BrokerState
-from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.watch import Step, watch
 
 _LOG: Final = logging.getLogger(__name__)
-_NOT_THERE: Final = "it is not in the cluster"
 
 
-class WatchedCluster:
+class WatchedCluster(ClusterView):
     def __init__(
         self,
         target: Target,
@@ -45,9 +40,6 @@ class WatchedCluster:
         budget_share: float = SHARE,
     ) -> None:
         self.target = target
-        self.clock_ms = clock_ms
-        #: Tells this process's versions from those of an earlier one.
-        self.boot = secrets.token_hex(4)
         options = FeedOptions(
             interval_s=interval_s,
             timeout_s=timeout_s,
@@ -64,14 +56,9 @@ class WatchedCluster:
             clock_ms=clock_ms,
             controllers_security=target.controllers_security,
         )
-        self.questions = Questions(self.table, target.bootstrap, target.security, timeout_s=timeout_s)
-        self.occurrences = Occurrences()
-        self.is_filled = False
-        #: The time at which the watch began.
-        self.begun_ms = clock_ms()
+        questions = Questions(self.feeds.table, target.bootstrap, target.security, timeout_s=timeout_s)
+        super().__init__(target.name, secrets.token_hex(4), self.feeds.table, questions, clock_ms)
         self._failure: str | None = None
-        self._departed: dict[int, BrokerState] = {}
-        self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
         self._waiting: set[asyncio.Event] = set()
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.
@@ -79,12 +66,16 @@ class WatchedCluster:
         self.table.subscribe(self._on_change)
 
     @property
-    def table(self) -> ClusterTable:
-        return self.feeds.table
+    def problem(self) -> str | None:
+        return self._failure or self.feeds.problem
 
     @property
-    def name(self) -> str:
-        return self.target.name
+    def groups(self) -> Mapping[str, GroupState]:
+        return self.feeds.groups
+
+    @property
+    def groups_ms(self) -> int | None:
+        return self.feeds.groups_ms
 
     # -- the watch
 
@@ -116,9 +107,9 @@ class WatchedCluster:
     def _on_change(self, change: ChangeSet) -> None:
         for broker in change.brokers:
             if broker.after is None and broker.before is not None:
-                self._departed[broker.broker_id] = broker.before
+                self.departed[broker.broker_id] = broker.before
             else:
-                self._departed.pop(broker.broker_id, None)
+                self.departed.pop(broker.broker_id, None)
         self._wake()
 
     def _wake(self) -> None:
@@ -140,54 +131,8 @@ class WatchedCluster:
             self._focus.pop(stream, None)
         else:
             self._focus[stream] = rows
-        self.feeds.focus({row for each in self._focus.values() for row in each})
+        self.feeds.focus(self.focused())
 
-    # -- what every answer says
-
-    @property
-    def problem(self) -> str | None:
-        return self._failure or self.feeds.problem
-
-    @property
-    def known_ms(self) -> int:
-        """Returns the time of the last answer of any broker."""
-        known = [*self.table.brokers.values(), *self._departed.values()]
-        return max((broker.answered_ms for broker in known), default=0)
-
-    def absent(self) -> list[BrokerState]:
-        """Returns the brokers that have replicas and are not in the cluster."""
-        table = self.table
-        if self._replica_ids[0] != table.layout:
-            found = np.unique(table.states.replicas[table.rows])
-            self._replica_ids = (table.layout, frozenset(found.tolist()) - {UNKNOWN})
-        gone = sorted(self._replica_ids[1] - table.brokers.keys())
-        return [
-            self._departed.get(broker_id, BrokerState(broker_id, "", 0))._replace(problem=_NOT_THERE)
-            for broker_id in gone
-        ]
-
-    def silent(self) -> list[dict[str, Any]]:
-        """Returns the brokers that do not answer, with reason and age."""
-        now_ms = self.clock_ms()
-        brokers = [broker for broker in self.table.brokers.values() if broker.problem is not None]
-        return [
-            {
-                "broker": broker.broker_id,
-                "reason": broker.problem,
-                "age_ms": max(0, now_ms - broker.answered_ms) if broker.answered_ms else None,
-            }
-            for broker in sorted([*brokers, *self.absent()])
-        ]
-
-    def envelope(self, data: object) -> dict[str, Any]:
-        return {
-            "version": self.table.version,
-            "boot": self.boot,
-            "now_ms": self.clock_ms(),
-            "at_ms": None,
-            "is_filled": self.is_filled,
-            "problem": self.problem,
-            "known_ms": self.known_ms,
-            "silent": self.silent(),
-            "data": data if self.is_filled else None,
-        }
+    def focused(self) -> set[int]:
+        """Returns the rows on all screens."""
+        return {row for each in self._focus.values() for row in each}

@@ -5,7 +5,7 @@ A state between two looks is not seen by a look; a cluster with a journal record
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from barnabas.monitor.change_set import BrokerChange, ChangeSet
 from barnabas.monitor.columns import UNKNOWN, BoolArray, differing
+from barnabas.monitor.delta import TopicName
 from barnabas.monitor.ladder import min_isr_in_force
-from barnabas.monitor.partition_state import BrokerState, PartitionState
+from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable, values_of
 from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
@@ -110,22 +111,34 @@ def changes_of(change_set: ChangeSet, table: ClusterTable) -> list[Change]:
 
 def _controller(change_set: ChangeSet) -> Iterator[Change]:
     if change_set.controller is not None:
-        before, after = change_set.controller
-        text = f"active controller {leader_name(before)} -> {leader_name(after)}"
-        severity = Severity.CRITICAL if after == NO_NODE else Severity.OK
-        yield Change("controller-change", "cluster", change_set.time_ms, text, severity, broker=after)
+        yield controller_change(*change_set.controller, change_set.time_ms)
+
+
+def controller_change(before: int, after: int, time_ms: int, events: tuple[Event, ...] = ()) -> Change:
+    text = f"active controller {leader_name(before)} -> {leader_name(after)}"
+    severity = Severity.CRITICAL if after == NO_NODE else Severity.OK
+    return Change("controller-change", "cluster", time_ms, text, severity, broker=after, events=events)
 
 
 def _brokers(change_set: ChangeSet, table: ClusterTable) -> Iterator[Change]:
     for change in change_set.brokers:
-        told = _broker(change, table)
-        if told is not None:
-            kind, text, severity = told
-            subject = f"broker {change.broker_id}"
-            yield Change(kind, subject, change_set.time_ms, text, severity, broker=change.broker_id)
+        led = int(np.count_nonzero(table.states.leader[table.rows] == change.broker_id))
+        found = broker_change(change, change_set.time_ms, led)
+        if found is not None:
+            yield found
 
 
-def _broker(change: BrokerChange, table: ClusterTable) -> tuple[str, str, Severity] | None:
+def broker_change(change: BrokerChange, time_ms: int, led: int, events: tuple[Event, ...] = ()) -> Change | None:
+    """Returns the change of a broker that leads `led` partitions; None if nothing is told about it."""
+    told = _broker(change, led)
+    if told is None:
+        return None
+    kind, text, severity = told
+    subject = f"broker {change.broker_id}"
+    return Change(kind, subject, time_ms, text, severity, broker=change.broker_id, events=events)
+
+
+def _broker(change: BrokerChange, led: int) -> tuple[str, str, Severity] | None:
     was, now = change.before, change.after
     if now is None:
         return "broker-gone", "is gone", Severity.ERROR
@@ -134,41 +147,50 @@ def _broker(change: BrokerChange, table: ClusterTable) -> tuple[str, str, Severi
     if was.address != now.address:
         return "broker-moved", f"moved from {was.host}:{was.port} to {now.host}:{now.port}", Severity.OK
     if was.problem is None and now.problem is not None:
-        return _silent(table, now)
+        leads = f"; it leads {led} partition{'' if led == 1 else 's'}" if led else ""
+        severity = Severity.CRITICAL if led else Severity.WARNING
+        return "broker-silent", f"does not answer: {now.problem}{leads}", severity
     if was.problem is not None and now.problem is None:
         return "broker-answers", "answers again", Severity.OK
     return None
 
 
-def _silent(table: ClusterTable, broker: BrokerState) -> tuple[str, str, Severity]:
-    led = int(np.count_nonzero(table.states.leader[table.rows] == broker.broker_id))
-    leads = f"; it leads {led} partition{'' if led == 1 else 's'}" if led else ""
-    severity = Severity.CRITICAL if led else Severity.WARNING
-    return "broker-silent", f"does not answer: {broker.problem}{leads}", severity
-
-
 def _topics(change_set: ChangeSet) -> Iterator[Change]:
-    """Returns deleted, created and extended topics."""
+    """Yields deleted, created and extended topics."""
     at_ms = change_set.time_ms
-    for (topic, topic_id), _ in sorted(each for each in change_set.topic_changes if not each.is_created):
-        yield Change("topic-deleted", topic, at_ms, "was deleted", topic=topic, topic_id=topic_id)
+    for identity, _ in sorted(each for each in change_set.topic_changes if not each.is_created):
+        yield deleted_change(identity, at_ms)
     new = {each.topic.name for each in change_set.topic_changes if each.is_created}
     created: dict[str, list[PartitionState]] = {}
     states = values_of(change_set.created, change_set.topics, change_set.silent_after)
     for state in sorted(states, key=lambda state: state.key):
         created.setdefault(state.topic, []).append(state)
     for topic, partitions in created.items():
-        count = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}"
-        yield Change(
-            "topic-created" if topic in new else "partitions-added",
-            topic,
-            at_ms,
-            f"was created with {count}" if topic in new else f"has {count} more",
-            max(state.severity for state in partitions),
-            created=tuple(partitions),
-            topic=topic,
-            topic_id=partitions[0].topic_id,
-        )
+        yield created_change(partitions, at_ms, is_new=topic in new)
+
+
+def created_change(
+    partitions: Sequence[PartitionState], time_ms: int, *, is_new: bool, events: tuple[Event, ...] = ()
+) -> Change:
+    """Returns the change of a topic that was created (`is_new`) or extended with these partitions."""
+    count, topic = f"{len(partitions)} partition{'' if len(partitions) == 1 else 's'}", partitions[0].topic
+    return Change(
+        "topic-created" if is_new else "partitions-added",
+        topic,
+        time_ms,
+        f"was created with {count}" if is_new else f"has {count} more",
+        max(state.severity for state in partitions),
+        created=tuple(partitions),
+        topic=topic,
+        topic_id=partitions[0].topic_id,
+        events=events,
+    )
+
+
+def deleted_change(topic: TopicName, time_ms: int, events: tuple[Event, ...] = ()) -> Change:
+    return Change(
+        "topic-deleted", topic.name, time_ms, "was deleted", topic=topic.name, topic_id=topic.topic_id, events=events
+    )
 
 
 def _partitions(change_set: ChangeSet) -> Iterator[Change]:
@@ -177,22 +199,34 @@ def _partitions(change_set: ChangeSet) -> Iterator[Change]:
     is_left = np.array([topics[topic] not in deleted for topic in change_set.removed.topic.tolist()], np.bool_)
     if is_left.any():
         for was in values_of(change_set.removed.take(is_left), topics, change_set.silent_before):
-            yield Change("partition-gone", str(was.key), at_ms, "is gone", before=was, topic=was.topic)
+            yield gone_change(was, at_ms)
     is_told = _is_told(change_set)
     before = values_of(change_set.before.take(is_told), topics, change_set.silent_before)
     after = values_of(change_set.after.take(is_told), topics, change_set.silent_after)
     for was, state in sorted(zip(before, after, strict=True), key=lambda pair: pair[0].key):
-        yield Change(
-            _kind(was, state),
-            str(state.key),
-            at_ms,
-            None,
-            state.severity,
-            before=was,
-            after=state,
-            topic=state.topic,
-            topic_id=state.topic_id,
-        )
+        yield partition_change(was, state, at_ms)
+
+
+def gone_change(was: PartitionState, time_ms: int, events: tuple[Event, ...] = ()) -> Change:
+    return Change("partition-gone", str(was.key), time_ms, "is gone", before=was, topic=was.topic, events=events)
+
+
+def partition_change(
+    was: PartitionState, state: PartitionState, time_ms: int, events: tuple[Event, ...] = ()
+) -> Change:
+    """Returns the change of a partition from one state to another."""
+    return Change(
+        _kind(was, state),
+        str(state.key),
+        time_ms,
+        None,
+        state.severity,
+        before=was,
+        after=state,
+        topic=state.topic,
+        topic_id=state.topic_id,
+        events=events,
+    )
 
 
 def _is_told(change_set: ChangeSet) -> BoolArray:

@@ -49,6 +49,14 @@ class TableState:
 
     # -- for those who write
 
+    def fill(self, states: States, volumes: Volumes, topics: Topics) -> None:
+        """Replaces everything about partitions. Row n of the columns is row n of the table."""
+        self.states, self.volumes, self.topics = states, volumes, topics
+        self.exact_ms = np.full(len(states), UNKNOWN, np.int64)
+        self.missed_elections = np.zeros(len(states), np.int32)
+        self._free, self._next_row, self._rows = [], len(states), None
+        self.layout += 1
+
     def allocate(self, count: int) -> IntArray:
         """Returns the numbers of new rows. Those of partitions removed in this version are not among them."""
         reused = [self._free.pop() for _ in range(min(count, len(self._free)))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -82,6 +82,15 @@ class Topics:
             self._by_id[identity.topic_id] = topic
         self._forget_order()
         return topic
+
+    def fill(self, topics: Iterable[Topic]) -> None:
+        """Adds topics that have their numbers and rows; only if there are none yet."""
+        for topic in topics:
+            self.by_name[topic.name] = self.by_number[topic.number] = topic
+            if topic.identity.topic_id != NO_TOPIC_ID:
+                self._by_id[topic.identity.topic_id] = topic
+        self._next = max(self.by_number, default=UNKNOWN) + 1
+        self._forget_order()
 
     def remove(self, topic: Topic) -> None:
         """Removes a topic. Its number is free from the next version on, by `release`."""

@@ -20,7 +20,7 @@ _SMALL_WORLDS: Final = frozenset({Need.SMALL_WORLDS})
 _STATE: Final = "raft.quorum:QuorumState."
 _ELECTIONS: Final = "raft.elections:Elections."
 _FOLLOWING: Final = "raft.following:Following."
-_CHANGE: Final = "controller.partition_change:PartitionChange."
+_CHANGE: Final = "decisions.partition_change:PartitionChange."
 _CONTROLLER: Final = "controller.kraft.controller:Controller."
 
 
@@ -296,7 +296,7 @@ DECISIONS: Final = (
     ),
     RareEvent(
         "a replica that takes no writes is left out of an ISR",
-        "controller.requests.partitions:without_unwritable",
+        "decisions.broker_events:without_unwritable",
         lambda call: call.result != call.arguments[1],
         needs=_FENCED,
     ),

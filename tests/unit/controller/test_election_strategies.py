@@ -13,8 +13,8 @@ from tests.support.controller_world import ControllerWorld, make_config
 from barnabas.broker.assembly import Broker
 from barnabas.common.errors import ConfigError
 from barnabas.common.reports import LimitedReports
-from barnabas.controller import strategies
-from barnabas.controller.strategies import Choice, NamedStrategy, Strategy, least_leaders, strategy_of
+from barnabas.decisions import strategies
+from barnabas.decisions.strategies import Choice, NamedStrategy, Strategy, least_leaders, strategy_of
 from barnabas.simulation.host import MemoryHost
 from barnabas.simulation.node import TimelineLog
 from barnabas.simulation.world import World

@@ -10,13 +10,13 @@ from tests.support.isr_requests import isr_request, set_isr
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.decisions import Candidates, Election
-from barnabas.controller.decisions import elect as elect_of
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import brokers, elections
 from barnabas.controller.requests.configs import ConfigChange
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.leader_election import Candidates, Election
+from barnabas.decisions.leader_election import elect as elect_of
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

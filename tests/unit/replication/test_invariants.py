@@ -7,7 +7,7 @@ from tests.support.follower_world import QuietEnvironment
 from tests.support.log_world import TOPIC_ID, LogWorld, encode_records
 
 from barnabas.common.types import TopicPartition
-from barnabas.controller.partition_change import PartitionChange, Rules
+from barnabas.decisions.partition_change import PartitionChange, Rules
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.leadership import Leadership
 from barnabas.replication.partition import Partition

@@ -28,12 +28,12 @@ from barnabas.broker.zookeeper.session_counts import SessionCounts
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
-from barnabas.controller import strategies
 from barnabas.controller.listener import CommitListener
 from barnabas.controller.requests.configs import AlterResult, ResourceChange
-from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.feature_answers import feature_answers
 from barnabas.controller.zookeeper.runtime import ZookeeperController
+from barnabas.decisions import strategies
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.security import Credentials
 from barnabas.protocol.api import EARLY_ZOOKEEPER_APIS, ZOOKEEPER_APIS, Offer

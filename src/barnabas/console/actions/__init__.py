@@ -1,1 +1,1 @@
-"""The actions on a cluster: requests of an operator or an administrator, each of which goes to the audit log."""
+"""The actions on a cluster. Each one checks its arguments, then says what it would do, or does it."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
 from barnabas.console.views.configs import broker_configs
 from barnabas.console.views.partitions import known
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.ladder import SeverityArray
@@ -24,21 +24,21 @@ from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, De
 _REPLICAS_SHOWN: Final = 500
 
 
-def all_brokers(cluster: WatchedCluster) -> list[BrokerState]:
+def all_brokers(cluster: ClusterView) -> list[BrokerState]:
     """Returns the brokers of the cluster, and those that only have replicas there."""
     return sorted([*cluster.table.brokers.values(), *cluster.absent()])
 
 
-def brokers_json(cluster: WatchedCluster) -> list[dict[str, Any]]:
+def brokers_json(cluster: ClusterView) -> list[dict[str, Any]]:
     counts = _Counts(cluster.table)
     return [_broker(cluster, broker, counts) for broker in all_brokers(cluster)]
 
 
-def brokers_view(cluster: WatchedCluster) -> dict[str, Any]:
+def brokers_view(cluster: ClusterView) -> dict[str, Any]:
     return {"controller": cluster.table.controller, "brokers": brokers_json(cluster)}
 
 
-async def broker_view(cluster: WatchedCluster, broker_id: int, *, is_live: bool = False) -> dict[str, Any]:
+async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = False) -> dict[str, Any]:
     """Returns one broker with its replicas; without the answers of the broker itself for a live stream."""
     broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
     if broker is None:
@@ -60,7 +60,7 @@ async def broker_view(cluster: WatchedCluster, broker_id: int, *, is_live: bool 
     return shown | directories | configs
 
 
-async def quorum_view(cluster: WatchedCluster) -> dict[str, Any]:
+async def quorum_view(cluster: ClusterView) -> dict[str, Any]:
     """Returns the voters and observers of the metadata quorum, from any broker that answers."""
     try:
         answer = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
@@ -128,7 +128,7 @@ def _counted(values: Any) -> dict[int, int]:
     return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
-def _broker(cluster: WatchedCluster, broker: BrokerState, counts: _Counts) -> dict[str, Any]:
+def _broker(cluster: ClusterView, broker: BrokerState, counts: _Counts) -> dict[str, Any]:
     broker_id = broker.broker_id
     return {
         "broker": broker_id,
@@ -164,7 +164,7 @@ def _hosted(table: ClusterTable, broker_id: int, rows: list[int]) -> list[dict[s
     return found
 
 
-async def _directories(cluster: WatchedCluster, broker_id: int) -> dict[str, Any]:
+async def _directories(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
     try:
         answer = await cluster.questions.of(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     except NoAnswer as error:

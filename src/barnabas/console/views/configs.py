@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.console.watched import WatchedCluster
+from barnabas.console.cluster_view import ClusterView
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 
@@ -18,7 +18,7 @@ _TYPES: Final = ("unknown", "boolean", "string", "int", "short", "long", "double
 _PASSWORD: Final = 9
 
 
-async def topic_configs(cluster: WatchedCluster, topic: str) -> dict[str, Any]:
+async def topic_configs(cluster: ClusterView, topic: str) -> dict[str, Any]:
     """Returns `configs` and `configs_problem`, of which one is None."""
     try:
         answer = await cluster.questions.of_any(_request(TOPIC, topic), DescribeConfigsResponse)
@@ -27,7 +27,7 @@ async def topic_configs(cluster: WatchedCluster, topic: str) -> dict[str, Any]:
     return _shown(answer)
 
 
-async def broker_configs(cluster: WatchedCluster, broker_id: int) -> dict[str, Any]:
+async def broker_configs(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
     """Returns the configurations that a broker itself reports."""
     try:
         answer = await cluster.questions.of(broker_id, _request(BROKER, str(broker_id)), DescribeConfigsResponse)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from barnabas.common.errors import DecodeError
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
 from barnabas.console.rates import Rates
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.group_sweep import GroupState
@@ -36,11 +36,11 @@ class GroupsQuestion:
     limit: int = 100
 
 
-def groups_view(cluster: WatchedCluster, rates: Rates, question: GroupsQuestion) -> dict[str, Any]:
+def groups_view(cluster: ClusterView, rates: Rates, question: GroupsQuestion) -> dict[str, Any]:
     rows = groups_json(cluster, rates, question)
-    swept_ms = cluster.feeds.groups_ms
+    swept_ms = cluster.groups_ms
     return {
-        "total": len(cluster.feeds.groups),
+        "total": len(cluster.groups),
         "matched": len(rows),
         "offset": question.offset,
         "rows": rows[question.offset : question.offset + min(question.limit, LIMIT_MAX)],
@@ -49,12 +49,10 @@ def groups_view(cluster: WatchedCluster, rates: Rates, question: GroupsQuestion)
     }
 
 
-def groups_json(cluster: WatchedCluster, rates: Rates, question: GroupsQuestion) -> list[dict[str, Any]]:
+def groups_json(cluster: ClusterView, rates: Rates, question: GroupsQuestion) -> list[dict[str, Any]]:
     """Returns all groups that match, in order."""
     wanted = question.q.lower()
-    rows = [
-        _group(cluster, rates, name, state) for name, state in cluster.feeds.groups.items() if wanted in name.lower()
-    ]
+    rows = [_group(cluster, rates, name, state) for name, state in cluster.groups.items() if wanted in name.lower()]
     rows.sort(key=lambda row: row["group"])
     key = _FROM_NAME.get(question.sort, question.sort)
     known = [row for row in rows if row[key] is not None]
@@ -62,9 +60,9 @@ def groups_json(cluster: WatchedCluster, rates: Rates, question: GroupsQuestion)
     return [*known, *(row for row in rows if row[key] is None)]
 
 
-async def group_view(cluster: WatchedCluster, rates: Rates, name: str) -> dict[str, Any]:
+async def group_view(cluster: ClusterView, rates: Rates, name: str) -> dict[str, Any]:
     """Returns one group with its members, from its coordinator. Raises Problem if there is no such group."""
-    state = cluster.feeds.groups.get(name)
+    state = cluster.groups.get(name)
     if state is None:
         raise Problem("not-found", f"there is no group {name}")
     members, problem = await _members(cluster, name, state)
@@ -77,7 +75,7 @@ async def group_view(cluster: WatchedCluster, rates: Rates, name: str) -> dict[s
     return _group(cluster, rates, name, state) | {"members": members, "partitions": partitions, "problem": problem}
 
 
-def _group(cluster: WatchedCluster, rates: Rates, name: str, state: GroupState) -> dict[str, Any]:
+def _group(cluster: ClusterView, rates: Rates, name: str, state: GroupState) -> dict[str, Any]:
     rows = list(_rows(cluster, rates, state))
     lags = [row["lag"] for row in rows if row["lag"] is not None]
     seconds = [row["lag_s"] for row in rows if row["lag_s"] is not None]
@@ -94,7 +92,7 @@ def _group(cluster: WatchedCluster, rates: Rates, name: str, state: GroupState) 
     }
 
 
-def _rows(cluster: WatchedCluster, rates: Rates, state: GroupState) -> Iterator[dict[str, Any]]:
+def _rows(cluster: ClusterView, rates: Rates, state: GroupState) -> Iterator[dict[str, Any]]:
     table, now_ms = cluster.table, cluster.clock_ms()
     for (topic, partition), committed in sorted(state.offsets.items()):
         row = table.row_of(topic, partition)
@@ -109,7 +107,7 @@ def _rows(cluster: WatchedCluster, rates: Rates, state: GroupState) -> Iterator[
         }
 
 
-async def _members(cluster: WatchedCluster, name: str, state: GroupState) -> tuple[list[dict[str, Any]], str | None]:
+async def _members(cluster: ClusterView, name: str, state: GroupState) -> tuple[list[dict[str, Any]], str | None]:
     """Returns the members, and why they are not known."""
     if state.coordinator is None:
         return [], "its coordinator is not known"
@@ -121,7 +119,7 @@ async def _members(cluster: WatchedCluster, name: str, state: GroupState) -> tup
         return [], f"its coordinator, broker {state.coordinator}: {error}"
 
 
-async def _classic_members(cluster: WatchedCluster, name: str, coordinator: int) -> list[dict[str, Any]]:
+async def _classic_members(cluster: ClusterView, name: str, coordinator: int) -> list[dict[str, Any]]:
     request = DescribeGroupsRequest(groups=[name])
     answer = await cluster.questions.of(coordinator, request, DescribeGroupsResponse)
     return [
@@ -133,7 +131,7 @@ async def _classic_members(cluster: WatchedCluster, name: str, coordinator: int)
     ]
 
 
-async def _consumer_members(cluster: WatchedCluster, name: str, coordinator: int) -> list[dict[str, Any]]:
+async def _consumer_members(cluster: ClusterView, name: str, coordinator: int) -> list[dict[str, Any]]:
     request = ConsumerGroupDescribeRequest(group_ids=[name])
     answer = await cluster.questions.of(coordinator, request, ConsumerGroupDescribeResponse)
     return [

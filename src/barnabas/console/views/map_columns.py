@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.views.brokers import all_brokers
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unpacked
 from barnabas.monitor.table import ClusterTable
 
@@ -28,35 +29,41 @@ FILLS: Final = ("size", "lag")
 
 @dataclass(slots=True)
 class MapOrder:
-    """The places of the rows on the map, as of one layout. `assignments` are the distinct lists of replicas."""
+    """The places of the rows on the map, as of one layout of the table. `layout` is the same for equal names and lists
+    of replicas, also at two moments of a history. `assignments` are the distinct lists of replicas.
+    """
 
+    table_layout: int
     layout: int
     rows: IntArray
     #: The place of each row; -1 for a row without a partition.
     places: IntArray
     assignment: NDArray[np.uint16]
     assignments: list[list[int]]
+    #: The names and numbers of partitions, in order.
+    topics: dict[str, Any]
 
 
 class MapColumns:
     """The columns of one cluster's map. The order is kept while no partition is created, removed or moved."""
 
-    def __init__(self, cluster: WatchedCluster) -> None:
+    def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster
         self._order: MapOrder | None = None
-        self._topics: tuple[int, dict[str, Any]] | None = None
         self._states: tuple[int, dict[str, NDArray[Any]]] | None = None
 
     def order(self) -> MapOrder:
         table = self._cluster.table
-        if self._order is None or self._order.layout != table.layout:
+        if self._order is None or self._order.table_layout != table.layout:
             rows = table.in_order()
             places = np.full(len(table.states), UNKNOWN, np.int32)
             places[rows] = np.arange(len(rows), dtype=np.int32)
             lists, numbers = np.unique(table.states.replicas[rows], axis=0, return_inverse=True)
             assignment = numbers.reshape(-1).astype(np.uint16)
             assignments = [list(unpacked(each)) for each in lists]
-            self._order = MapOrder(table.layout, rows, places, assignment, assignments)
+            topics = self._names(rows)
+            layout = crc32(table.states.replicas[rows].tobytes(), crc32(orjson.dumps(topics)))
+            self._order = MapOrder(table.layout, layout, rows, places, assignment, assignments, topics)
         return self._order
 
     def body(self, *, known_layout: int | None = None, fill: str | None = None) -> bytes:
@@ -80,7 +87,7 @@ class MapColumns:
                 {"broker": each.broker_id, "rack": each.rack, "problem": each.problem} for each in all_brokers(cluster)
             ],
             "assignments": order.assignments,
-            "topics": None if known_layout == order.layout else self._names(order),
+            "topics": None if known_layout == order.layout else order.topics,
         }
         return packed(head, columns)
 
@@ -91,18 +98,17 @@ class MapColumns:
             self._states = (table.version, states_of(table, self.order().rows))
         return self._states[1]
 
-    def _names(self, order: MapOrder) -> dict[str, Any]:
-        if self._topics is None or self._topics[0] != order.layout:
-            topics = [self._cluster.table.topics.by_name[name] for name in self._cluster.table.topics.names()]
-            names = [topic.name for topic in topics if topic.count]
-            counts = [topic.count for topic in topics if topic.count]
-            holes = {
-                topic.name: [place for place, row in enumerate(topic.rows_by_partition) if row != UNKNOWN]
-                for topic in topics
-                if topic.count != len(topic.rows_by_partition)
-            }
-            self._topics = (order.layout, {"names": names, "counts": counts, "holes": holes})
-        return self._topics[1]
+    def _names(self, rows: IntArray) -> dict[str, Any]:
+        table = self._cluster.table
+        numbers, counts = np.unique(table.topics.ranks()[table.states.topic[rows]], return_counts=True)
+        every = table.topics.names()
+        topics = [table.topics.by_name[every[number]] for number in numbers.tolist()]
+        holes = {
+            topic.name: [place for place, row in enumerate(topic.rows_by_partition) if row != UNKNOWN]
+            for topic in topics
+            if topic.count != len(topic.rows_by_partition)
+        }
+        return {"names": [topic.name for topic in topics], "counts": counts.tolist(), "holes": holes}
 
 
 def states_of(table: ClusterTable, rows: IntArray) -> dict[str, NDArray[Any]]:

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.views.brokers import brokers_json
 from barnabas.console.views.partitions import partitions_json
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.severity import STATES, Severity
 
 _SHOWN: Final = 20
 
 
-def overview(cluster: WatchedCluster) -> dict[str, Any]:
+def overview(cluster: ClusterView) -> dict[str, Any]:
     table = cluster.table
     states, rows = table.states, table.rows
     counts = table.counts()

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.occurrences import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import known, partitions_json
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.monitor.look_requests import log_dirs_request
 from barnabas.monitor.partition_state import PartitionState
@@ -21,13 +21,13 @@ from barnabas.protocol.messages.describe_producers import DescribeProducersReque
 _LANES_SHOWN: Final = 2_000
 
 
-def partition_state(cluster: WatchedCluster, topic: str, partition: int) -> dict[str, Any]:
+def partition_state(cluster: ClusterView, topic: str, partition: int) -> dict[str, Any]:
     """Returns the partition without what brokers must be asked for. Raises Problem if there is no such partition."""
     row = cluster.table.row_of(topic, partition)
     if row is None:
         raise Problem("not-found", f"there is no partition {topic}-{partition}")
     (shown,) = partitions_json(cluster, [row])
-    lanes = cluster.occurrences.lanes(topic, partition)[-_LANES_SHOWN:]
+    lanes = cluster.lanes(topic, partition)[-_LANES_SHOWN:]
     return shown | {
         "explanation": explanation(cluster.table.state(row), lanes),
         "lanes": [lane_json(lane) for lane in lanes],
@@ -37,7 +37,7 @@ def partition_state(cluster: WatchedCluster, topic: str, partition: int) -> dict
 
 
 def lanes_view(
-    cluster: WatchedCluster, topic: str, *, from_ms: int | None, to_ms: int | None, limit: int
+    cluster: ClusterView, topic: str, *, from_ms: int | None, to_ms: int | None, limit: int
 ) -> dict[str, Any]:
     """Returns the lanes of a topic's partitions, the most disturbed first. Raises Problem if there is no such topic."""
     found = cluster.table.topics.by_name.get(topic)
@@ -47,7 +47,7 @@ def lanes_view(
     for state in cluster.table.values(found.rows):
         own = [
             lane
-            for lane in cluster.occurrences.lanes(topic, state.partition)
+            for lane in cluster.lanes(topic, state.partition)
             if (from_ms is None or lane.time_ms >= from_ms) and (to_ms is None or lane.time_ms <= to_ms)
         ]
         lanes.append(
@@ -71,7 +71,7 @@ def lanes_view(
     }
 
 
-async def partition_view(cluster: WatchedCluster, topic: str, partition: int) -> dict[str, Any]:
+async def partition_view(cluster: ClusterView, topic: str, partition: int) -> dict[str, Any]:
     shown = partition_state(cluster, topic, partition)
     directories, producers = await asyncio.gather(
         _directories(cluster, topic, partition, shown["replicas"]),
@@ -132,9 +132,7 @@ def _because(lane: Lane) -> str:
     return lane.cause or "the cause is not known"
 
 
-async def _directories(
-    cluster: WatchedCluster, topic: str, partition: int, replicas: list[int]
-) -> list[dict[str, Any]]:
+async def _directories(cluster: ClusterView, topic: str, partition: int, replicas: list[int]) -> list[dict[str, Any]]:
     async def one(broker: int) -> list[dict[str, Any]]:
         try:
             answer = await cluster.questions.of(broker, log_dirs_request([(topic, partition)]), DescribeLogDirsResponse)
@@ -169,7 +167,7 @@ def _directory(
     }
 
 
-async def _producers(cluster: WatchedCluster, topic: str, partition: int, leader: int) -> dict[str, Any]:
+async def _producers(cluster: ClusterView, topic: str, partition: int, leader: int) -> dict[str, Any]:
     wanted = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
     request = DescribeProducersRequest(topics=[wanted])
     try:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.occurrences import Lane
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unpacked
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 
 
-def partitions_json(cluster: WatchedCluster, rows: Iterable[int]) -> list[dict[str, Any]]:
+def partitions_json(cluster: ClusterView, rows: Iterable[int]) -> list[dict[str, Any]]:
     """Returns these rows of the table, in this order."""
     table = cluster.table
     chosen = np.array(list(rows), np.int32)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.views.configs import topic_configs
 from barnabas.console.views.partitions import partitions_json
 from barnabas.console.views.topics import TopicsView
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN
 
 PARTITIONS_MAX: Final = 2_000
 
 
 async def topic_view(
-    cluster: WatchedCluster,
+    cluster: ClusterView,
     topics: TopicsView,
     name: str,
     *,
@@ -30,7 +30,7 @@ async def topic_view(
 
 
 def topic_state(
-    cluster: WatchedCluster, topics: TopicsView, name: str, *, offset: int = 0, limit: int = PARTITIONS_MAX
+    cluster: ClusterView, topics: TopicsView, name: str, *, offset: int = 0, limit: int = PARTITIONS_MAX
 ) -> dict[str, Any]:
     """Returns the topic without what brokers must be asked for."""
     summary = topics.one(name)
@@ -47,10 +47,10 @@ def topic_state(
     }
 
 
-def _groups(cluster: WatchedCluster, name: str) -> list[dict[str, Any]]:
+def _groups(cluster: ClusterView, name: str) -> list[dict[str, Any]]:
     """Returns the groups that committed offsets of the topic, the furthest behind first."""
     table, found = cluster.table, []
-    for group, state in cluster.feeds.groups.items():
+    for group, state in cluster.groups.items():
         lags = []
         for (topic, partition), offset in state.offsets.items():
             if topic == name:

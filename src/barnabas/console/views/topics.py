@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from barnabas.common.types import uuid_to_text
+from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import leader_sizes, messages_in
-from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, LongArray
 from barnabas.monitor.severity import STATES, Severity
 
@@ -59,7 +59,7 @@ class _Totals:
 class TopicsView:
     """`rates` returns the records per second by row; -1 where they are unknown."""
 
-    def __init__(self, cluster: WatchedCluster, rates: Callable[[], LongArray]) -> None:
+    def __init__(self, cluster: ClusterView, rates: Callable[[], LongArray]) -> None:
         self._cluster = cluster
         self._rates = rates
         self._known: _Totals | None = None
@@ -163,7 +163,7 @@ class TopicsView:
     def _groups(self) -> dict[str, tuple[int, int]]:
         """Returns the number of groups of each topic, and the sum of their lags."""
         table, found = self._cluster.table, dict[str, tuple[int, int]]()
-        for group in self._cluster.feeds.groups.values():
+        for group in self._cluster.groups.values():
             lags: dict[str, int] = {}
             for (topic, partition), offset in group.offsets.items():
                 row = table.row_of(topic, partition)

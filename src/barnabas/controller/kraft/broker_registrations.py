@@ -15,9 +15,10 @@ from dataclasses import replace
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.requests import brokers
-from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_portion, leads_any
+from barnabas.controller.requests.partitions import find, leader_and_isr_portion, leads_any
 from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, in_portions
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.broker_events import BrokerEvent
 from barnabas.metadata.features import UNSERVED_FEATURES
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.registrations import BrokerImage, FeatureRange, endpoint_rows, feature_rows

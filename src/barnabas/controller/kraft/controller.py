@@ -29,7 +29,7 @@ from barnabas.controller.replication_requests import decide
 from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
 from barnabas.controller.requests.feature_requests import failed
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, in_portions
-from barnabas.controller.strategies import NamedStrategy
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.registrations import BrokerImage, Endpoint, endpoints_of
 from barnabas.metadata.store import MetadataStore

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.requests import brokers
-from barnabas.controller.requests.partitions import BrokerEvent, directory_record, leader_and_isr_records
+from barnabas.controller.requests.partitions import directory_record, leader_and_isr_records
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.broker_events import BrokerEvent
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.messages.assign_replicas_to_dirs import (

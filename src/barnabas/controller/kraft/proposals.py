@@ -24,7 +24,7 @@ from barnabas.controller.listener import ControllerListener
 from barnabas.controller.requests import elections
 from barnabas.controller.requests.result import Result, Versioned
 from barnabas.controller.requests.view import ControllerView
-from barnabas.controller.strategies import NamedStrategy
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.raft.metadata_batches import BatchBody
 from barnabas.raft.node import RaftNode

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.requests.partitions import BrokerEvent, find, leader_and_isr_portion
+from barnabas.controller.requests.partitions import find, leader_and_isr_portion
 from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, in_portions
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.broker_events import BrokerEvent
 from barnabas.metadata.registrations import BrokerImage
-from barnabas.metadata.topics import NO_LEADER
 from barnabas.metadata.versions import V_4_0_IV1, broker_change_version
 from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 
@@ -60,8 +60,8 @@ def unfence(view: ControllerView, broker: BrokerImage) -> Portion:
     current = view.image.brokers.get(broker.broker_id)
     if not is_current(view, broker) or (current is not broker and current is not None and current.fenced):
         return Portion([])
-    leaderless = find(view, lambda partition: partition.leader == NO_LEADER)
-    portion = leader_and_isr_portion(view, BrokerEvent(added=broker.broker_id), leaderless)
+    event = BrokerEvent(added=broker.broker_id)
+    portion = leader_and_isr_portion(view, event, find(view, event.concerns))
     if current is broker:
         change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
         portion.records.insert(0, (change, 0))
@@ -88,11 +88,8 @@ def end_incarnation(view: ControllerView, broker_id: int, *, clean: bool) -> Por
     nothing until it has caught up again (guard G12)."""
     if clean or view.image.metadata_version < V_4_0_IV1:
         return _without(view, broker_id)
-    return leader_and_isr_portion(
-        view,
-        BrokerEvent(unclean=broker_id),
-        find(view, lambda partition: broker_id in partition.isr or broker_id in partition.elr),
-    )
+    event = BrokerEvent(unclean=broker_id)
+    return leader_and_isr_portion(view, event, find(view, event.concerns))
 
 
 def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]:
@@ -116,5 +113,5 @@ def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]
 
 def _without(view: ControllerView, broker_id: int) -> Portion:
     """Removes the broker from every ISR, and from the leadership of these partitions."""
-    in_sync = find(view, lambda partition: broker_id in partition.isr)
-    return leader_and_isr_portion(view, BrokerEvent(removed=broker_id), in_sync)
+    event = BrokerEvent(removed=broker_id)
+    return leader_and_isr_portion(view, event, find(view, event.concerns))

@@ -19,12 +19,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.decisions import Election
-from barnabas.controller.requests.partitions import Located, can_lead, change_record, find
+from barnabas.controller.requests.partitions import Located, change_record, find
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import UNCLEAN_ELECTION, ControllerView
+from barnabas.decisions.broker_events import can_lead, needs_election, prefers_possible_leader
+from barnabas.decisions.leader_election import Election
 from barnabas.metadata.image import MetadataImage
-from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
+from barnabas.metadata.topics import NO_LEADER, RECOVERING
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
 
@@ -77,7 +78,7 @@ def with_partitions(view: ControllerView, request: ElectLeadersRequest) -> Elect
     if request.topic_partitions is not None or election is None:
         return request
     needed: dict[str, list[int]] = {}
-    for topic, index, _ in find(view, lambda partition: _is_needed(partition, election)):
+    for topic, index, _ in find(view, lambda partition: needs_election(partition, election)):
         needed.setdefault(topic.name, []).append(index)
     return ElectLeadersRequest(
         election_type=request.election_type,
@@ -117,7 +118,7 @@ def _elect(
     if not 0 <= partition_id < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}"
     located = (topic, partition_id, topic.partitions[partition_id])
-    if partition_id in decided or not _is_needed(located[2], election):
+    if partition_id in decided or not needs_election(located[2], election):
         return _answer(ErrorCode.ELECTION_NOT_NEEDED)
     record = _change(view, located, election)
     if record is None:
@@ -132,12 +133,6 @@ def _elect(
 
 def _answer(code: ErrorCode) -> _Answer:
     return code, _TEXTS[code]
-
-
-def _is_needed(partition: PartitionImage, election: Election) -> bool:
-    if election is Election.PREFERRED:
-        return partition.leader != partition.preferred_leader
-    return not partition.has_leader
 
 
 def _change(view: ControllerView, located: Located, election: Election) -> Versioned | None:
@@ -177,14 +172,10 @@ def rebalance(
     one batch, or `count_max`."""
     records: list[Versioned] = []
     if partitions is None:
-        partitions = find(view, lambda partition: _is_needed(partition, Election.PREFERRED))
+        partitions = find(view, lambda partition: needs_election(partition, Election.PREFERRED))
     for located in partitions:
-        partition = located[2]
-        preferred = partition.preferred_leader
         # Partitions that cannot be rebalanced are skipped, so that each batch leaves fewer of them.
-        if not _is_needed(partition, Election.PREFERRED) or preferred not in partition.isr:
-            continue
-        if not can_lead(view, partition)(preferred):
+        if not prefers_possible_leader(view, located[2]):
             continue
         record = _change(view, located, Election.PREFERRED)
         if record is not None:

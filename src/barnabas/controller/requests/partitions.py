@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.portions import PARTITIONS_IN_PORTION
-from barnabas.controller.partition_change import PartitionChange, Rules
 from barnabas.controller.requests.result import Cause, ControllerEvent, Portion, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
-from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
+from barnabas.decisions.broker_events import (
+    BrokerEvent,
+    all_but,
+    can_lead,
+    change_at,
+    in_lost_directories,
+    without_unwritable,
+)
+from barnabas.decisions.partition_change import PartitionChange, Rules
+from barnabas.metadata.topics import NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.versions import partition_version
 from barnabas.protocol.message import UnknownTags
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 Located = tuple[TopicImage, int, PartitionImage]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEvent:
-    """The broker that leaves or joins. `added` can lead even though the image still shows it as fenced."""
-
-    removed: int = NO_LEADER
-    added: int = NO_LEADER
-    #: A broker that lost unflushed records: it leaves ISR and ELR and cannot lead.
-    unclean: int = NO_LEADER
 
 
 def find(view: ControllerView, wanted: Callable[[PartitionImage], bool]) -> Iterator[Located]:
@@ -60,28 +57,17 @@ def leader_and_isr_portion(view: ControllerView, event: BrokerEvent, partitions:
 def _leader_and_isr_changes(
     view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]
 ) -> Iterator[Versioned]:
-
-    def may_lead(broker_id: int) -> bool:
-        if broker_id in (event.removed, event.unclean):
-            return False
-        return broker_id == event.added or view.is_active(broker_id)
-
-    gone = {event.removed, event.unclean}
+    may_lead = event.may_lead(view)
     rules_of: dict[tuple[str, int], Rules] = {}
     for topic, partition_id, partition in partitions:
         key = (topic.name, len(partition.replicas))
         rules = rules_of.get(key)
         if rules is None:
             rules = rules_of[key] = view.rules(*key, may_lead)
-        lost = _in_lost_directories(view, partition)
+        lost = in_lost_directories(view, partition)
         if lost:
-            rules = view.rules(*key, _all_but(lost, may_lead))
-        change = PartitionChange(partition, rules)
-        staying = tuple(replica for replica in partition.isr if replica not in gone)
-        change.target_isr = without_unwritable(view, partition, staying, rules.may_lead)
-        if event.unclean != NO_LEADER:
-            change.unclean_shutdown = (event.unclean,)
-        record = _built(view, change, topic, partition_id)
+            rules = view.rules(*key, all_but(lost, may_lead))
+        record = _built(view, change_at(view, event, partition, rules), topic, partition_id)
         if record is not None:
             yield record
 
@@ -118,41 +104,6 @@ def with_first_state(view: ControllerView, partition: PartitionImage) -> Partiti
     if not isr:
         return None
     return partition._replace(isr=tuple(isr), leader=isr[0], leader_epoch=0, partition_epoch=0)
-
-
-def without_unwritable(
-    view: ControllerView, partition: PartitionImage, isr: tuple[int, ...], may_lead: Callable[[int], bool]
-) -> tuple[int, ...]:
-    """Returns the ISR without replicas whose brokers report that they take no writes, since nothing is committed while
-    the leader waits for them. If no other member can lead, the ISR stays as it is, because only its members have all
-    committed records.
-    """
-    unwritable = {replica for replica in isr if not view.takes_writes(replica, partition.directory_of(replica))}
-    if not unwritable or not any(may_lead(replica) for replica in isr if replica not in unwritable):
-        return isr
-    return tuple(replica for replica in isr if replica not in unwritable)
-
-
-def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
-    """Returns a function that returns whether a broker can lead the partition now: it and its log directory are
-    online.
-    """
-    lost = _in_lost_directories(view, partition)
-    return _all_but(lost, view.is_active) if lost else view.is_active
-
-
-def _all_but(lost: frozenset[int], allowed: Callable[[int], bool]) -> Callable[[int], bool]:
-    return lambda broker_id: broker_id not in lost and allowed(broker_id)
-
-
-def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> frozenset[int]:
-    """Returns the replicas whose broker is online without their log directory (KIP-858): they cannot lead."""
-    brokers = view.image.brokers
-    return frozenset(
-        replica
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
-        if (broker := brokers.get(replica)) is not None and not broker.has_online_directory(directory)
-    )
 
 
 def alter_partition(

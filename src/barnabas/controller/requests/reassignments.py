@@ -18,12 +18,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.controller.decisions import Election
-from barnabas.controller.partition_change import PartitionChange
-from barnabas.controller.requests.partitions import Located, can_lead
+from barnabas.controller.requests.partitions import Located
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.topics import check_assignment
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.broker_events import can_lead
+from barnabas.decisions.leader_election import Election
+from barnabas.decisions.partition_change import PartitionChange
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.versions import partition_version

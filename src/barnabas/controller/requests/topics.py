@@ -15,11 +15,11 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.portions import PARTITIONS_IN_PORTION, Portions, whole
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
-from barnabas.controller.decisions import StripedPlacement
 from barnabas.controller.requests.configs import ConfigChange, alter_resource, check_count
 from barnabas.controller.requests.partitions import with_first_state
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
+from barnabas.decisions.placement import StripedPlacement
 from barnabas.metadata.image import TOPIC_RESOURCE
 from barnabas.metadata.topics import UNKNOWN_PARTITION, PartitionImage, TopicImage, partition_to_record
 from barnabas.metadata.versions import partition_version

@@ -6,6 +6,7 @@ topic override > this node's dynamic setting > the cluster-wide one > the proper
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,12 +15,13 @@ from typing import Final, NamedTuple
 from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigSource, broker_synonyms
 from barnabas.common.host import Random
-from barnabas.controller.decisions import Election, UsableBroker
-from barnabas.controller.partition_change import Rules
-from barnabas.controller.strategies import Elector, NamedStrategy
+from barnabas.decisions.leader_election import Election
+from barnabas.decisions.partition_change import Rules, effective_min_isr
+from barnabas.decisions.placement import UsableBroker
+from barnabas.decisions.strategies import Elector, NamedStrategy
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
-from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, NO_LEADER, UNASSIGNED_DIRECTORY
 from barnabas.metadata.versions import V_3_7_IV2
 
 MIN_ISR: Final = "min.insync.replicas"
@@ -74,6 +76,11 @@ class ControllerView:
         """Returns a copy of the view with this registration of the broker."""
         return replace(self, image=replace(self.image, brokers=self.image.brokers.set(broker.broker_id, broker)))
 
+    def has_lost(self, broker_id: int, directory: bytes) -> bool:
+        """Returns whether the broker is registered, and without this log directory."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.has_online_directory(directory)
+
     def takes_writes(self, broker_id: int, directory: bytes) -> bool:
         """Returns whether a replica in this directory can be appended to, as far as its broker has reported."""
         broker = self.image.brokers.get(broker_id)
@@ -127,7 +134,7 @@ class ControllerView:
         """Returns the effective min ISR, which is at most the replication factor (KIP-966)."""
         value = TOPIC_KEYS[MIN_ISR].parse(self.topic_value(topic, MIN_ISR).text or "1")
         assert isinstance(value, int), MIN_ISR
-        return min(value, replication_factor)
+        return effective_min_isr(value, replication_factor)
 
     def unclean_election_allowed(self, topic: str) -> bool:
         return (self.topic_value(topic, UNCLEAN_ELECTION).text or "").strip().lower() == "true"
@@ -156,9 +163,24 @@ class ControllerView:
             choose=None if self.strategy is None else partial(self._elector_of(self.strategy).choose, topic),
         )
 
+    # Questions of election strategies.
+
+    def leaders(self) -> Counter[int]:
+        """Returns how many partitions each broker leads."""
+        topics = self.image.topics_by_name.values()
+        return Counter(partition.leader for topic in topics for partition in topic.partitions)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        found = self.image.partition(topic, partition)
+        return NO_LEADER if found is None else found.leader
+
+    def racks(self) -> dict[int, str | None]:
+        """Returns the rack of each registered broker."""
+        return {broker_id: broker.rack for broker_id, broker in self.image.brokers.items()}
+
     def _elector_of(self, strategy: NamedStrategy) -> Elector:
         if self._elector is None:
-            self._elector = Elector(strategy, self.image)
+            self._elector = Elector(strategy, self)
         return self._elector
 
 

@@ -18,7 +18,6 @@ from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.controller.periodic import Periodic
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, Versioned
-from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.admin_znode_requests import PreferredElectionZnode, ReassignmentZnode
 from barnabas.controller.zookeeper.answers import Answers
 from barnabas.controller.zookeeper.broker_queues import BrokerQueues, BrokerSender
@@ -38,6 +37,7 @@ from barnabas.controller.zookeeper.single_znodes import SingleZnodes
 from barnabas.controller.zookeeper.slices import Job, Slices, portions
 from barnabas.controller.zookeeper.topic_watch import TopicWatch
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrResponse

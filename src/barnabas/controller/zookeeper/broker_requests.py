@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from barnabas.controller.zookeeper.new_partitions import has_state
+from barnabas.decisions import zookeeper_rules
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.registrations import BrokerImage
-from barnabas.metadata.topics import LOST_DIRECTORY, PartitionImage, TopicImage
+from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.protocol.messages.stop_replica import StopReplicaRequest
@@ -255,14 +256,8 @@ def _add_brokers(batch: RequestBatch, delta: MetadataDelta, after: MetadataImage
 
 
 def online_replicas(image: MetadataImage, partition: PartitionImage) -> list[int]:
-    """Returns the replicas whose broker is registered and has not lost their directory, in the order of the
-    assignment."""
-    directories = partition.directories
-    return [
-        replica
-        for place, replica in enumerate(partition.replicas)
-        if replica in image.brokers and directories[place] != LOST_DIRECTORY
-    ]
+    """Returns the replicas that are online by this image, in the order of the assignment."""
+    return zookeeper_rules.online_replicas(partition, image.brokers.__contains__)
 
 
 def _shown_topics(rows: dict[_Key, _Shown]) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:

@@ -14,13 +14,13 @@ from barnabas.common.reports import LimitedReports
 from barnabas.controller.requests.partitions import Located
 from barnabas.controller.requests.result import Cause, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
-from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper.broker_queues import BrokerQueues
 from barnabas.controller.zookeeper.broker_requests import RequestBatch, Sender
 from barnabas.controller.zookeeper.fenced_writer import Unit
 from barnabas.controller.zookeeper.record_store import ReadPartitions, RecordStore, Settled
 from barnabas.controller.zookeeper.slices import Job, Slices, portions
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.message import Message
 from barnabas.znodes.znode_json import ZnodeError

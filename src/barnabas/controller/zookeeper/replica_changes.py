@@ -1,13 +1,11 @@
 """Changes of partitions when brokers or log directories come and go, with the rules of ZooKeeper mode.
 
-A broker without a registration is not alive; one in controlled shutdown is alive, keeps its leaderships until another
-replica can lead, and gets no new ones. The ISR keeps its last members when none of them is alive, and the partition has
-no leader then, unless its topic allows unclean elections.
+The rules for one partition are `decisions/zookeeper_rules.py`; here is which partitions they apply to, and the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from barnabas.controller.requests.partitions import Located, change_record, find
 from barnabas.controller.requests.reassignments import is_in_progress
@@ -15,6 +13,7 @@ from barnabas.controller.requests.result import Versioned
 from barnabas.controller.requests.view import ControllerView
 from barnabas.controller.zookeeper.broker_requests import online_replicas
 from barnabas.controller.zookeeper.new_partitions import has_state
+from barnabas.decisions import zookeeper_rules
 from barnabas.metadata.topics import LOST_DIRECTORY, NO_LEADER, PartitionImage, partition_to_record
 from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.records_metadata import PartitionChangeRecord, PartitionRecord
@@ -30,9 +29,9 @@ def settle(view: ControllerView, partitions: Iterable[Located]) -> list[Versione
         if not has_state(partition):
             continue
         online = online_replicas(view.image, partition)
-        rules = view.rules(topic.name, len(partition.replicas), _may_lead(view, partition, online))
-        staying = tuple(replica for replica in partition.isr if replica in online)
-        record = change_record(view, located, rules, staying or None)
+        leads = zookeeper_rules.may_lead(partition, online, view.is_active)
+        rules = view.rules(topic.name, len(partition.replicas), leads)
+        record = change_record(view, located, rules, zookeeper_rules.isr_of_online(partition, online))
         if record is not None:
             records.append(record)
     return records
@@ -46,13 +45,6 @@ def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
     return not all(member in online for member in partition.isr)
 
 
-def _may_lead(view: ControllerView, partition: PartitionImage, online: list[int]) -> Callable[[int], bool]:
-    """Returns a function that returns whether a replica can lead. A leader in controlled shutdown can continue to
-    lead.
-    """
-    return lambda replica: replica in online and (replica == partition.leader or view.is_active(replica))
-
-
 def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterable[Located]) -> list[Versioned]:
     """Moves leaderships away from a broker that the view shows in controlled shutdown, and takes it out of every ISR
     where that leaves a member. It keeps the leaderships that no other replica can take over.
@@ -63,14 +55,11 @@ def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterab
         if broker_id not in partition.isr:
             continue
         online = online_replicas(view.image, partition)
-        may_lead = _may_lead(view, partition, online)
-        if partition.leader == broker_id:
-            staying = tuple(member for member in partition.isr if member in online and view.is_active(member))
-        else:
-            staying = tuple(member for member in partition.isr if member != broker_id)
-        if not staying or not any(may_lead(member) for member in staying):
+        staying = zookeeper_rules.isr_without_stopping(partition, broker_id, online, view.is_active)
+        if staying is None:
             continue
-        record = change_record(view, located, view.rules(topic.name, len(partition.replicas), may_lead), staying)
+        leads = zookeeper_rules.may_lead(partition, online, view.is_active)
+        record = change_record(view, located, view.rules(topic.name, len(partition.replicas), leads), staying)
         if record is not None:
             records.append(record)
     return records

@@ -20,7 +20,6 @@ from barnabas.controller.listener import CommitListener
 from barnabas.controller.requests import elections, partitions, topics
 from barnabas.controller.requests.result import Cause, Result, Versioned
 from barnabas.controller.requests.view import ControllerView
-from barnabas.controller.strategies import NamedStrategy
 from barnabas.controller.zookeeper import sliced_decisions, topic_requests
 from barnabas.controller.zookeeper.active_controller import ActiveController, ActivityEvents
 from barnabas.controller.zookeeper.broker_queues import BrokerSender
@@ -34,6 +33,7 @@ from barnabas.controller.zookeeper.slices import Job
 from barnabas.controller.zookeeper.succession import Succession
 from barnabas.controller.zookeeper.znode_reader import ZnodeReader
 from barnabas.controller.zookeeper.znode_writes import check, delete
+from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

@@ -5,7 +5,7 @@ ISR, ELR, leader and reassignment of a partition are determined together here an
 1. A reassignment is complete when all replicas that stay are in the target ISR.
 2. With ELR enabled: while the target ISR is smaller than the effective min ISR, replicas that leave the ISR join the
    ELR, except after an unclean shutdown or when they are no longer assigned; at min ISR or above the ELR is cleared.
-3. A leader is elected (see `controller.decisions`).
+3. A leader is elected (see `leader_election.py`).
 4. The last known leader is recorded when the ISR becomes empty, and cleared when there is a leader again.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from barnabas.controller.decisions import Candidates, Election, elect
-from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
+from barnabas.decisions.leader_election import Candidates, Election, elect
+from barnabas.decisions.partition import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
 from barnabas.protocol.messages.records_metadata import PartitionChangeRecord
 
 
@@ -36,6 +36,11 @@ class Rules:
     default_directory: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
     #: Selects the leader of a partition of the topic among those that can lead cleanly; None: the first in AR order.
     choose: Callable[[int, Sequence[int]], int] | None = None
+
+
+def effective_min_isr(min_isr: int, replication_factor: int) -> int:
+    """Returns the min ISR in force, which is at most the replication factor (KIP-966)."""
+    return min(min_isr, replication_factor)
 
 
 class PartitionChange:

@@ -14,14 +14,12 @@ applies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.common import late_imports
 from barnabas.common.errors import ConfigError
-from barnabas.common.reports import LimitedReports
-from barnabas.metadata.image import MetadataImage
 
 KEY: Final = "barnabas.leader.election.strategy"
 ASSIGNMENT: Final = "assignment"
@@ -49,25 +47,45 @@ def least_leaders(choice: Choice) -> int:
     return min(choice.candidates, key=lambda broker: choice.leaders.get(broker, 0))
 
 
+class FailureReports(Protocol):
+    """Where a strategy that fails is reported."""
+
+    def report(self, cause: Hashable, message: str, error: BaseException | None = None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NamedStrategy:
     """A strategy other than Kafka's, with the name that the configuration gives it."""
 
     name: str
     choose: Strategy
-    reports: LimitedReports
+    reports: FailureReports
+
+
+class Leaderships(Protocol):
+    """What a strategy asks about the cluster."""
+
+    def leaders(self) -> Counter[int]:
+        """Returns how many partitions each broker leads."""
+        ...
+
+    def leader_of(self, topic: str, partition: int) -> int: ...
+
+    def racks(self) -> Mapping[int, str | None]:
+        """Returns the rack of each registered broker."""
+        ...
 
 
 class Elector:
     """A strategy within one decision: leaders are counted once, and each election changes the counts."""
 
-    __slots__ = ("_image", "_leaders", "_racks", "_strategy")
+    __slots__ = ("_cluster", "_leaders", "_racks", "_strategy")
 
-    def __init__(self, strategy: NamedStrategy, image: MetadataImage) -> None:
+    def __init__(self, strategy: NamedStrategy, cluster: Leaderships) -> None:
         self._strategy = strategy
-        self._image = image
+        self._cluster = cluster
         self._leaders: Counter[int] | None = None
-        self._racks: dict[int, str | None] = {}
+        self._racks: Mapping[int, str | None] = {}
 
     def choose(self, topic: str, partition: int, candidates: Sequence[int]) -> int:
         """Returns one of the candidates, of which there is at least one."""
@@ -76,16 +94,15 @@ class Elector:
         if len(candidates) > 1:
             chosen = self._ask(Choice(topic, partition, tuple(candidates), leaders, self._racks))
         leaders[chosen] += 1
-        before = self._image.partition(topic, partition)
-        if before is not None and before.leader >= 0:
-            leaders[before.leader] -= 1
+        before = self._cluster.leader_of(topic, partition)
+        if before >= 0:
+            leaders[before] -= 1
         return chosen
 
     def _count(self) -> Counter[int]:
         if self._leaders is None:
-            topics = self._image.topics_by_name.values()
-            self._leaders = Counter(partition.leader for topic in topics for partition in topic.partitions)
-            self._racks = {broker_id: broker.rack for broker_id, broker in self._image.brokers.items()}
+            self._leaders = self._cluster.leaders()
+            self._racks = self._cluster.racks()
         return self._leaders
 
     def _ask(self, choice: Choice) -> int:
@@ -105,7 +122,7 @@ class Elector:
         return choice.candidates[0]
 
 
-def strategy_of(name: str, reports: LimitedReports) -> NamedStrategy | None:
+def strategy_of(name: str, reports: FailureReports) -> NamedStrategy | None:
     """Returns the strategy of this name, or None for Kafka's rule. Raises ConfigError if there is no such strategy."""
     if name == ASSIGNMENT:
         return None

@@ -1,0 +1,94 @@
+"""The states of all partitions by the number of the partition in the file, with lists as numbers.
+
+The recorder mirrors the table in it, and a reader rebuilds it from a checkpoint and the events after it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from barnabas.history.errors import HistoryError
+from barnabas.history.schema import COLUMNS
+from barnabas.monitor.columns import IntArray, LongArray
+
+#: The value of `replicas` of a partition that is not there.
+ABSENT: Final = -1
+_REPLICAS: Final = COLUMNS.index("replicas")
+_HEAD: Final = struct.Struct("<II")
+_LEVEL: Final = 1
+
+
+class IdColumns:
+    """`data` has a row for each column of `COLUMNS`, and a column for each partition."""
+
+    def __init__(self, count: int = 0) -> None:
+        self.data: IntArray = np.full((len(COLUMNS), count), ABSENT, np.int32)
+
+    def __len__(self) -> int:
+        return int(self.data.shape[1])
+
+    def present(self) -> IntArray:
+        """Returns the numbers of the partitions that are there."""
+        return np.flatnonzero(self.data[_REPLICAS] != ABSENT).astype(np.int32)
+
+    def put(self, partitions: IntArray, values: IntArray) -> None:
+        """Writes states, a row of `values` for each; the last one counts if a partition is there twice."""
+        if len(partitions):
+            self._grow(int(partitions.max()) + 1)
+            self.data[:, partitions] = values.T
+
+    def column(self, name: str) -> IntArray:
+        found: IntArray = self.data[COLUMNS.index(name)]
+        return found
+
+    def packed(self) -> bytes:
+        """Returns the partitions that are there as compressed columns."""
+        rows = self.present()
+        return packed_columns(np.vstack([np.diff(rows, prepend=np.int32(0)), self.data[:, rows]]))
+
+    @classmethod
+    def unpacked(cls, blob: bytes) -> IdColumns:
+        """Returns the content of a checkpoint. Raises HistoryError."""
+        columns = unpacked_columns(blob)
+        if len(columns) != len(COLUMNS) + 1:
+            raise HistoryError("a checkpoint has other columns than this version knows")
+        rows = np.cumsum(columns[0], dtype=np.int32)
+        found = cls(int(rows[-1]) + 1 if len(rows) else 0)
+        found.data[:, rows] = columns[1:]
+        return found
+
+    def _grow(self, count: int) -> None:
+        if count > len(self):
+            more = np.full((len(COLUMNS), max(count, len(self) + len(self) // 4) - len(self)), ABSENT, np.int32)
+            self.data = np.hstack([self.data, more])
+
+
+def packed_columns(columns: IntArray | LongArray) -> bytes:
+    """Returns columns of numbers compressed. The bytes of one place follow each other: most of them are equal."""
+    width = columns.dtype.itemsize
+    ordered = np.ascontiguousarray(columns, dtype=f"<i{width}")
+    planes = ordered.view(np.uint8).reshape(-1, width).T.tobytes()
+    return _HEAD.pack(len(columns) << 4 | width, columns.shape[1]) + zlib.compress(planes, _LEVEL)
+
+
+def unpacked_columns(blob: bytes) -> IntArray:
+    """Returns what `packed_columns` was given. Raises HistoryError."""
+    try:
+        head, count = _HEAD.unpack_from(blob)
+        width, number = head & 15, head >> 4
+        planes = np.frombuffer(zlib.decompress(blob[_HEAD.size :]), np.uint8)
+        found: IntArray = np.ascontiguousarray(planes.reshape(width, -1).T).view(f"<i{width}").reshape(number, count)
+    except (ValueError, struct.error, zlib.error) as error:
+        raise HistoryError(f"columns are damaged: {error}") from None
+    return found
+
+
+def event_values(rows: Sequence[Sequence[int]], width: int) -> IntArray:
+    """Returns rows of numbers as an array."""
+    return np.fromiter(chain.from_iterable(rows), np.int32, len(rows) * width).reshape(len(rows), width)

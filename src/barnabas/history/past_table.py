@@ -1,0 +1,73 @@
+"""The state of a cluster at one moment of the past: a `ClusterTable` that nothing writes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.monitor.severity import STATES, Severity
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.texts import at
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Gap(NamedTuple):
+    """A time whose changes are not known. `end_ms` is None if it lasts to the end of the file."""
+
+    begin_ms: int
+    end_ms: int | None
+    reason: str
+
+    def covers(self, time_ms: int) -> bool:
+        return self.begin_ms < time_ms and (self.end_ms is None or time_ms < self.end_ms)
+
+    def __str__(self) -> str:
+        end = "the end" if self.end_ms is None else at(self.end_ms)
+        return f"{at(self.begin_ms)} to {end}: {self.reason}"
+
+
+class PastTable(ClusterTable):
+    """All views of a live table work with it; `version` is the number of the moment, `time_ms` its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: The time that was asked for; `time_ms` is that of the last change up to it.
+        self.asked_ms = 0
+        #: The gap in which that time lies: the state is that at its beginning. None if it lies in none.
+        self.gap: Gap | None = None
+        #: The time of the sizes and offsets; None if none were recorded until then.
+        self.volumes_ms: int | None = None
+
+    def dataframe(self) -> pandas.DataFrame:
+        """Returns the partitions as a pandas DataFrame. Raises ModuleNotFoundError without pandas."""
+        import pandas
+
+        states = list(self.values())
+        return pandas.DataFrame(
+            {
+                "topic": [state.topic for state in states],
+                "partition": [state.partition for state in states],
+                "state": pandas.Categorical(
+                    [state.state for state in states],
+                    categories=[*(STATES[each] for each in Severity), "leader silent"],
+                ),
+                "leader": [state.leader for state in states],
+                "leader_epoch": [state.leader_epoch for state in states],
+                "replicas": [list(state.replicas) for state in states],
+                "isr": [list(state.isr) for state in states],
+                "out_of_sync": [list(state.out_of_sync) for state in states],
+                "min_isr": pandas.array([state.min_isr for state in states], dtype="Int64"),
+                "size_bytes": pandas.array([state.size_bytes for state in states], dtype="Int64"),
+            }
+        )
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {STATES[each]}" for each, count in self.counts().items() if count)
+        gap = "" if self.gap is None else f"; in a gap ({self.gap})"
+        return f"<PastTable at {at(self.asked_ms)}: {len(self)} partitions: {counts or 'none'}{gap}>"
+
+    def _repr_html_(self) -> str:
+        from barnabas.history.pages import table_html
+
+        return table_html(self)
