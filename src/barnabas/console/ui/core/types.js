@@ -75,8 +75,9 @@
 /** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,
  *   value: Value|null, headers: {name: string, value: Value|null}[], size: number}} RecordRow */
-/** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, ms: number},
- *   is_complete: boolean, stopped: string|null, next: Record<string, number>,
+/** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, ms: number, filter_failures: number},
+ *   is_complete: boolean, stopped: string|null, next?: Record<string, number>|null, before?: Record<string, number>|null,
+ *   filter_failure: string|null,
  *   problems: {partition: number, text: string}[]}} Messages */
 /** @typedef {{is_embedded: boolean, reason: string|null, brokers: {broker: number, state: string,
  *   pid: number|null}[]}} Lab */

@@ -26,23 +26,27 @@ export function MessagesScreen() {
     from: param('from') ?? 'end',
     value: param('value'),
     limit: param('limit') ?? '50',
+    q: param('q'),
     filter: param('filter'),
     key: param('key'),
     body: param('body'),
   };
   const answer = useRoute('/api/messages', asked, { isStill: true });
   const data = /** @type {Messages|null} */ (answer.data);
-  const [more, setMore] = useState(/** @type {{key: string, records: RecordRow[], next: Record<string, number>|null}} */ ({ key: '', records: [], next: null }));
+  const [more, setMore] = useState(/** @type {{key: string, records: RecordRow[], last: Messages|null}} */ ({ key: '', records: [], last: null }));
   const [problem, setProblem] = useState('');
   const key = JSON.stringify(asked);
-  const records = [...(data?.records ?? []), ...(more.key === key ? more.records : [])];
+  const isMore = more.key === key;
+  const records = [...(data?.records ?? []), ...(isMore ? more.records : [])];
   const open = param('record');
-  const next = more.key === key ? more.next : data?.next;
+  const last = isMore ? more.last : data;
+  const isBack = Boolean(last?.before);
+  const places = Object.entries(last?.before ?? last?.next ?? {});
   const loadMore = async () => {
-    const value = Object.entries(next ?? {}).map(([partition, offset]) => `${partition}:${offset}`).join(',');
+    const value = places.map(([partition, offset]) => `${partition}:${offset}`).join(',');
     try {
-      const found = /** @type {Messages|null} */ ((await get('/api/messages', { ...asked, from: 'next', value })).data);
-      setMore({ key, records: [...(more.key === key ? more.records : []), ...(found?.records ?? [])], next: found?.next ?? null });
+      const found = /** @type {Messages|null} */ ((await get('/api/messages', { ...asked, from: isBack ? 'before' : 'next', value })).data);
+      setMore({ key, records: [...(isMore ? more.records : []), ...(found?.records ?? [])], last: found });
       setProblem('');
     } catch (error) {
       setProblem(asApiError(error).message);
@@ -55,10 +59,11 @@ export function MessagesScreen() {
       : html`<p class="facts" role="status">${plural(records.length, 'record')} of ${count(data.searched.records)} read (${bytes(data.searched.bytes)}, ${count(data.searched.ms)} ms)${
             data.searched.skipped ? `, ${count(data.searched.skipped)} skipped` : ''
           }${data.is_complete ? '' : `; the search stopped${data.stopped ? ` at its limit of ${data.stopped}` : ''}`}.</p>
+          ${data.filter_failure && html`<p class="warning">The filter failed for ${plural(data.searched.filter_failures, 'record')}: ${data.filter_failure}</p>`}
           ${data.problems.map((each) => html`<p key=${each.partition} class="warning">Partition ${each.partition}: ${each.text}</p>`)}
           ${records.length === 0 ? html`<p class="empty">${texts.empty.messages}</p>` : html`<${Records} records=${records} />`}
           ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-          ${next && Object.keys(next).length > 0 && asked.from !== 'end' && html`<p><button onClick=${loadMore}>The next records</button></p>`}`}
+          ${places.length > 0 && html`<p><button onClick=${loadMore}>${isBack ? 'Earlier records' : 'Later records'}</button></p>`}`}
     ${open !== null && html`<${OneRecord} topic=${topic} id=${open} />`}`;
 }
 
@@ -76,6 +81,7 @@ function Form({ asked, error, onAgain }) {
       from: text('from') === 'end' ? null : text('from'),
       value: text('from') === 'offset' || text('from') === 'time' ? value : null,
       limit: text('limit') === '50' ? null : text('limit'),
+      q: text('q'),
       filter: text('filter'),
       body: text('body') === 'auto' ? null : text('body'),
       record: null,
@@ -88,6 +94,7 @@ function Form({ asked, error, onAgain }) {
     <label>partition <input name="partition" class="short" value=${asked.partition ?? ''} placeholder="all" inputmode="numeric" /></label>
     <label>at most <select name="limit" value=${asked.limit}>${LIMITS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
     <label>as <select name="body" value=${asked.body ?? 'auto'}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
+    <label>contains <input name="q" class="short" value=${asked.q ?? ''} spellcheck=${false} /></label>
     <label class="grow">filter <input name="filter" class="filter code" value=${asked.filter ?? ''} placeholder="CEL, such as  value.amount > 100 && partition == 2" spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
     <button class="primary">Read</button>
     <a class="button" href=${address('/api/messages', { ...asked, format: 'jsonl' })} download>JSONL</a>
