@@ -27,6 +27,7 @@ from barnabas.console.target import Target
 from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
+from barnabas.history.errors import HistoryError
 from barnabas.monitor.broker_connection import Address, Security
 
 DEFAULT_PORT = 8088
@@ -54,6 +55,10 @@ def console(
     cluster: Annotated[
         list[str] | None,
         typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes")] = False,
     users: UsersPath = None,
@@ -86,6 +91,7 @@ def console(
     options = ConsoleOptions(
         users=users_path if has_users or (not is_loopback(host) and not insecure) else None,
         read_only=read_only,
+        history=history,
         audit=users_path.with_name(_AUDIT_NAME),
         hosts=_hosts(place, allowed_host or []),
         is_tls=place.is_tls,
@@ -105,6 +111,8 @@ def run(targets: Sequence[Target], options: ConsoleOptions, place: Place) -> Non
 
         try:
             await serve(Console(targets, options), place, on_ready=on_ready, pages=pages)
+        except HistoryError as error:
+            raise Failure(str(error)) from error
         except OSError as error:
             raise Failure(
                 f"the console cannot listen on {place.host}:{place.port}: {error.strerror or error}"

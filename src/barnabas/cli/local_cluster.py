@@ -22,6 +22,8 @@ from barnabas.embedded.nodes import Node, ZookeeperServer, log_tail
 
 DEFAULT_DIRECTORY = Path("barnabas-data")
 _CONSOLE_PORT: Final = 8088
+#: The console's history of the cluster, in the cluster's directory.
+_HISTORY: Final = "history.db"
 
 
 def _directory(ctx: typer.Context, value: Path) -> Path:
@@ -159,7 +161,9 @@ def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path, conso
 
 def _start_console(directory: Path, port: int) -> subprocess.Popen[bytes]:
     """Starts the console as a process of its own, which prints its address. It outlives no end of this command."""
-    command = [sys.executable, "-m", "barnabas.cli", "console", "--dir", str(directory.absolute()), "--port", str(port)]
+    where = directory.absolute()
+    command = [sys.executable, "-m", "barnabas.cli", "console", "--dir", str(where), "--port", str(port)]
+    command += ["--history", str(where / _HISTORY)]
     # A session of its own: a Ctrl-C in the terminal reaches only this command, which then ends it.
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 

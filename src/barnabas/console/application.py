@@ -16,7 +16,7 @@ from barnabas.console import changing, live, messages_routes, reading, session_r
 from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
-from barnabas.console.security.rights import ROUTES, Role, Route
+from barnabas.console.security.rights import PAST, ROUTES, Role, Route
 from barnabas.console.security.sessions import Session
 from barnabas.console.session_routes import cookie_name
 from barnabas.console.state import Console
@@ -66,7 +66,9 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
             session = console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
             role = console.role_of(session)
             _check(console, route, request, session, role)
-            return await handler(Visit(console, request, session, role))
+            visit = Visit(console, request, session, role)
+            await _go_back(visit, route)
+            return await handler(visit)
         except Problem as problem:
             return json_response(problem.to_json(), problem.status)
         except ClientDisconnect:
@@ -77,6 +79,19 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
             return json_response(fault.to_json(), fault.status)
 
     return endpoint
+
+
+async def _go_back(visit: Visit, route: Route) -> None:
+    """Loads the moment that the request names. Raises Problem if it is not recorded, or has no such route."""
+    if not visit.parameters.has("at"):
+        return
+    if route.name not in PAST:
+        raise Problem("past", f"{route.path} is not recorded: it is only about the present")
+    time_ms = visit.parameters.number("at")
+    recording = visit.console.recordings.get(visit.live.cluster.name)
+    if recording is None:
+        raise Problem("not-found", "nothing is recorded", "start the console with --history FILE")
+    visit.past = await recording.past.at(time_ms)
 
 
 def _check(console: Console, route: Route, request: Request, session: Session | None, role: Role) -> None:

@@ -40,6 +40,8 @@ class ClusterView:
         self.at_ms: int | None = None
         #: The time from which on changes are known.
         self.begun_ms = clock_ms()
+        #: The states of partitions before that time, from a history; only of those that were asked for.
+        self.older: dict[tuple[str, int], list[Lane]] = {}
         self.departed: dict[int, BrokerState] = {}
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
 
@@ -59,7 +61,9 @@ class ClusterView:
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition, oldest first."""
-        return self.occurrences.lanes(topic, partition)
+        own = self.occurrences.lanes(topic, partition)
+        older = self.older.get((topic, partition))
+        return own if older is None else [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
 
     @property
     def known_ms(self) -> int:

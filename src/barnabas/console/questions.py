@@ -55,7 +55,7 @@ class Questions:
 
     async def of_any(self, request: Message, response: type[M], *, version_max: int | None = None) -> M:
         """Asks the brokers that answer, one after the other until one does. Raises NoAnswer."""
-        reasons = []
+        reasons = list[str]()
         for address in self._answering():
             try:
                 return await self._ask(address, request, response, version_max)

@@ -21,6 +21,7 @@ from barnabas.console.views.timeline import timeline as timeline_view
 from barnabas.console.views.topic import PARTITIONS_MAX, topic_view
 from barnabas.console.views.topics import LIMIT_MAX, SORTS, TopicsQuestion
 from barnabas.console.visit import Handler, Visit, file_response
+from barnabas.console.what_if import ASKS, question_of, what_if
 from barnabas.monitor.severity import Severity
 
 _SEVERITIES: Final = tuple(severity.name.lower() for severity in Severity)
@@ -104,7 +105,18 @@ async def topic(visit: Visit) -> Response:
 async def partition(visit: Visit) -> Response:
     parameters, screens = visit.parameters, visit.screens
     require_filled(screens)
-    return visit.answer(await partition_view(screens.cluster, parameters.text("topic"), parameters.number("partition")))
+    name, number = parameters.text("topic"), parameters.number("partition")
+    await _load_lanes(visit, name, number)
+    return visit.answer(await partition_view(screens.cluster, name, number))
+
+
+async def _load_lanes(visit: Visit, topic: str, partition: int) -> None:
+    """Loads the states of a partition from the history, where there is one."""
+    cluster = visit.screens.cluster
+    recording = visit.console.recordings.get(cluster.name)
+    if recording is not None:
+        until_ms = cluster.begun_ms if cluster.at_ms is None else cluster.at_ms
+        cluster.older[topic, partition] = await recording.past.lanes(topic, partition, until_ms)
 
 
 async def brokers(visit: Visit) -> Response:
@@ -123,6 +135,39 @@ async def quorum(visit: Visit) -> Response:
 
 async def timeline(visit: Visit) -> Response:
     return visit.answer(timeline_view(visit.screens.cluster.occurrences, timeline_question(visit.parameters)))
+
+
+async def history(visit: Visit) -> Response:
+    """Says what is recorded; null without a history."""
+    recording = visit.console.recordings.get(visit.live.cluster.name)
+    if recording is None:
+        return visit.answer(None)
+    try:
+        found = await recording.past.about()
+    except Problem as problem:
+        found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
+    return visit.answer(found | {"recording": recording.problem is None, "problem": recording.problem})
+
+
+async def whatif(visit: Visit) -> Response:
+    parameters, screens = visit.parameters, visit.screens
+    require_filled(screens)
+    kind = parameters.choice("ask", tuple(ASKS))
+    question = question_of(kind, _objects(parameters, kind))
+    return visit.answer(await what_if(screens.cluster, kind, question))
+
+
+def _objects(parameters: Parameters, kind: str) -> list[str]:
+    """Returns the subjects of a question: brokers, racks, log directories, or a topic with a value."""
+    if kind == "restart-all":
+        return []
+    if kind == "lose-rack":
+        return parameters.text("rack").split(",")
+    if kind == "min-isr":
+        return [f"{parameters.text('topic')}={parameters.number('value', least=1, most=1_000)}"]
+    if kind == "lose-disk":
+        return [f"{parameters.number('broker')}:{parameters.text('path')}"]
+    return parameters.text("broker").split(",")
 
 
 async def search(visit: Visit) -> Response:
@@ -221,6 +266,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "quorum": quorum,
     "timeline": timeline,
     "search": search,
+    "history": history,
+    "whatif": whatif,
     "lanes": lanes,
     "groups": groups,
     "group": group,

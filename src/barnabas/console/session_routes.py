@@ -29,8 +29,8 @@ async def session(visit: Visit) -> Response:
     """Says who is there. A console without users begins a session for everybody who asks."""
     if visit.session is None and visit.console.users is None:
         cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
-        return _with_cookie(visit, json_response(_shown(visit, visit.session)), cookie)
-    return json_response(_shown(visit, visit.session))
+        return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
+    return json_response(await _shown(visit, visit.session))
 
 
 async def login(visit: Visit) -> Response:
@@ -55,7 +55,7 @@ async def login(visit: Visit) -> Response:
     console.login_limits.succeeded(name, visit.address)
     _end(visit)
     cookie, visit.session = console.sessions.begin(user.name, user.role, user.password.digest)
-    return _with_cookie(visit, json_response(_shown(visit, visit.session)), cookie)
+    return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
 
 
 async def logout(visit: Visit) -> Response:
@@ -74,7 +74,7 @@ def _end(visit: Visit) -> None:
         visit.console.sessions.end(cookie)
 
 
-def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
+async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     console = visit.console
     screens = visit.live
     shown: dict[str, Any] = {
@@ -94,11 +94,17 @@ def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
         ],
         "cluster": screens.cluster.name,
         "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
-        "history": None,
-        "features": [],
+        "history": await _span(visit),
+        "features": ["whatif", *(["history"] if screens.cluster.name in console.recordings else [])],
         "version": screens.cluster.table.version,
         "boot": screens.cluster.boot,
     }
+
+
+async def _span(visit: Visit) -> dict[str, Any] | None:
+    recording = visit.console.recordings.get(visit.live.cluster.name)
+    span = None if recording is None else await recording.past.span()
+    return None if span is None else {"first_ms": span[0], "last_ms": span[1]}
 
 
 def _with_cookie(visit: Visit, response: Response, value: str) -> Response:

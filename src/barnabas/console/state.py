@@ -15,6 +15,7 @@ from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
 from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
+from barnabas.console.recording import Recording
 from barnabas.console.screens import LiveScreens
 from barnabas.console.security.login_limits import LoginLimits
 from barnabas.console.security.rights import Role
@@ -42,6 +43,8 @@ class ConsoleOptions:
     read_only: bool = False
     #: The file of the audit log; None keeps it in memory.
     audit: Path | None = None
+    #: The history of the first cluster; None records nothing.
+    history: Path | None = None
     #: Names of this console in addition to those of this machine; None for any.
     hosts: frozenset[str] | None = frozenset()
     is_tls: bool = False
@@ -81,10 +84,14 @@ class Console:
         self.streams = 0
         self.workers = Workers()
         self.audit = Audit(options.audit, clock_ms)
+        self.recordings: dict[str, Recording] = {}
         self.labs = {target.name: Lab(target.directory) for target in targets}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Console:
+        if self.options.history is not None:
+            first = next(iter(self.screens.values())).watched
+            self.recordings[first.name] = Recording(first, self.options.history)
         self._tasks = [asyncio.create_task(each.watched.run()) for each in self.screens.values()]
         self._tasks += [asyncio.create_task(sweep_focus(each.watched)) for each in self.screens.values()]
         self._tasks.append(asyncio.create_task(self._warm()))
@@ -97,6 +104,8 @@ class Console:
             with suppress(asyncio.CancelledError):
                 await task
         await self.workers.close()
+        for recording in self.recordings.values():
+            await recording.close()
 
     async def _warm(self) -> None:
         await asyncio.sleep(_WARM_S)

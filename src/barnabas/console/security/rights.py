@@ -18,6 +18,28 @@ class Role(IntEnum):
 ROLES: Final = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
 
 
+#: Routes that also answer about a moment of the history.
+PAST: Final = frozenset(
+    {
+        "overview",
+        "map",
+        "topics",
+        "topic",
+        "partition",
+        "lanes",
+        "brokers",
+        "broker",
+        "quorum",
+        "timeline",
+        "search",
+        "groups",
+        "group",
+        "whatif",
+        "history",
+    }
+)
+
+
 class Route(NamedTuple):
     """`name` is that of the handler. A change is refused in read-only mode, and goes to the audit log."""
 
@@ -51,6 +73,8 @@ ROUTES: Final = (
     Route("GET", "/api/group", "group", Role.VIEWER),
     Route("GET", "/api/messages", "messages", Role.VIEWER),
     Route("GET", "/api/message", "message", Role.VIEWER),
+    Route("GET", "/api/history", "history", Role.VIEWER),
+    Route("GET", "/api/whatif", "whatif", Role.VIEWER),
     Route("GET", "/api/live", "live", Role.VIEWER),
     Route("GET", "/api/audit", "audit", Role.OPERATOR),
     Route("POST", "/api/actions/elect", "elect", Role.OPERATOR),

@@ -66,7 +66,8 @@ async def quorum_view(cluster: ClusterView) -> dict[str, Any]:
         answer = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
     except NoAnswer as error:
         is_quorum = cluster.questions.knows(DescribeQuorumRequest)
-        kind = "kraft" if is_quorum else "unknown" if cluster.problem else "zookeeper"
+        is_unknown = cluster.problem is not None or cluster.at_ms is not None
+        kind = "kraft" if is_quorum else "unknown" if is_unknown else "zookeeper"
         return _quorum(kind, cluster.table.controller, str(error))
     row = next((row for topic in answer.topics for row in topic.partitions), None)
     if row is None or row.error_code:

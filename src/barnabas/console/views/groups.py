@@ -23,6 +23,8 @@ from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, De
 
 LIMIT_MAX: Final = 1_000
 SORTS: Final = ("name", "lag", "lag_s", "members", "state", "topics")
+_NOT_READ: Final = "the groups were not read yet"
+_NOT_RECORDED: Final = "a history has no groups"
 _VERSION_BYTES: Final = 2
 _FROM_NAME: Final = {"name": "group"}
 
@@ -45,7 +47,7 @@ def groups_view(cluster: ClusterView, rates: Rates, question: GroupsQuestion) ->
         "offset": question.offset,
         "rows": rows[question.offset : question.offset + min(question.limit, LIMIT_MAX)],
         "age_ms": None if swept_ms is None else max(0, cluster.clock_ms() - swept_ms),
-        "problem": None if swept_ms is not None else "the groups were not read yet",
+        "problem": None if swept_ms is not None else _NOT_RECORDED if cluster.at_ms is not None else _NOT_READ,
     }
 
 
