@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from tests.support.browser import Visit, build_page, chromium
 from tests.support.console_server import RunningConsole, embedded_target
 
+from barnabas.console.state import ConsoleOptions
 from barnabas.embedded.cluster import EmbeddedCluster
 
 BROKERS = 3
@@ -35,7 +36,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 @pytest.fixture(scope="module")
 def console(cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
     build_page()
-    with RunningConsole([embedded_target(Path(cluster.directory))]) as found:
+    options = ConsoleOptions(history=tmp_path_factory.mktemp("history") / "history.db")
+    with RunningConsole([embedded_target(Path(cluster.directory))], options) as found:
         found.filled()
         yield found
 

@@ -25,9 +25,9 @@ export function Bar() {
     ${mine?.read_only && html`<span class="production">read-only</span>`}
     <span class="grow"></span>
     <${Live} />
-    <button class="search" onClick=${() => (open.value = 'palette')} aria-label="Go to …" title="Ctrl-K">
+    <button class="search" onClick=${() => (open.value = 'palette')} title="Ctrl-K">
       <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10M10.700 10.700 14 14" /></svg>
-      <span>Go to …</span><kbd>Ctrl K</kbd></button>
+      <span>Go to …</span><kbd aria-hidden="true">Ctrl K</kbd></button>
     ${mine?.lab && html`<button onClick=${() => (open.value = 'lab')} title="Stop and start brokers (l)">Lab</button>`}
     <button class="icon" onClick=${toggleTheme} aria-label=${theme.value === 'dark' ? 'Light theme' : 'Dark theme'} title="Light or dark (t)">
       <svg viewBox="0 0 16 16" aria-hidden="true"><path d=${theme.value === 'dark'

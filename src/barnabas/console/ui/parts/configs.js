@@ -27,7 +27,7 @@ export function Configs({ configs, problem, kind, name }) {
         { key: 'name', title: 'Setting', width: 330, cell: (/** @type {Config} */ row) => html`<span class="code" title=${row.doc ?? ''}>${row.name}</span>` },
         { key: 'value', title: 'Value', cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'code muted' : 'code'} title=${row.value ?? ''}>${row.is_sensitive ? '(hidden)' : row.value === '' ? '(empty)' : (row.value ?? '–')}</span>` },
         { key: 'origin', title: 'Origin', width: 110, cell: (/** @type {Config} */ row) => html`<span class=${row.origin === 'default' ? 'muted' : 'chip plain'}>${row.origin}</span>` },
-        { key: 'edit', title: ' ', width: 70, align: 'end', cell: (/** @type {Config} */ row) =>
+        { key: 'edit', title: 'Change', width: 70, align: 'end', cell: (/** @type {Config} */ row) =>
           mayEdit && !row.is_read_only ? html`<button class="small" aria-label=${`Edit ${row.name}`} onClick=${() => setEdited(row)}>Edit</button>` : '' },
       ]} />
     ${edited && html`<${ActionDialog} title=${`Set ${edited.name}`} onClose=${() => setEdited(null)} verb="Set"

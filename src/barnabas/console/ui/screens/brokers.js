@@ -41,9 +41,9 @@ export function Brokers() {
     { key: 'out', title: 'Out of sync', width: 104, sort: 'out', isFirstDown: true, align: 'end', cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
     { key: 'size', title: 'Size', width: 92, sort: 'size', isFirstDown: true, align: 'end', isWide: true, cell: (row) => bytes(row.size_bytes) },
   ];
-  return html`<section class="panel" aria-label="Brokers"><${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
+  return html`<${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Broker} */ row) => String(row.broker)} sort=${sort} isDown=${isDown} isTall=${rows.length > 60}
-      markOf=${(/** @type {Broker} */ row) => `${row.problem !== null} ${row.is_controller}`} empty=${texts.empty.brokers} /></section>
+      markOf=${(/** @type {Broker} */ row) => `${row.problem !== null} ${row.is_controller}`} empty=${texts.empty.brokers} />
     <${QuorumPanel} />`;
 }
 

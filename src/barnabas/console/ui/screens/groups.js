@@ -86,7 +86,7 @@ export function GroupScreen() {
               <span class="assigned">${each.assignments.map((one) => html`<a key=${`${one.topic}-${one.partition}`} class="chip plain" href=${href('/partition', one)}>${one.topic}-${one.partition}</a>`)}</span></li>`,
           )}</ul>`}</section>
     <section class="panel" aria-label="Offsets"><h2>Offsets</h2>
-      <${Table} label="Offsets" count=${rows.length} isTall=${rows.length > 60} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {GroupPartition} */ row) => `${row.topic}-${row.partition}`}
+      <${Table} label="Offsets by partition" count=${rows.length} isTall=${rows.length > 60} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {GroupPartition} */ row) => `${row.topic}-${row.partition}`}
         sort=${sort} isDown=${isDown} empty=${texts.empty.offsets} columns=${[
           { key: 'name', title: 'Partition', sort: 'name', cell: (/** @type {GroupPartition} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
           { key: 'committed', title: 'Committed', width: 110, align: /** @type {const} */ ('end'), cell: (/** @type {GroupPartition} */ row) => count(row.committed) },

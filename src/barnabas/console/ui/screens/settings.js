@@ -47,7 +47,7 @@ export function Settings() {
     <section class="panel" aria-label="Audit"><h2>What was changed with this console</h2>
       ${audit.problem
         ? html`<p class="empty">${audit.problem}</p>`
-        : html`<${Table} label="Audit" count=${audit.entries?.length ?? 0} isTall=${(audit.entries?.length ?? 0) > 60} row=${(/** @type {number} */ index) => audit.entries?.[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}
+        : html`<${Table} label="Entries of the audit" count=${audit.entries?.length ?? 0} isTall=${(audit.entries?.length ?? 0) > 60} row=${(/** @type {number} */ index) => audit.entries?.[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}
             empty=${audit.entries ? texts.empty.audit : ''} columns=${[
               { key: 'time', title: 'When', width: 160, cell: (/** @type {Entry} */ row) => moment(row.time_ms) },
               { key: 'user', title: 'Who', width: 150, cell: (/** @type {Entry} */ row) => `${row.user} (${row.role})` },
