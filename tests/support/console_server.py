@@ -41,6 +41,8 @@ class Answer(NamedTuple):
     @property
     def code(self) -> str:
         """Returns the code of an error; empty for an answer without one."""
+        if self.headers.get("content-type") != "application/json":
+            return ""
         found = self.json
         return str(found["error"]["code"]) if isinstance(found, dict) and "error" in found else ""
 

@@ -98,11 +98,7 @@ def up(
     the next start. If some brokers of a running cluster are stopped, the command starts them again and leaves the
     cluster running.
     """
-    if console and detach:
-        raise Failure(
-            "--console runs until Ctrl-C, so it does not go together with --detach",
-            "start `barnabas console` in another terminal",
-        )
+    _refuse_detached_console(console and detach)
     cluster = EmbeddedCluster(directory)
     with interruptible():
         if _is_in_part(cluster):
@@ -157,6 +153,14 @@ def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path, conso
         cluster.stop()
         if console is not None:
             console.wait()
+
+
+def _refuse_detached_console(wanted: bool) -> None:
+    if wanted:
+        raise Failure(
+            "--console runs until Ctrl-C, so it does not go together with --detach",
+            "start `barnabas console` in another terminal",
+        )
 
 
 def _start_console(directory: Path, port: int) -> subprocess.Popen[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -25,7 +24,8 @@ from barnabas.console.visit import Handler, Visit, json_response
 TOKEN_HEADER: Final = "x-barnabas-token"
 #: The names of this machine, which every console has.
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_LOG: Final = logging.getLogger(__name__)
+#: The status that a log shows for a browser that left; nobody receives it.
+_CLIENT_LEFT: Final = 499
 #: Routes of sessions that begin one, and so have no token yet.
 _WITHOUT_TOKEN: Final = frozenset({"login"})
 
@@ -57,28 +57,35 @@ def application(console: Console, pages: Pages | None = None) -> App:
     routes.append(StarletteRoute("/{path:path}", page, methods=["GET"]))
     options = console.options
     hosts = None if options.hosts is None else LOCAL_NAMES | options.hosts
-    return Gate(Starlette(routes=routes), hosts, is_tls=options.is_tls)
+    handlers = {Problem: _show_problem, ClientDisconnect: _show_departed, Exception: _show_fault}
+    return Gate(Starlette(routes=routes, exception_handlers=handlers), hosts, is_tls=options.is_tls)
 
 
 def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        try:
-            session = console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
-            role = console.role_of(session)
-            _check(console, route, request, session, role)
-            visit = Visit(console, request, session, role)
-            await _go_back(visit, route)
-            return await handler(visit)
-        except Problem as problem:
-            return json_response(problem.to_json(), problem.status)
-        except ClientDisconnect:
-            return Response(status_code=499)
-        except Exception:
-            _LOG.exception("a fault in %s %s", route.method, route.path)
-            fault = Problem("internal", "a fault of the console; its log has the details")
-            return json_response(fault.to_json(), fault.status)
+        session = console.session_of(request.cookies.get(cookie_name(is_tls=console.options.is_tls)))
+        role = console.role_of(session)
+        _check(console, route, request, session, role)
+        visit = Visit(console, request, session, role)
+        await _go_back(visit, route)
+        return await handler(visit)
 
     return endpoint
+
+
+async def _show_problem(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem), "it is registered for problems only"
+    return json_response(error.to_json(), error.status)
+
+
+async def _show_fault(_request: Request, _error: Exception) -> Response:
+    """Answers for a fault of the console. Starlette raises it again afterwards, so that the server logs it."""
+    problem = Problem("internal", "a fault of the console; its log has the details")
+    return json_response(problem.to_json(), problem.status)
+
+
+async def _show_departed(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=_CLIENT_LEFT)
 
 
 async def _go_back(visit: Visit, route: Route) -> None:

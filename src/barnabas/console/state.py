@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -92,7 +91,10 @@ class Console:
         if self.options.history is not None:
             first = next(iter(self.screens.values())).watched
             self.recordings[first.name] = Recording(first, self.options.history)
-        self._tasks = [asyncio.create_task(each.watched.run()) for each in self.screens.values()]
+        for each in self.screens.values():
+            task = asyncio.create_task(each.watched.run())
+            task.add_done_callback(each.watched.note_end)
+            self._tasks.append(task)
         self._tasks += [asyncio.create_task(sweep_focus(each.watched)) for each in self.screens.values()]
         self._tasks.append(asyncio.create_task(self._warm()))
         return self
@@ -101,8 +103,8 @@ class Console:
         self.closing.set()
         for task in self._tasks:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        # A fault of a task was noted when it ended.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.workers.close()
         for recording in self.recordings.values():
             await recording.close()

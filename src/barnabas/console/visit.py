@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -15,9 +15,7 @@ from barnabas.console.problems import Problem
 from barnabas.console.screens import LiveScreens, Screens, to_json
 from barnabas.console.security.rights import Role
 from barnabas.console.security.sessions import Session
-
-if TYPE_CHECKING:
-    from barnabas.console.state import Console
+from barnabas.console.state import Console
 
 
 @dataclass(slots=True)

@@ -80,17 +80,21 @@ class WatchedCluster(ClusterView):
     # -- the watch
 
     async def run(self) -> None:
-        """Watches until it is cancelled. After a fault of its own, the last state stays and says so."""
+        """Watches until it is cancelled."""
         try:
             async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
                 async for step in steps:
                     self._take(step)
-        except Exception as error:
-            _LOG.exception("the watch of cluster %s ended", self.name)
-            self._failure = f"the watch ended by a fault of the console: {error}"
-            self._wake()
         finally:
             self.questions.close()
+
+    def note_end(self, task: asyncio.Task[None]) -> None:
+        """Notes that the watch ended. After a fault of its own, the last state stays, and every answer says so."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _LOG.error("the watch of cluster %s ended", self.name, exc_info=error)
+            self._failure = f"the watch ended by a fault of the console: {error}"
+            self._wake()
 
     def follow(self, reader: Callable[[Step], None]) -> None:
         """Calls `reader` with each step from now on."""

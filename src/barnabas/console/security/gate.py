@@ -22,6 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY_MAX: Final = 1 << 20
+_HEADERS_MAX: Final = 32 * 1024
 _BODY_S: Final = 10.0
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
 CONTENT_SECURITY_POLICY: Final = (
@@ -72,6 +73,8 @@ class Gate:
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> None:
         """Raises Problem for a request that no part of the console is to see."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_MAX:
+            raise Problem("too-large", f"the headers of a request have at most {_HEADERS_MAX} bytes")
         host = headers.get("host", "")
         if self._hosts is not None and name_of(host) not in self._hosts:
             raise Problem("host", "this console does not have that name", "start it with --allowed-host NAME")
