@@ -107,7 +107,7 @@ def test_a_screen_opened_while_a_broker_is_down_is_complete(
     console.until(lambda: bool(console.ask("overview").json["silent"]), "the console does not notice")
     for address, text in {
         "/": "refuse writes|at min ISR|under-replicated|under min ISR",
-        "/topics?state=warning": "orders",
+        "/topics?state=warning&q=orders": "1 of ",
         f"/topic?name={ORDERS}": "at min ISR",
         "/broker?id=1": "silent",
         "/broker?id=2": "answers",

@@ -17,7 +17,7 @@ const RETRY_MS = 1_000;
 /** @param {Envelope<any>} envelope */
 export function note(envelope) {
   shown.value = envelope;
-  clocks.value = { came: Date.now(), ahead: envelope.now_ms - Date.now() };
+  if (envelope.at_ms === null) clocks.value = { came: Date.now(), ahead: envelope.now_ms - Date.now() };
 }
 
 /** Returns the present by the server's clock. */

@@ -89,7 +89,7 @@ export const texts = {
   },
   past: (/** @type {string} */ when) => `Shown as it was at ${when}. Actions are off.`,
   live: 'live',
-  paused: 'paused',
+  paused: 'not live',
   lost: 'reconnecting',
   opening: 'connecting',
   backToLive: 'Back to the present',

@@ -34,7 +34,7 @@ export function layOut(table, width, height, zoom) {
   const racks = new Set(brokers.map((each) => each.rack ?? '')).size;
   const spare = perBand === brokers.length ? (racks - 1) * (RACK_GAP - GAP) : 0;
   const most = Math.max(1, ...[...held.values()].map((each) => each.positions.length));
-  const columnWidth = Math.min(COLUMN_MAX, Math.floor((width - spare - GAP * (perBand - 1) - 4) / perBand));
+  const columnWidth = Math.min(COLUMN_MAX, Math.floor((width - spare - GAP * (perBand - 1) - 16) / perBand));
   const bands = Math.ceil((brokers.length || 1) / perBand);
   const rowsAt = (/** @type {number} */ cell) => Math.ceil(most / Math.max(1, Math.floor(columnWidth / cell)));
   let cell = CELL_MAX;
@@ -42,12 +42,12 @@ export function layOut(table, width, height, zoom) {
   cell = Math.min(columnWidth, Math.round(cell * zoom));
   const perRow = Math.max(1, Math.floor(columnWidth / cell));
   const bandHeight = HEAD + FOOT + rowsAt(cell) * cell;
-  let x = 2;
+  let x = 8;
   let [band, inBand] = [0, 0];
   let rack = brokers[0]?.rack ?? null;
   const columns = brokers.map((each, index) => {
     const isRackStart = index === 0 || each.rack !== rack;
-    if (inBand === perBand) [x, inBand, band] = [2, 0, band + 1];
+    if (inBand === perBand) [x, inBand, band] = [8, 0, band + 1];
     else if (index > 0) x += isRackStart ? RACK_GAP - GAP : 0;
     rack = each.rack;
     const of = held.get(each.broker) ?? { positions: new Uint32Array(0), places: new Uint8Array(0) };
@@ -134,6 +134,7 @@ export function drawMap(context, table, layout, { fill, top, width, height, rati
  */
 function drawFrames(context, layout, top, ratio, size) {
   context.lineWidth = 1;
+  drawRacks(context, layout, top);
   for (const column of layout.columns) {
     const rows = Math.ceil(column.positions.length / column.perRow);
     const high = Math.max(8, (rows * size) / ratio);
@@ -144,6 +145,29 @@ function drawFrames(context, layout, top, ratio, size) {
     context.strokeRect(column.x - 3, column.y + HEAD - top - 3, Math.min(column.width, (column.perRow * size) / ratio) + 6, high + 6);
   }
   context.setLineDash([]);
+}
+
+/**
+ * Frames the brokers of each rack, where a rack has several.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Layout} layout
+ * @param {number} top
+ */
+function drawRacks(context, layout, top) {
+  const { columns } = layout;
+  context.strokeStyle = colour('strong-line');
+  for (let first = 0; first < columns.length; ) {
+    const from = columns[first];
+    let last = first;
+    while (columns[last + 1]?.rack === from?.rack && columns[last + 1]?.y === from?.y) last += 1;
+    const to = columns[last];
+    if (from && to && from.rack !== null && last > first) {
+      context.beginPath();
+      context.roundRect(from.x - 6.5, from.y - top + 1.5, to.x + to.width - from.x + 13, from.height - 4, 8);
+      context.stroke();
+    }
+    first = last + 1;
+  }
 }
 
 /**

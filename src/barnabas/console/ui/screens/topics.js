@@ -20,8 +20,8 @@ const PAGES_KEPT = 60;
 /** @type {Column<TopicRow>[]} */
 const COLUMNS = [
   { key: 'name', title: 'Topic', sort: 'name', cell: (row) => html`<${PartitionLink} topic=${row.topic} />${row.is_internal && html`<span class="chip plain">internal</span>`}` },
-  { key: 'state', title: 'State', width: 134, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
-  { key: 'partitions', title: 'Partitions', width: 90, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
+  { key: 'state', title: 'State', width: 146, sort: 'severity', isFirstDown: true, cell: (row) => html`<${State} severity=${row.severity} text=${row.state} />` },
+  { key: 'partitions', title: 'Partitions', width: 98, sort: 'partitions', isFirstDown: true, align: 'end', cell: (row) => count(row.partitions) },
   { key: 'out', title: 'Out of sync', hint: 'Partitions with a replica out of sync', width: 110, sort: 'out_of_sync', isFirstDown: true, align: 'end', isWide: true,
     cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
   { key: 'replication', title: 'RF', hint: 'Replication factor', width: 50, sort: 'replication', align: 'end', isWide: true, cell: (row) => count(row.replication) },
@@ -52,7 +52,7 @@ export function Topics() {
   const csv = address('/api/topics', { ...filters, format: 'csv', at: atMs() });
   return html`
     <div class="tools">
-      <input type="search" class="filter" aria-label="Filter topics by name" placeholder="Filter by name, * matches anything" value=${filters.q} spellcheck=${false}
+      <input type="search" class="filter short-filter" aria-label="Filter topics by name" placeholder="Name, * is anything" value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       <span class="choices" role="group" aria-label="States">${SEVERITIES.map(
         (each) => html`<button key=${each} class="choice" aria-pressed=${states.has(each)} onClick=${() => toggle(each)} title=${texts.severityHelp[each]}>

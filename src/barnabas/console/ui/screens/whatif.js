@@ -94,12 +94,22 @@ function Result({ asked }) {
     <${Table} label="Partitions that change" isTall=${data.partitions.length > 60} count=${data.partitions.length} row=${(/** @type {number} */ index) => data.partitions[index] ?? null}
       keyOf=${(/** @type {Outcome} */ row) => `${row.topic}-${row.partition}`} empty="No partition would be worse." columns=${[
         { key: 'name', title: 'Partition', cell: (/** @type {Outcome} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
-        { key: 'effects', title: 'Then', width: 250, cell: (/** @type {Outcome} */ row) => row.effects.map((each) => html`<span key=${each} class="fact"><${State} severity=${EFFECTS[each]?.[1] ?? 'notice'} text=${EFFECTS[each]?.[0] ?? each} /></span>`) },
+        { key: 'effects', title: 'Then', width: 190, cell: (/** @type {Outcome} */ row) => html`<${Effects} effects=${row.effects} />` },
         { key: 'leader', title: 'Leader', width: 110, cell: (/** @type {Outcome} */ row) => `${named(row.leader_before)}${row.leader_before === row.leader_after ? '' : ` → ${named(row.leader_after)}`}` },
         { key: 'isr', title: 'ISR', width: 150, cell: (/** @type {Outcome} */ row) => `${listed(row.isr_before)} → ${listed(row.isr_after)}` },
         { key: 'text', title: 'Why', isWide: true, cell: (/** @type {Outcome} */ row) => html`<span title=${row.text}>${row.text}</span>` },
       ]} />
     ${data.changed > data.partitions.length && html`<p class="hint">The first ${count(data.partitions.length)} are shown.</p>`}`;
+}
+
+/** The gravest effect in words, the others by their number. @param {{effects: string[]}} props */
+function Effects({ effects }) {
+  const [first, ...others] = effects;
+  if (first === undefined) return html`<span class="nothing">no worse</span>`;
+  const text = others.map((each) => EFFECTS[each]?.[0] ?? each).join(', ');
+  return html`<span title=${text}><${State} severity=${EFFECTS[first]?.[1] ?? 'notice'} text=${EFFECTS[first]?.[0] ?? first} />${
+    others.length > 0 && html` <small class="muted">+ ${text}</small>`
+  }</span>`;
 }
 
 /** @param {number} broker */
