@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -118,6 +119,56 @@ def test_a_screen_opened_while_a_broker_is_down_is_complete(
         expect(page.locator("main")).to_contain_text(re.compile(text), timeout=SHOWN_WITHIN_MS)
         expect(page.get_by_role("status").filter(has_text="Broker 1 has not answered")).to_be_visible()
         page.close()
+
+
+@pytest.mark.usefixtures("well")
+def test_every_screen_shows_a_moment_of_the_past(
+    visit: Visit, cluster: EmbeddedCluster, console: RunningConsole
+) -> None:
+    page = visit.open("/map")
+    whole = page.locator('.map-legend li[data-look="broker silent"][data-count="0"]')
+    expect(whole).to_be_visible()
+    time.sleep(1.0)
+    before_ms = console.ask("overview").json["now_ms"]
+    cluster.kill(3)
+    expect(page.locator('.map-head[data-up="false"]')).to_contain_text("Broker 3", timeout=SHOWN_WITHIN_MS)
+    console.until(lambda: "at min ISR" in str(console.get("topic", name=ORDERS)), "the ISR does not shrink")
+    time.sleep(1.0)
+    broken_ms = console.ask("overview").json["now_ms"]
+    cluster.start_again(3)
+    console.until(lambda: _is_well(console), "the cluster does not recover", within_s=60)
+
+    page.goto(f"{visit.url}/map?at={broken_ms}")
+    expect(page.locator('.map-legend li[data-look="broker silent"]')).not_to_have_attribute("data-count", "0")
+    expect(page.get_by_role("status").filter(has_text="Actions are off")).to_be_visible()
+    expect(page.locator(".live")).to_have_attribute("data-live", "past")
+    page.goto(f"{visit.url}/map?at={before_ms}")
+    expect(whole).to_be_visible()
+    page.goto(f"{visit.url}/topic?name={ORDERS}&at={broken_ms}")
+    rows = page.get_by_role("region", name="Partitions").locator("tbody tr")
+    expect(rows.first).to_contain_text("at min ISR")
+    expect(page.get_by_label("Actions")).to_have_count(0)
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="Topics").click()
+    expect(page).to_have_url(re.compile(f"at={broken_ms}"))
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page).not_to_have_url(re.compile(f"at={broken_ms}"))
+    page.keyboard.press("n")
+    expect(page).not_to_have_url(re.compile("at="))
+    expect(page.locator(".live")).to_have_attribute("data-live", "on")
+    box = slider.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 20, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"at=\d+"))
+    page.keyboard.press("[")
+    page.go_back()
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("at="))
 
 
 @pytest.mark.usefixtures("well")

@@ -159,7 +159,9 @@ def test_hostile_text_is_text(page: Page, visit: Visit) -> None:
     page.goto(f"{visit.url}/groups")
     page.get_by_role("link", name=GROUP).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(HOSTILE)
-    expect(page.get_by_role("region", name="Offsets by partition").locator("tbody tr[data-index]")).to_have_count(ORDERS_PARTITIONS)
+    expect(page.get_by_role("region", name="Offsets by partition").locator("tbody tr[data-index]")).to_have_count(
+        ORDERS_PARTITIONS
+    )
     page.goto(f"{visit.url}/messages?topic={ORDERS}&partition=0&from=start&limit=20")
     rows = page.get_by_role("region", name="Records").locator("tbody tr")
     expect(rows).to_have_count(20)

@@ -4,6 +4,7 @@ import { html } from '../core/html.js';
 import { get, post, session } from '../core/api.js';
 import { asApiError } from '../core/data.js';
 import { open } from '../core/keys.js';
+import { atMs, setParams } from '../core/url.js';
 import { say } from './toasts.js';
 /** @import { Lab } from '../core/types.js' */
 
@@ -58,10 +59,12 @@ export function LabDrawer() {
     setBusy('');
     await look();
   };
+  const isPast = atMs() !== null;
   const reason = problem || (lab && !lab.is_embedded ? (lab.reason ?? 'This is not an embedded cluster of this machine.') : '');
   return html`<aside class="drawer" aria-label="Lab">
     <div class="dialog-head"><h2>Lab</h2><button class="icon" aria-label="Close the lab" onClick=${close}>×</button></div>
     <p class="hint">Brokers of this machine. Watch the map while one is killed.</p>
+    ${isPast && html`<p class="hint">Off while the past is shown. <button class="small" onClick=${() => setParams({ at: null })}>Back to the present</button></p>`}
     ${reason && html`<p class="empty">${reason}</p>`}
     ${!session.value?.lab && !reason && html`<p class="empty">The lab is for an admin and an embedded cluster of this machine only.</p>`}
     <ul class="lab">${(lab?.brokers ?? []).map(
@@ -70,7 +73,7 @@ export function LabDrawer() {
           <small>${each.pid ? `process ${each.pid}` : ''}</small></span>
         <span class="lab-acts">${(ACTS[/** @type {keyof typeof ACTS} */ (each.state)] ?? []).map(
           ([name, title, hint]) => html`<button key=${name} class=${name === 'kill' ? 'danger' : ''} title=${hint}
-            aria-label=${`${title} broker ${each.broker}`} disabled=${busy !== ''} onClick=${() => act(name, each.broker)}>
+            aria-label=${`${title} broker ${each.broker}`} disabled=${busy !== '' || isPast} onClick=${() => act(name, each.broker)}>
             ${busy === `${name} ${each.broker}` ? '…' : title}</button>`,
         )}</span></li>`,
     )}</ul>

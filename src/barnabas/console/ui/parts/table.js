@@ -1,4 +1,5 @@
 // A table whose rows are drawn only where they are seen, so that 10,000 rows cost what 40 do.
+import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { changed, param } from '../core/url.js';
@@ -11,6 +12,9 @@ import { changed, param } from '../core/url.js';
 
 export const ROW_PX = 34;
 const MARGIN_ROWS = 12;
+const narrow = window.matchMedia('(max-width: 820px)');
+const isNarrow = signal(narrow.matches);
+narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
 
 /**
  * @template R
@@ -20,7 +24,8 @@ const MARGIN_ROWS = 12;
  * `isTall`: the table has a scroll bar of its own and fills the screen.
  */
 export function Table(props) {
-  const { label, columns, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0 } = props;
+  const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0 } = props;
+  const columns = isNarrow.value ? props.columns.filter((column) => !column.isWide) : props.columns;
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const [range, setRange] = useState({ from: 0, to: 60 });
   const shownFrom = isTall ? Math.max(0, Math.min(range.from, count)) : 0;
@@ -50,13 +55,12 @@ export function Table(props) {
     rows.push(html`<${Row} key=${value ? keyOf(value) : `empty ${index}`} index=${index} value=${value}
       columns=${columns} mark=${value && markOf ? markOf(value) : ''} />`);
   }
-  const fixed = columns.reduce((sum, column) => sum + (column.isWide ? 0 : (column.width ?? 140)), 0);
+  const fixed = columns.reduce((sum, column) => sum + (column.width ?? 140), 0);
   return html`<div class=${isTall ? 'table-box tall' : 'table-box'} ref=${box} role="region" aria-label=${label}
       tabindex="0" onScroll=${measure} onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, box.current)}>
     <table aria-rowcount=${count + 1} style=${{ minWidth: `${Math.max(minWidth, Math.min(fixed, 640))}px` }}>
       <colgroup>${columns.map(
-        (column) => html`<col key=${column.key} class=${column.isWide ? 'wide' : ''}
-          style=${column.width ? { width: `${column.width}px` } : {}} />`,
+        (column) => html`<col key=${column.key} style=${column.width ? { width: `${column.width}px` } : {}} />`,
       )}</colgroup>
       <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} column=${column} ...${props} />`)}</tr></thead>
       <tbody>
@@ -71,7 +75,7 @@ export function Table(props) {
 
 /** @param {{column: Column<any>, sort?: string, isDown?: boolean}} props */
 function Head({ column, sort, isDown }) {
-  const names = `${column.align === 'end' ? 'end ' : ''}${column.isWide ? 'wide' : ''}`;
+  const names = column.align === 'end' ? 'end' : '';
   if (!column.sort) return html`<th scope="col" class=${names} title=${column.hint}>${column.title}</th>`;
   const isSorted = sort === column.sort;
   const next = isSorted ? !isDown : (column.isFirstDown ?? false);
@@ -95,7 +99,7 @@ function Row({ index, value, columns, mark }) {
   }, [mark]);
   return html`<tr aria-rowindex=${index + 2} class=${isFresh ? 'fresh' : ''} data-index=${index}>
     ${columns.map((column, place) => {
-      const names = `${column.align === 'end' ? 'end ' : ''}${column.isWide ? 'wide' : ''}`;
+      const names = column.align === 'end' ? 'end' : '';
       const content = value ? column.cell(value) : place === 0 ? '…' : '';
       return place === 0
         ? html`<th scope="row" key=${column.key} class=${names}>${content}</th>`

@@ -4,11 +4,12 @@ import uPlot from 'uplot';
 import { html } from '../core/html.js';
 import { serverNow, useNow } from '../core/data.js';
 import { stream } from '../core/live.js';
-import { rate } from '../core/format.js';
+import { clock, rate } from '../core/format.js';
 import { colour, theme } from '../core/theme.js';
 
 const POINTS_MAX = 600;
 const HEIGHT = 120;
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 /** @typedef {{times: number[], rates: (number|null)[], below: number[], last: {time: number, end: number}|null}} Series */
 /** What was measured stays while the page is open, by topic. @type {Map<string, Series>} */
@@ -73,12 +74,16 @@ function options(width) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
-    axes: [axis, { ...axis, size: 56 }, { ...axis, side: 1, scale: 'n', grid: { show: false }, size: 34 }],
+    axes: [
+      { ...axis, space: 90, incrs: STEPS_S, values: (_plot, splits) => splits.map((each) => clock(each * 1000)) },
+      { ...axis, size: 56 },
+      { ...axis, side: 1, scale: 'n', grid: { show: false }, size: 34, incrs: [1, 2, 5, 10, 50, 100, 1000] },
+    ],
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] }, n: { range: (_plot, _min, max) => [0, Math.max(4, max)] } },
     series: [
       {},
-      { label: 'records/s', stroke: colour('accent'), width: 2, fill: colour('accent-area') },
-      { label: 'partitions not in sync', stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n' },
+      { label: 'records/s', stroke: colour('accent'), width: 2, fill: colour('accent-area'), points: { show: false } },
+      { label: 'partitions not in sync', stroke: colour('critical'), width: 2, dash: [5, 4], scale: 'n', points: { show: false } },
     ],
   };
 }

@@ -49,7 +49,7 @@ export function Settings() {
         ? html`<p class="empty">${audit.problem}</p>`
         : html`<${Table} label="Entries of the audit" count=${audit.entries?.length ?? 0} isTall=${(audit.entries?.length ?? 0) > 60} row=${(/** @type {number} */ index) => audit.entries?.[index] ?? null} keyOf=${(/** @type {Entry} */ row) => String(row.id)}
             empty=${audit.entries ? texts.empty.audit : ''} columns=${[
-              { key: 'time', title: 'When', width: 160, cell: (/** @type {Entry} */ row) => moment(row.time_ms) },
+              { key: 'time', title: 'When', width: 176, cell: (/** @type {Entry} */ row) => moment(row.time_ms) },
               { key: 'user', title: 'Who', width: 150, cell: (/** @type {Entry} */ row) => `${row.user} (${row.role})` },
               { key: 'from', title: 'From', width: 120, isWide: true, cell: (/** @type {Entry} */ row) => row.address },
               { key: 'action', title: 'What', width: 150, cell: (/** @type {Entry} */ row) => row.action },

@@ -22,11 +22,11 @@ const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
 
 /** @type {Column<Partition>[]} */
 const COLUMNS = [
-  { key: 'partition', title: 'Partition', width: 98, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
+  { key: 'partition', title: 'Partition', width: 104, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
     aria-label=${`Partition ${row.partition}`}>${row.partition}</a>` },
   { key: 'state', title: 'State', width: 138, sort: 'state', isFirstDown: true, cell: (row) => html`<span title=${row.cause?.text ?? ''}><${State} severity=${row.severity} text=${row.state} /></span>` },
   { key: 'size', title: 'Log size', hint: 'Of the leader’s log', width: 84, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'leader', title: 'Leader', width: 68, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
+  { key: 'leader', title: 'Leader', width: 72, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
   { key: 'preferred', title: 'Preferred', hint: 'The first of the replicas, which should lead', width: 92, cell: (row) =>
     row.preferred === row.leader ? html`<span title="It leads">${row.preferred} ✓</span>` : html`<span class="bad" title="Another broker leads">${row.preferred} ≠</span>` },
   { key: 'replicas', title: 'Replicas', width: 104, cell: (row) => html`<${Replicas} partition=${row} />` },
