@@ -32,7 +32,7 @@ def fill(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(ORDERS_RECORDS):
         value = json.dumps({"number": number, "text": HOSTILE})
-        headers = [(HOSTILE, HOSTILE.encode()), ("raw", b"\xff\x00")]
+        headers: list[tuple[str, str | bytes | None]] = [(HOSTILE, HOSTILE.encode()), ("raw", b"\xff\x00")]
         producer.produce(ORDERS, value, f"{HOSTILE} {number}", number % ORDERS_PARTITIONS, headers=headers)
     assert producer.flush(20) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})

@@ -13,6 +13,7 @@ import { timeTicks, useCanvas } from '../pictures/canvas.js';
 
 const MINUTE = 60_000;
 const WINDOWS = /** @type {const} */ ([
+  [MINUTE, '1 min'],
   [5 * MINUTE, '5 min'],
   [15 * MINUTE, '15 min'],
   [60 * MINUTE, '1 h'],
@@ -91,7 +92,7 @@ export function Scrubber() {
 /** @param {History|null} history @param {number} now */
 function fitting(history, now) {
   const kept = history ? now - history.first_ms : 0;
-  return (WINDOWS.slice(0, 4).find(([ms]) => ms >= kept) ?? WINDOWS[3])[0];
+  return (WINDOWS.slice(0, 5).find(([ms]) => ms >= kept) ?? WINDOWS[4])[0];
 }
 
 /** @param {{start: number, end: number, at: number|null, events: ClusterEvent[], history: History}} props */

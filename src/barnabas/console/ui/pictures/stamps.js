@@ -82,7 +82,12 @@ export function paint(context, look, size) {
   context.beginPath();
   context.rect(0, 0, inner, inner);
   context.clip();
-  if (look.pattern && inner >= 5) hatch(context, look.pattern, inner);
+  if (look.pattern && inner >= 5) {
+    const alpha = context.globalAlpha;
+    context.globalAlpha = alpha * 0.6;
+    hatch(context, look.pattern, inner);
+    context.globalAlpha = alpha;
+  }
   if (look.notch && inner >= 4) {
     const notch = Math.max(2, inner * 0.32);
     context.fillStyle = colour('panel');
@@ -115,7 +120,7 @@ export function paint(context, look, size) {
  */
 export function hatch(context, pattern, size) {
   context.lineWidth = Math.max(1, size / 14);
-  const step = Math.max(4, size / 2.6);
+  const step = Math.max(5, size / (pattern === 'cross' ? 2 : 2.6));
   if (pattern === 'dots') {
     for (let x = step / 2; x < size; x += step) {
       for (let y = step / 2; y < size; y += step) context.fillRect(x - 1, y - 1, Math.max(1, size / 12), Math.max(1, size / 12));

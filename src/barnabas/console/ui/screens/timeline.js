@@ -51,7 +51,7 @@ export function TimelineScreen() {
     onInput=${(/** @type {any} */ event) => setParams({ [name]: event.currentTarget.value }, { replace: true })} />`;
   return html`
     <div class="tools">
-      <input type="search" class="filter" aria-label="Filter events" placeholder="Filter by text" value=${filters.q} spellcheck=${false}
+      <input type="search" class="filter short-filter" aria-label="Filter events" placeholder="Filter by text" value=${filters.q} spellcheck=${false}
         onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
       ${field('topic', 'topic')}${field('broker', 'broker')}
       <label>kind <select class="short" value=${filters.kind} onChange=${(/** @type {any} */ event) => setParams({ kind: event.currentTarget.value })}>

@@ -22,23 +22,23 @@ const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
 
 /** @type {Column<Partition>[]} */
 const COLUMNS = [
-  { key: 'partition', title: 'Partition', width: 104, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
+  { key: 'partition', title: 'Partition', width: 96, sort: 'partition', cell: (row) => html`<a class="name" href=${href('/partition', { topic: row.topic, partition: row.partition })}
     aria-label=${`Partition ${row.partition}`}>${row.partition}</a>` },
-  { key: 'state', title: 'State', width: 138, sort: 'state', isFirstDown: true, cell: (row) => html`<span title=${row.cause?.text ?? ''}><${State} severity=${row.severity} text=${row.state} /></span>` },
-  { key: 'size', title: 'Log size', hint: 'Of the leader’s log', width: 84, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
-  { key: 'leader', title: 'Leader', width: 72, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
-  { key: 'preferred', title: 'Preferred', hint: 'The first of the replicas, which should lead', width: 92, cell: (row) =>
+  { key: 'state', title: 'State', width: 130, sort: 'state', isFirstDown: true, cell: (row) => html`<span title=${row.cause?.text ?? ''}><${State} severity=${row.severity} text=${row.state} /></span>` },
+  { key: 'size', title: 'Log size', hint: 'Of the leader’s log', width: 78, sort: 'size', isFirstDown: true, align: 'end', cell: (row) => bytes(row.size_bytes) },
+  { key: 'leader', title: 'Leader', width: 66, sort: 'leader', cell: (row) => html`<${BrokerLink} id=${row.leader} />` },
+  { key: 'preferred', title: 'Preferred', hint: 'The first of the replicas, which should lead', width: 86, cell: (row) =>
     row.preferred === row.leader ? html`<span title="It leads">${row.preferred} ✓</span>` : html`<span class="bad" title="Another broker leads">${row.preferred} ≠</span>` },
-  { key: 'replicas', title: 'Replicas', width: 104, cell: (row) => html`<${Replicas} partition=${row} />` },
-  { key: 'isr', title: 'ISR', hint: 'In-sync replicas', width: 72, sort: 'isr', cell: (row) => html`<${BrokerList} brokers=${row.isr} />` },
-  { key: 'osr', title: 'OSR', hint: 'Out-of-sync replicas', width: 58, cell: (row) => html`<${BrokerList} brokers=${row.osr} tone="bad" />` },
-  { key: 'elr', title: 'ELR', hint: 'Eligible leader replicas', width: 54, cell: (row) => html`<${BrokerList} brokers=${row.elr} />` },
-  { key: 'start', title: 'Start', hint: 'Log start offset', width: 76, align: 'end', cell: (row) => count(row.start_offset) },
-  { key: 'end', title: 'End', hint: 'High watermark; and the log end offset, if it is another', width: 96, sort: 'end', isFirstDown: true, align: 'end', cell: (row) => {
+  { key: 'replicas', title: 'Replicas', width: 98, cell: (row) => html`<${Replicas} partition=${row} />` },
+  { key: 'isr', title: 'ISR', hint: 'In-sync replicas', width: 66, sort: 'isr', cell: (row) => html`<${BrokerList} brokers=${row.isr} />` },
+  { key: 'osr', title: 'OSR', hint: 'Out-of-sync replicas', width: 52, cell: (row) => html`<${BrokerList} brokers=${row.osr} tone="bad" />` },
+  { key: 'elr', title: 'ELR', hint: 'Eligible leader replicas', width: 48, cell: (row) => html`<${BrokerList} brokers=${row.elr} />` },
+  { key: 'start', title: 'Start', hint: 'Log start offset', width: 70, align: 'end', cell: (row) => count(row.start_offset) },
+  { key: 'end', title: 'End', hint: 'High watermark; and the log end offset, if it is another', width: 84, sort: 'end', isFirstDown: true, align: 'end', cell: (row) => {
     const isSame = row.end_offset === row.high_watermark || row.end_offset === null || row.high_watermark === null;
     return html`<span title=${`high watermark ${count(row.high_watermark)}, log end ${count(row.end_offset)}`}>${count(row.high_watermark ?? row.end_offset)}${!isSame && html`<small> /${count(row.end_offset)}</small>`}</span>`;
   } },
-  { key: 'lag', title: 'Replica lag', hint: 'Records that a follower lacks', width: 104, sort: 'lag', isFirstDown: true, cell: (row) => html`<${Lag} partition=${row} />` },
+  { key: 'lag', title: 'Replica lag', hint: 'Records that a follower lacks', width: 92, sort: 'lag', isFirstDown: true, cell: (row) => html`<${Lag} partition=${row} />` },
 ];
 
 /** @param {{partition: Partition}} props */
@@ -131,7 +131,7 @@ function Partitions({ topic }) {
       <span class="found" role="status">${chosen.length === topic.partitions.length ? '' : `${count(chosen.length)} of ${plural(topic.partitions.length, 'partition')}`}</span>
     </div>`}
     <${Table} label="Partitions" columns=${COLUMNS} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
-      keyOf=${(/** @type {Partition} */ row) => String(row.partition)} isTall=${rows.length > TALL_FROM} sort=${sort} isDown=${isDown} minWidth=${1040}
+      keyOf=${(/** @type {Partition} */ row) => String(row.partition)} isTall=${rows.length > TALL_FROM} sort=${sort} isDown=${isDown} minWidth=${960}
       markOf=${(/** @type {Partition} */ row) => `${row.state} ${row.leader} ${row.isr.join()}`} empty=${texts.empty.partitions} />
     ${topic.total !== undefined && topic.total > topic.partitions.length && html`<p class="hint">The first ${count(topic.partitions.length)} of ${count(topic.total)} partitions are shown; the CSV has all.</p>`}
     <p class="legend"><span><span class="replica" data-replica="leader">1</span> leader</span><span><span class="replica" data-replica="follower">2</span> in sync</span>
