@@ -87,18 +87,8 @@ def test_a_paused_broker_keeps_no_screen_waiting(console: RunningConsole) -> Non
 
 @pytest.mark.full
 def test_up_with_a_console_serves_it_and_ends_it(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "barnabas.cli",
-        "up",
-        "--brokers",
-        "1",
-        "--port",
-        "0",
-        "--dir",
-        str(tmp_path / "c"),
-    ]
+    directory = tmp_path / "c"
+    command = [sys.executable, "-m", "barnabas.cli", "up", "--brokers", "1", "--port", "0", "--dir", str(directory)]
     process = subprocess.Popen(
         [*command, "--console", "--console-port", "0"], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
     )
