@@ -81,7 +81,7 @@ class RunningConsole:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
+        if self._task is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(20)
 

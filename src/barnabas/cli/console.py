@@ -7,6 +7,7 @@ import getpass
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from barnabas.cli import output
 from barnabas.cli.clients import address
 from barnabas.cli.contexts import choice
 from barnabas.cli.contexts.store import Context, Contexts, users_file
+from barnabas.cli.monitor import Controllers, ControllersProperty
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
 from barnabas.console.pages import HOW_TO_BUILD, Pages
 from barnabas.console.security.passwords import hashed
@@ -73,6 +75,8 @@ def console(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")
     ] = False,
+    controllers: Controllers = None,
+    controller_properties: ControllersProperty = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -83,6 +87,8 @@ def console(
     if ctx.invoked_subcommand is not None:
         return
     own = embedded_target(directory) if directory is not None else _target(bootstrap, properties or [])
+    if controllers:
+        own = _with_controllers(own, controllers, controller_properties or [])
     targets = [own, *_targets(cluster or [])]
     place = Place(host, port, tls_certificate, tls_key)
     users_path = _users_path(users)
@@ -139,6 +145,12 @@ def _target(bootstrap: str, properties: list[str]) -> Target:
     if found is None:
         return Target("cluster", _addresses(bootstrap.split(",")), _security(settings))
     return _of_context(found.name, found.context, settings)
+
+
+def _with_controllers(target: Target, controllers: str, properties: list[str]) -> Target:
+    settings = key_values(properties, "--controllers-property")
+    security = _security(settings) if settings else target.security
+    return replace(target, controllers=_addresses(controllers.split(",")), controllers_security=security)
 
 
 def _targets(names: Sequence[str]) -> list[Target]:

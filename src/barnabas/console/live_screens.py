@@ -30,17 +30,17 @@ class Message(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The version of the table, and the last event, that a page has."""
+    """The version of the table, and the last event, that a page has; None if it does not say which."""
 
     version: int
-    event_id: int
+    event_id: int | None = None
 
 
 def position_of(text: str, boot: str) -> Position | None:
     """Returns the position in an id of a stream; None for none, or one of another process."""
     parts = text.split(".")
     is_known = len(parts) in (2, 3) and parts[0] == boot and all(each.isdigit() for each in parts[1:])
-    return Position(int(parts[1]), int(parts[2]) if len(parts) == 3 else 0) if is_known else None
+    return Position(*map(int, parts[1:])) if is_known else None
 
 
 class LiveScreen:
@@ -221,7 +221,8 @@ class TimelineScreen(LiveScreen):
     def begin(self, position: Position | None) -> list[Message]:
         if position is None:
             return []
-        self.event_id = min(position.event_id or self.event_id, self.event_id)
+        if position.event_id is not None:
+            self.event_id = min(position.event_id, self.event_id)
         return self.news()
 
     def news(self) -> list[Message]:

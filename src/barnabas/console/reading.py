@@ -120,7 +120,8 @@ async def _load_lanes(visit: Visit, topic: str, partition: int) -> None:
 
 
 async def brokers(visit: Visit) -> Response:
-    return visit.answer(brokers_view(visit.screens.cluster))
+    screens = visit.screens
+    return visit.answer(screens.once("brokers", lambda: brokers_view(screens.cluster)))
 
 
 async def broker(visit: Visit) -> Response:

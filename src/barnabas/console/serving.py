@@ -77,7 +77,7 @@ async def serve(console: Console, place: Place, *, on_ready: Callable[[str], Non
                     on_ready(f"{'https' if place.is_tls else 'http'}://{shown}:{port}/")
                 await asyncio.shield(serving)
             finally:
-                console.closing.set()
+                console.stop()
                 server.should_exit = True
                 await asyncio.wait([serving], timeout=3)
 

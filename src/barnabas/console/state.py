@@ -100,7 +100,7 @@ class Console:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        self.closing.set()
+        self.stop()
         for task in self._tasks:
             task.cancel()
         # A fault of a task was noted when it ended.
@@ -112,6 +112,12 @@ class Console:
     async def _warm(self) -> None:
         await asyncio.sleep(_WARM_S)
         await self.workers.warm()
+
+    def stop(self) -> None:
+        """Ends the live streams, so that the server can stop."""
+        self.closing.set()
+        for each in self.screens.values():
+            each.watched.wake()
 
     def screens_of(self, name: str) -> LiveScreens:
         """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""

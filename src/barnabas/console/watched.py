@@ -94,7 +94,7 @@ class WatchedCluster(ClusterView):
         if error is not None:
             _LOG.error("the watch of cluster %s ended", self.name, exc_info=error)
             self._failure = f"the watch ended by a fault of the console: {error}"
-            self._wake()
+            self.wake()
 
     def follow(self, reader: Callable[[Step], None]) -> None:
         """Calls `reader` with each step from now on."""
@@ -106,7 +106,7 @@ class WatchedCluster(ClusterView):
         for follower in self._followers:
             follower(step)
         if new:
-            self._wake()
+            self.wake()
 
     def _on_change(self, change: ChangeSet) -> None:
         for broker in change.brokers:
@@ -114,9 +114,10 @@ class WatchedCluster(ClusterView):
                 self.departed[broker.broker_id] = broker.before
             else:
                 self.departed.pop(broker.broker_id, None)
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Sets the events of all who wait for news."""
         for each in self._waiting:
             each.set()
 
