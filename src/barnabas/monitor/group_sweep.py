@@ -27,13 +27,24 @@ class GroupState:
 
     offsets: dict[Key, int] = field(default_factory=dict)
     members: int | None = None
+    #: As the coordinator lists it; None if its version does not say it.
+    state: str | None = None
+    kind: str | None = None
+    protocol: str | None = None
+    #: The broker that coordinates the group.
+    coordinator: int | None = None
 
 
 async def groups_of(connection: BrokerConnection) -> dict[str, GroupState]:
     """Returns the groups that this broker coordinates. Raises NoAnswer."""
     listed = await connection.call(ListGroupsRequest(), ListGroupsResponse)
     names = sorted(group.group_id for group in listed.groups)
-    found = {name: GroupState() for name in names}
+    found = {
+        group.group_id: GroupState(
+            state=group.group_state or None, kind=group.group_type or None, protocol=group.protocol_type or None
+        )
+        for group in listed.groups
+    }
     for start in range(0, len(names), _GROUPS_PER_REQUEST):
         some = names[start : start + _GROUPS_PER_REQUEST]
         for name, offsets in (await _offsets(connection, some)).items():

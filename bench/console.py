@@ -1,0 +1,184 @@
+"""The console's server beside a phantom cluster: first bytes, changes, memory and CPU (docs/console.md).
+
+    python bench/console.py                                10,000 topics of 4 partitions
+    python bench/console.py --topics 1000 --requests 50
+
+Phantom and console are processes of their own, so that their CPU and memory are theirs. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ROUTES = (
+    "session",
+    "overview",
+    "map",
+    "map?fill=size",
+    "topics?limit=100",
+    "topics?sort=severity&desc=1&limit=100",
+    "topics?q=99&limit=100",
+    "topics?offset=9000&limit=100",
+    "topic?name=topic-00042",
+    "partition?topic=topic-00042&partition=1",
+    "brokers",
+    "broker?id=2",
+    "quorum",
+    "timeline",
+    "groups",
+    "search?q=12",
+)
+
+
+class Child:
+    """A process that is spoken to by lines."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def read(self) -> str:
+        assert self._process.stdout is not None, "it is a pipe"
+        return self._process.stdout.readline().strip()
+
+    def ask(self, line: str) -> Any:
+        assert self._process.stdin is not None, "it is a pipe"
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        return json.loads(self.read())
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def rss_mb(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+class Visitor:
+    """One connection that is kept, as a browser's."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._where = (parts.hostname or "", parts.port)
+        self._connection = http.client.HTTPConnection(*self._where, timeout=60)
+
+    def first_byte_ms(self, route: str) -> tuple[float, int]:
+        """Returns the time to the first byte, and the size of the body."""
+        begin_s = time.perf_counter()
+        self._connection.request("GET", f"/api/{route}")
+        answer = self._connection.getresponse()
+        taken_s = time.perf_counter() - begin_s
+        body = answer.read()
+        assert answer.status == 200, (route, body[:200])
+        return taken_s * 1000, len(body)
+
+    def get(self, route: str) -> Any:
+        self._connection.request("GET", f"/api/{route}")
+        return json.loads(self._connection.getresponse().read())
+
+    @contextmanager
+    def live(self, query: str) -> Iterator[Iterator[str]]:
+        connection = http.client.HTTPConnection(*self._where, timeout=60)
+        connection.request("GET", f"/api/live?{query}")
+        answer = connection.getresponse()
+        try:
+            yield (line.decode()[7:].strip() for line in answer if line.startswith(b"event: "))
+        finally:
+            connection.close()
+
+
+class Times(NamedTuple):
+    route: str
+    size: int
+    values: list[float]
+
+    def line(self) -> str:
+        ordered = sorted(self.values)
+        p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+        cells = f"{ordered[0]:.1f} | {statistics.median(ordered):.1f} | {p99:.1f} | {ordered[-1]:.1f}"
+        return f"| `{self.route}` | {self.size / 1000:.1f} | {cells} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument("--requests", type=int, default=100)
+    options = parser.parse_args()
+    size = ("--topics", str(options.topics), "--partitions", str(options.partitions), "--journal")
+    phantom = Child("barnabas.testing.phantom_process", *size)
+    console: Child | None = None
+    try:
+        bootstrap = json.loads(phantom.read())["bootstrap"]
+        begin_s = time.perf_counter()
+        console = Child("barnabas.cli", "console", "--bootstrap", bootstrap, "--port", "0")
+        url = console.read().removeprefix("console: ")
+        first_page_s = time.perf_counter() - begin_s
+        _measure(Visitor(url), phantom, console, options.requests, first_page_s, begin_s)
+    finally:
+        if console is not None:
+            console.end()
+        phantom.end()
+
+
+def _measure(
+    visitor: Visitor, phantom: Child, console: Child, requests: int, first_page_s: float, begin_s: float
+) -> None:
+    while not visitor.get("overview")["is_filled"]:
+        time.sleep(0.02)
+    print(f"start to first page {first_page_s:.2f} s, to the first complete look {time.perf_counter() - begin_s:.2f} s")
+    print(f"RSS after the first look {console.rss_mb():.0f} MB")
+    print("\n| route | kB | min ms | median ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
+    for route in _ROUTES:
+        found = [visitor.first_byte_ms(route) for _ in range(requests)]
+        print(Times(route, found[-1][1], [each for each, _ in found]).line(), flush=True)
+    before_s, began_s = console.cpu_s(), time.perf_counter()
+    time.sleep(20)
+    share = (console.cpu_s() - before_s) / (time.perf_counter() - began_s)
+    print(f"\nCPU, quiet, without a page: {share:.1%} of a core", flush=True)
+    for query in ("screen=map", "screen=overview", "screen=topic&name=topic-00042"):
+        _changes(visitor, phantom, console, query)
+    print(f"RSS at the end {console.rss_mb():.0f} MB")
+
+
+def _changes(visitor: Visitor, phantom: Child, console: Child, query: str) -> None:
+    """Prints how long a kill takes to a page, and what it costs the console."""
+    taken, cost = [], []
+    with visitor.live(query) as events:
+        assert next(events) == "hello"
+        for command in ("kill 2", "start 2") * 3:
+            time.sleep(8)
+            before_s = console.cpu_s()
+            begin_s = phantom.ask(command)["time_s"]
+            next(event for event in events if event in ("cells", "data"))
+            taken.append((time.time() - begin_s) * 1000)
+            time.sleep(4)
+            cost.append(console.cpu_s() - before_s)
+    shown = ", ".join(f"{each:.0f}" for each in taken)
+    print(
+        f"`{query}`: first news after a kill or start: {shown} ms; CPU in 4 s: {statistics.median(cost):.2f} s (median)"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Requests of actions: to the controller, which can change meanwhile, and to the leaders of partitions.
+
+An action whose answer never came may have been done: this is said, and nothing is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.console.problems import Problem
+from barnabas.console.watched import WatchedCluster
+from barnabas.monitor.broker_connection import NoAnswer
+from barnabas.monitor.look_requests import metadata_request
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.metadata import MetadataResponse
+
+M = TypeVar("M", bound=Message)
+
+TIMEOUT_S: Final = 15.0
+TIMEOUT_MS: Final = 10_000
+_PAUSE_S: Final = 0.25
+_UNKNOWN: Final = "no answer came, so it is not known whether it was done"
+
+
+async def ask_controller(
+    cluster: WatchedCluster,
+    request: Message,
+    response: type[M],
+    code_of: Callable[[M], int],
+    *,
+    version_max: int | None = None,
+) -> M:
+    """Sends a request to the controller that the brokers name, and again while another one takes over. In a KRaft
+    cluster they name any broker, which forwards the request. Raises Problem.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + TIMEOUT_S
+    while True:
+        try:
+            named = await cluster.questions.of_any(metadata_request([]), MetadataResponse)
+        except NoAnswer as error:
+            raise Problem("unreachable", f"no broker answers: {error}") from error
+        answer = await ask_broker(cluster, named.controller_id, request, response, version_max=version_max)
+        if code_of(answer) != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline_s:
+            return answer
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def ask_broker(
+    cluster: WatchedCluster, broker_id: int, request: Message, response: type[M], *, version_max: int | None = None
+) -> M:
+    """Sends a request once. Raises Problem."""
+    try:
+        connection = cluster.questions.new_connection(broker_id, timeout_s=TIMEOUT_S)
+    except NoAnswer as error:
+        raise Problem("unreachable", f"broker {broker_id} does not answer: {error}") from error
+    try:
+        return await connection.call(request, response, version_max=version_max)
+    except NoAnswer as error:
+        raise Problem("unreachable", f"broker {broker_id}: {error}; {_UNKNOWN}") from error
+    finally:
+        connection.close()

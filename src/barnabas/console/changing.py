@@ -1,0 +1,116 @@
+"""The routes that change something, and those about changes: the lab and the audit log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.console.actions import groups, replicas, topics
+from barnabas.console.actions.inputs import Inputs
+from barnabas.console.lab import ACTIONS
+from barnabas.console.problems import Problem
+from barnabas.console.reading import require_filled
+from barnabas.console.security.rights import Role
+from barnabas.console.visit import Handler, Visit, json_response
+from barnabas.console.watched import WatchedCluster
+
+Action = Callable[[WatchedCluster, Inputs, Role], Awaitable[dict[str, Any]]]
+_SECRET: Final = re.compile(r"password|secret|token|jaas|\.key$|credential", re.IGNORECASE)
+_HIDDEN: Final = "(hidden)"
+
+
+async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Callable[[], Awaitable[Any]]) -> Any:
+    """Does a piece of work, and writes it to the audit log with its result."""
+    audit = visit.console.audit
+    entry = {
+        "user": visit.user,
+        "role": visit.role.name.lower(),
+        "address": visit.address,
+        "cluster": visit.live.cluster.name,
+        "action": action,
+        "arguments": arguments,
+    }
+    audit.write({**entry, "result": "begun", "text": ""})
+    try:
+        result = await work()
+    except Problem as problem:
+        audit.write({**entry, "result": "refused", "text": problem.text})
+        raise
+    except BaseException as error:
+        audit.write({**entry, "result": "failed", "text": str(error) or type(error).__name__})
+        raise
+    audit.write({**entry, "result": "ok", "text": result.get("text", "") if isinstance(result, dict) else ""})
+    return result
+
+
+async def lab(visit: Visit) -> Response:
+    return visit.answer(await visit.console.labs[visit.live.cluster.name].state())
+
+
+async def audit(visit: Visit) -> Response:
+    parameters = visit.parameters
+    limit = parameters.number("limit", 100, least=1, most=1_000)
+    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit)
+    return visit.answer({"entries": entries, "problem": visit.console.audit.problem})
+
+
+def _lab_action(action: str) -> Handler:
+    async def handler(visit: Visit) -> Response:
+        broker_id = (await visit.body()).get("broker")
+        if not isinstance(broker_id, int) or isinstance(broker_id, bool):
+            raise Problem("bad-request", "broker is not a number")
+        found = visit.console.labs[visit.live.cluster.name]
+
+        async def work() -> dict[str, Any]:
+            return {"ok": True, "text": await found.act(action, broker_id), "results": []}
+
+        return json_response(await audited(visit, f"lab-{action}", {"broker": broker_id}, work))
+
+    return handler
+
+
+def _action(name: str, act: Action) -> Handler:
+    async def handler(visit: Visit) -> Response:
+        body = await visit.body()
+        inputs, screens = Inputs(body), visit.live
+        require_filled(screens)
+
+        async def work() -> dict[str, Any]:
+            return await act(screens.watched, inputs, visit.role)
+
+        if inputs.is_dry_run:
+            return json_response(await work())
+        return json_response(await audited(visit, name, _without_secrets(body), work))
+
+    return handler
+
+
+def _without_secrets(body: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments for the audit log: values of configurations whose names look like secrets are hidden."""
+    values = body.get("set", body.get("configs"))
+    if not isinstance(values, dict):
+        return body
+    hidden = {key: _HIDDEN if _SECRET.search(key) else value for key, value in values.items()}
+    return body | {"set" if "set" in body else "configs": hidden}
+
+
+_ACTIONS: Final[dict[str, Action]] = {
+    "elect": replicas.elect,
+    "create_topic": topics.create_topic,
+    "delete_topic": topics.delete_topic,
+    "alter_configs": topics.alter_configs,
+    "add_partitions": topics.add_partitions,
+    "delete_records": topics.delete_records,
+    "reset_offsets": groups.reset_offsets,
+    "delete_group": groups.delete_group,
+    "reassign": replicas.reassign,
+}
+HANDLERS: Final[dict[str, Handler]] = {
+    "lab": lab,
+    "audit": audit,
+    **{name: _action(name.replace("_", "-"), act) for name, act in _ACTIONS.items()},
+    **{f"lab_{action}": _lab_action(action) for action in ACTIONS},
+}

@@ -1,0 +1,110 @@
+"""A cluster as screens see it: a table, the events about it, its groups, and how old all that is.
+
+The live cluster (`watched`) and a moment of its history (`past`) are two kinds of it, so that each screen shows both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.questions import Questions
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.group_sweep import GroupState
+from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.table import ClusterTable
+
+NOT_THERE: Final = "it is not in the cluster"
+
+
+class ClusterView:
+    """`clock_ms` returns the present of the view: now, or the moment of the history. `questions` go to brokers; those
+    of a past moment have no answer.
+    """
+
+    def __init__(
+        self, name: str, boot: str, table: ClusterTable, questions: Questions, clock_ms: Callable[[], int]
+    ) -> None:
+        self.name = name
+        self.questions = questions
+        #: Tells this process's versions from those of an earlier one.
+        self.boot = boot
+        self.table = table
+        self.clock_ms = clock_ms
+        self.occurrences = Occurrences()
+        self.is_filled = False
+        #: The moment of the history; None for the live cluster.
+        self.at_ms: int | None = None
+        #: The time from which on changes are known.
+        self.begun_ms = clock_ms()
+        #: The states of partitions before that time, from a history; only of those that were asked for.
+        self.older: dict[tuple[str, int], list[Lane]] = {}
+        self.departed: dict[int, BrokerState] = {}
+        self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
+
+    @property
+    def problem(self) -> str | None:
+        """Returns why no broker answers; None while one does."""
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> Mapping[str, GroupState]:
+        return {}
+
+    @property
+    def groups_ms(self) -> int | None:
+        """Returns the time of the last complete sweep over the groups."""
+        return None
+
+    def lanes(self, topic: str, partition: int) -> list[Lane]:
+        """Returns the states of a partition, oldest first."""
+        own = self.occurrences.lanes(topic, partition)
+        older = self.older.get((topic, partition))
+        return own if older is None else [*(lane for lane in older if not own or lane.time_ms < own[0].time_ms), *own]
+
+    @property
+    def known_ms(self) -> int:
+        """Returns the time of the last answer of any broker."""
+        known = [*self.table.brokers.values(), *self.departed.values()]
+        return max((broker.answered_ms for broker in known), default=0)
+
+    def absent(self) -> list[BrokerState]:
+        """Returns the brokers that have replicas and are not in the cluster."""
+        table = self.table
+        if self._replica_ids[0] != table.layout:
+            found = np.unique(table.states.replicas[table.rows])
+            self._replica_ids = (table.layout, frozenset(found.tolist()) - {UNKNOWN})
+        gone = sorted(self._replica_ids[1] - table.brokers.keys())
+        return [
+            self.departed.get(broker_id, BrokerState(broker_id, "", 0))._replace(problem=NOT_THERE)
+            for broker_id in gone
+        ]
+
+    def silent(self) -> list[dict[str, Any]]:
+        """Returns the brokers that do not answer, with reason and age."""
+        now_ms = self.clock_ms()
+        brokers = [broker for broker in self.table.brokers.values() if broker.problem is not None]
+        return [
+            {
+                "broker": broker.broker_id,
+                "reason": broker.problem,
+                "age_ms": max(0, now_ms - broker.answered_ms) if broker.answered_ms else None,
+            }
+            for broker in sorted([*brokers, *self.absent()])
+        ]
+
+    def envelope(self, data: object) -> dict[str, Any]:
+        return {
+            "version": self.table.version,
+            "boot": self.boot,
+            "now_ms": self.clock_ms(),
+            "at_ms": self.at_ms,
+            "is_filled": self.is_filled,
+            "problem": self.problem,
+            "known_ms": self.known_ms,
+            "silent": self.silent(),
+            "data": data if self.is_filled else None,
+        }

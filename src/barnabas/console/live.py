@@ -1,0 +1,129 @@
+"""The live stream: one for each visible page, with what changed on its screen (Server-Sent Events).
+
+    hello    the stream began
+    data     the whole answer of the screen's route
+    cells    the partitions of the map that changed
+    events   new events of the time line
+    stale    the page is to fetch what it shows again
+    status   which brokers are silent, and since when
+    reload   the page is to fetch everything again
+    bye      the session ended
+
+Changes are gathered: what a slow page did not receive yet is replaced by what is true now. No stream asks a broker, so
+none waits for a silent one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from starlette.responses import Response, StreamingResponse
+
+from barnabas.console.live_screens import SCREENS, LiveScreen, Message, OtherScreen, position_of
+from barnabas.console.problems import Problem
+from barnabas.console.screens import to_json
+from barnabas.console.security.rights import Role
+from barnabas.console.visit import Handler, Visit
+
+#: The shortest pause between two messages about changes of states, and about sizes and offsets alone.
+PAUSE_S: Final = 0.25
+VOLUME_PAUSE_S: Final = 1.0
+#: The pause after which an open stream says that it is alive.
+_COMMENT_S: Final = 10.0
+#: The pause between two reports of ages, while a broker is silent.
+_AGES_S: Final = 5.0
+STREAMS_MAX: Final = 100
+
+
+async def live(visit: Visit) -> Response:
+    console = visit.console
+    if console.streams >= STREAMS_MAX:
+        raise Problem("rate", f"this console already has {STREAMS_MAX} live pages", retry_s=5)
+    screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
+    after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_stream(visit, screen, after), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(visit: Visit, screen: LiveScreen, after: str) -> AsyncIterator[bytes]:
+    cluster, console = screen.cluster, visit.console
+    news = cluster.news()
+    console.streams += 1
+    try:
+        yield _event(Message("hello", {"version": cluster.table.version, "boot": cluster.boot}), screen)
+        for message in screen.begin(position_of(after, cluster.boot)):
+            yield _event(message, screen)
+        status = _Status(screen)
+        while not console.closing.is_set():
+            if not _may_stay(visit):
+                yield _event(Message("bye", {"reason": "the session ended"}), screen)
+                return
+            for message in (*status.news(), *screen.news()):
+                yield _event(message, screen)
+            if not await _wait(news, console.closing, screen.pause_s):
+                yield b":\n\n"
+        yield _event(Message("bye", {"reason": "the console stops"}), screen)
+    finally:
+        console.streams -= 1
+        cluster.ignore(news)
+        screen.end()
+
+
+async def _wait(news: asyncio.Event, closing: asyncio.Event, pause_s: float) -> bool:
+    """Waits for news, at most until a page would think that the stream is dead. Returns False without news."""
+    if not closing.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(closing.wait(), pause_s)
+    has_news = news.is_set()
+    if not has_news:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), min(_COMMENT_S, _AGES_S))
+            has_news = True
+    news.clear()
+    return has_news
+
+
+def _may_stay(visit: Visit) -> bool:
+    console, session = visit.console, visit.session
+    if session is None:
+        return console.users is None
+    return console.is_current(session) and console.role_of(session) >= Role.VIEWER
+
+
+class _Status:
+    """The report about brokers: whenever it changes, and by times while a broker is silent."""
+
+    def __init__(self, screen: LiveScreen) -> None:
+        self._cluster = screen.cluster
+        self._shown: tuple[Any, ...] | None = None
+        self._shown_ms = 0
+
+    def news(self) -> list[Message]:
+        cluster = self._cluster
+        silent, now_ms = cluster.silent(), cluster.clock_ms()
+        brokers = tuple((each["broker"], each["reason"]) for each in silent)
+        key = (cluster.problem, brokers, cluster.table.controller)
+        if key == self._shown and not (silent and now_ms - self._shown_ms >= _AGES_S * 1000):
+            return []
+        self._shown, self._shown_ms = key, now_ms
+        shown = {
+            "problem": cluster.problem,
+            "silent": silent,
+            "known_ms": cluster.known_ms,
+            "controller": cluster.table.controller,
+            "version": cluster.table.version,
+            "now_ms": now_ms,
+        }
+        return [Message("status", shown)]
+
+
+def _event(message: Message, screen: LiveScreen) -> bytes:
+    position = f"{screen.cluster.boot}.{screen.version}.{screen.event_id}"
+    body = message.data if isinstance(message.data, bytes) else to_json(message.data)
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (position.encode(), message.event.encode(), body)
+
+
+HANDLERS: Final[dict[str, Handler]] = {"live": live}

@@ -1,0 +1,192 @@
+"""The process that decodes and filters records: `python -m barnabas.console.messages.worker`.
+
+Records and filters are hostile, so their work is not done in the console: this process has a limit of memory, opens no
+file and no connection, and is killed when its time is over. Frames on its standard input are u32 length, u32 length of
+a JSON header, the header, and the bytes of record batches; each is answered by u32 length and JSON.
+
+    {"type": "begin", "filter": ..., "q": ..., ...}     answered {"error": null}, or the error of the filter
+    {"type": "chunk", "partition": 0, "from": 5, ...}   answered by the matching records
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import orjson
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.console.messages.filters import Filter, FilterError
+from barnabas.console.messages.values import shown
+from barnabas.records import compression
+from barnabas.records.batch import HEADER_BYTES, BatchHeader, decode_batch, iter_headers
+from barnabas.records.header import MAGIC_V2
+from barnabas.records.record import Record, read_records
+
+#: Address space of this process.
+MEMORY_MAX: Final = 1 << 30
+_UINT32: Final = 4
+_LOG_APPEND_TIME: Final = 1
+_TIME_TYPES: Final = ("create", "append")
+
+
+@dataclass(slots=True)
+class Job:
+    """What a search wants. `needle` are bytes that a record must have somewhere."""
+
+    filter: Filter | None = None
+    needle: bytes = b""
+    key: str = "auto"
+    body: str = "auto"
+    text_max: int = 65_536
+
+
+@dataclass(slots=True)
+class Found:
+    """The answer to one chunk. `next` is the offset after what was read."""
+
+    next: int
+    records: list[dict[str, Any]] = field(default_factory=list)
+    searched: int = 0
+    skipped: int = 0
+    problem: str | None = None
+
+
+def job_of(head: dict[str, Any]) -> Job:
+    """Raises FilterError."""
+    return Job(
+        Filter(head["filter"]) if head.get("filter") else None,
+        str(head.get("q") or "").encode(),
+        head.get("key", "auto"),
+        head.get("body", "auto"),
+        head.get("text_max", 65_536),
+    )
+
+
+def search_chunk(job: Job, head: dict[str, Any], data: bytes) -> Found:
+    """Returns the records between two offsets that match, at most so many."""
+    begin, end, count_max = head["from"], head["to"], head["count_max"]
+    found = Found(begin)
+    try:
+        for position, header in iter_headers(data):
+            if header.next_offset <= begin:
+                continue
+            if header.base_offset >= end or len(found.records) >= count_max:
+                break
+            if header.is_control:
+                found.skipped += header.record_count
+                found.next = header.next_offset
+                continue
+            if _search_batch(job, head, data, position, header, found):
+                break
+    except (RecordsRejected, MemoryError) as error:
+        found.problem = str(error) or "it needs more memory than a search can have"
+    return found
+
+
+def _search_batch(
+    job: Job, head: dict[str, Any], data: bytes, position: int, header: BatchHeader, found: Found
+) -> bool:
+    """Adds the matching records of a batch. Returns whether the search of the chunk ends in it."""
+    records = _records(job, data, position, header)
+    if records is None:
+        found.searched += header.record_count
+        found.next = header.next_offset
+        return False
+    partition = head["partition"]
+    for record in records:
+        if record.offset < head["from"]:
+            continue
+        if record.offset >= head["to"]:
+            return True
+        found.searched += 1
+        found.next = record.offset + 1
+        if _has(job, record) and (job.filter is None or job.filter.matches(record, partition)):
+            found.records.append(_shown(job, record, partition, header))
+            if len(found.records) >= head["count_max"]:
+                return True
+    found.next = header.next_offset
+    return False
+
+
+def _records(job: Job, data: bytes, position: int, header: BatchHeader) -> list[Record] | None:
+    """Returns the records of a batch; None if its bytes do not have the needle."""
+    if not job.needle or header.magic != MAGIC_V2:
+        return decode_batch(data, position)
+    body = memoryview(data)[position + HEADER_BYTES : position + header.size_bytes]
+    plain = compression.decompress(compression.codec_of(header.attributes), body)
+    if bytes(plain).find(job.needle) < 0:
+        return None
+    fixed = header.max_timestamp if header.timestamp_type == _LOG_APPEND_TIME else None
+    return read_records(plain, header.record_count, header.base_offset, header.base_timestamp, fixed)
+
+
+def _has(job: Job, record: Record) -> bool:
+    """Whether the needle is in the key, the value or a header."""
+    needle = job.needle
+    if not needle or needle in (record.value or b"") or needle in (record.key or b""):
+        return True
+    return any(
+        needle in name.encode("utf-8", "surrogateescape") + b"\0" + (value or b"") for name, value in record.headers
+    )
+
+
+def _shown(job: Job, record: Record, partition: int, header: BatchHeader) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        "time_type": _TIME_TYPES[header.timestamp_type],
+        "key": shown(record.key, job.key, job.text_max),
+        "value": shown(record.value, job.body, job.text_max),
+        "headers": [
+            {"name": name.encode("utf-8", "replace").decode(), "value": shown(value, "auto", job.text_max)}
+            for name, value in record.headers
+        ],
+        "size": len(record.key or b"") + len(record.value or b""),
+    }
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    job = Job()
+    while (frame := _read(incoming)) is not None:
+        head, data = frame
+        answer: dict[str, Any]
+        if head["type"] == "begin":
+            answer = {"error": None}
+            try:
+                job = job_of(head)
+            except FilterError as error:
+                answer = {"error": {"text": error.text, "where": error.where}}
+        else:
+            found = search_chunk(job, head, data)
+            answer = {
+                "next": found.next,
+                "records": found.records,
+                "searched": found.searched,
+                "skipped": found.skipped,
+                "problem": found.problem,
+                "filter_failures": 0 if job.filter is None else job.filter.failures,
+                "filter_failure": None if job.filter is None else job.filter.first_failure,
+            }
+        body = orjson.dumps(answer)
+        outgoing.write(len(body).to_bytes(_UINT32, "little") + body)
+        outgoing.flush()
+
+
+def _read(incoming: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    prefix = incoming.read(2 * _UINT32)
+    if len(prefix) < 2 * _UINT32:
+        return None
+    size, head_size = int.from_bytes(prefix[:_UINT32], "little"), int.from_bytes(prefix[_UINT32:], "little")
+    frame = incoming.read(size)
+    return orjson.loads(frame[:head_size]), frame[head_size:]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The workers that decode and filter records: a few processes, one for each search that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import orjson
+
+from barnabas.console.problems import Problem
+
+WORKERS_MAX: Final = 4
+_UINT32: Final = 4
+_WAIT_S: Final = 2.0
+_ANSWER_MAX: Final = 1 << 28
+_ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can have"
+
+
+class Worker:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.is_usable = True
+
+    @classmethod
+    async def start(cls) -> Worker:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "barnabas.console.messages.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        return cls(process)
+
+    async def ask(self, head: dict[str, Any], data: bytes = b"", *, timeout_s: float) -> Any:
+        """Raises Problem if there is no answer in time; the worker is then not usable any more."""
+        self.is_usable = False
+        packed = orjson.dumps(head)
+        incoming, outgoing = self._process.stdin, self._process.stdout
+        assert incoming is not None, "it is a pipe"
+        assert outgoing is not None, "it is a pipe"
+        try:
+            async with asyncio.timeout(timeout_s):
+                size = (len(packed) + len(data)).to_bytes(_UINT32, "little")
+                incoming.write(size + len(packed).to_bytes(_UINT32, "little") + packed)
+                incoming.write(data)
+                await incoming.drain()
+                length = int.from_bytes(await outgoing.readexactly(_UINT32), "little")
+                answer = orjson.loads(await outgoing.readexactly(min(length, _ANSWER_MAX)))
+        except TimeoutError as error:
+            raise Problem("timeout", "the filter needs more time than a search can have") from error
+        except (OSError, EOFError) as error:
+            raise Problem("filter", _ENDED) from error
+        self.is_usable = True
+        return answer
+
+    async def end(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+class Workers:
+    """One idle worker is kept for the next search, because its start takes a third of a second."""
+
+    def __init__(self) -> None:
+        self._idle: list[Worker] = []
+        self._places = asyncio.Semaphore(WORKERS_MAX)
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[Worker]:
+        """Raises Problem while too many searches run."""
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise Problem("rate", f"{WORKERS_MAX} searches are running", retry_s=2) from error
+        worker = None
+        try:
+            worker = self._idle.pop() if self._idle else await Worker.start()
+            yield worker
+        finally:
+            self._places.release()
+            if worker is not None:
+                if worker.is_usable and not self._idle:
+                    self._idle.append(worker)
+                else:
+                    await worker.end()
+
+    async def warm(self) -> None:
+        """Starts the worker of the first search."""
+        if not self._idle:
+            self._idle.append(await Worker.start())
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end()

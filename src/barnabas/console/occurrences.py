@@ -1,0 +1,251 @@
+"""The events of the time line: the changes that the watch saw, with their causes, and those of the journal before it.
+
+Changes of many partitions by one decision are one event. The newest events are kept, and their total is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final
+
+from barnabas.monitor.changes import Change
+from barnabas.monitor.merged_texts import merged, skeleton
+from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.severity import Severity
+
+#: Events that are kept.
+KEPT: Final = 20_000
+#: Changes of one time and cause from which on they are one event.
+_FOLDED_FROM: Final = 8
+_SAMPLE: Final = 20
+#: States of single partitions that are kept, for their lanes.
+_LANES_KEPT: Final = 100_000
+_MINUTE_MS: Final = 60_000
+_MINUTES_KEPT: Final = 7 * 24 * 60
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The state of a partition from one time on. `replicas` is None if the event does not say them."""
+
+    time_ms: int
+    leader: int
+    leader_epoch: int | None
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...] | None
+    cause: str | None
+    codes: tuple[str, ...]
+    id: int
+
+
+@dataclass(slots=True)
+class Occurrence:
+    """One event. `shown` is what the page gets."""
+
+    id: int
+    time_ms: int
+    kind: str
+    topic: str | None
+    broker: int | None
+    severity: Severity
+    shown: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return f"{self.shown['subject']} {self.shown['text']} {self.shown['cause'] or ''}".lower()
+
+
+class Occurrences:
+    def __init__(self) -> None:
+        self.events: list[Occurrence] = []
+        self.total = 0
+        self._ids = count(1)
+        self._minutes: OrderedDict[int, list[int]] = OrderedDict()
+        self._lanes: dict[Key, list[Lane]] = {}
+        self._lane_order: deque[Key] = deque()
+
+    @property
+    def last_id(self) -> int:
+        return self.events[-1].id if self.events else 0
+
+    @property
+    def is_cut(self) -> bool:
+        return self.total > len(self.events)
+
+    def add(self, changes: Iterable[Change]) -> list[Occurrence]:
+        """Adds changes in their order. Returns the new events."""
+        found = []
+        for group in _groups(changes):
+            event = self._occurrence(group)
+            self._keep(event)
+            self._keep_lanes(group, event)
+            found.append(event)
+        return found
+
+    def after(self, event_id: int) -> list[Occurrence]:
+        """Returns the events with a higher id, oldest first."""
+        return self.events[bisect_left(self.events, event_id + 1, key=lambda each: each.id) :]
+
+    def lanes(self, topic: str, partition: int) -> list[Lane]:
+        """Returns the states of a partition, oldest first."""
+        return self._lanes.get((topic, partition), [])
+
+    def last_cause(self, topic: str, partition: int) -> Lane | None:
+        return next(reversed(self._lanes.get((topic, partition), ())), None)
+
+    def minutes(self, from_ms: int = 0) -> list[list[int]]:
+        """Returns [minute, events, critical events] of each minute that had any."""
+        return [[minute, *counts] for minute, counts in sorted(self._minutes.items()) if minute + _MINUTE_MS > from_ms]
+
+    def kinds(self, events: Iterable[Occurrence]) -> dict[str, int]:
+        return dict(Counter(each.kind for each in events).most_common())
+
+    def _keep(self, event: Occurrence) -> None:
+        self.events.append(event)
+        self.total += 1
+        minute = event.time_ms - event.time_ms % _MINUTE_MS
+        counts = self._minutes.setdefault(minute, [0, 0])
+        counts[0] += int(event.shown["count"])
+        counts[1] += event.severity is Severity.CRITICAL
+        if len(self._minutes) > _MINUTES_KEPT:
+            del self._minutes[min(self._minutes)]
+        if len(self.events) > KEPT:
+            del self.events[: KEPT // 10]
+
+    def _keep_lanes(self, changes: list[Change], event: Occurrence) -> None:
+        codes = tuple(event.shown["codes"])
+        for change in changes:
+            for state in _states(change):
+                lane = Lane(
+                    change.time_ms,
+                    state.leader,
+                    state.leader_epoch,
+                    state.isr,
+                    state.replicas,
+                    change.cause,
+                    codes,
+                    event.id,
+                )
+                key = (state.topic, state.partition)
+                self._lanes.setdefault(key, []).append(lane)
+                self._lane_order.append(key)
+        while len(self._lane_order) > _LANES_KEPT:
+            key = self._lane_order.popleft()
+            lanes = self._lanes[key]
+            del lanes[0]
+            if not lanes:
+                del self._lanes[key]
+
+    def _occurrence(self, changes: list[Change]) -> Occurrence:
+        event_id, first = next(self._ids), changes[0]
+        severity = max(change.severity for change in changes)
+        shown: dict[str, Any] = {
+            "id": event_id,
+            "time_ms": max(change.time_ms for change in changes),
+            "kind": first.kind,
+            "subject": first.subject,
+            "topic": first.topic,
+            "partition": None,
+            "broker": first.broker,
+            "severity": severity.name.lower(),
+            "text": first.text,
+            "cause": first.cause,
+            "codes": codes_of(first),
+            "before": None,
+            "after": None,
+            "count": len(changes),
+        }
+        if len(changes) > 1:
+            topics = {change.topic for change in changes}
+            shown |= {
+                "subject": f"{len(changes):,} partitions",
+                "topic": topics.pop() if len(topics) == 1 else None,
+                "text": _folded_text(changes),
+                "cause": None if first.cause is None else merged([change.cause or "" for change in changes]),
+                "sample": [
+                    {"topic": each.topic, "partition": each.after.partition}
+                    for each in changes[:_SAMPLE]
+                    if each.after is not None
+                ],
+            }
+        else:
+            state = first.after or first.before
+            shown |= {
+                "partition": None if state is None else state.partition,
+                "before": state_json(first.before),
+                "after": state_json(first.after),
+            }
+        return Occurrence(event_id, shown["time_ms"], first.kind, shown["topic"], first.broker, severity, shown)
+
+
+def codes_of(change: Change) -> list[str]:
+    return [str(event["cause"]) for event in change.events if event.get("cause")]
+
+
+def state_json(state: PartitionState | None) -> dict[str, Any] | None:
+    if state is None:
+        return None
+    return {
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "replicas": list(state.replicas),
+        "isr": list(state.isr),
+        "osr": list(state.out_of_sync),
+        "min_isr": state.min_isr,
+    }
+
+
+def _states(change: Change) -> Collection[PartitionState]:
+    return change.created or ((change.after,) if change.after is not None else ())
+
+
+def _groups(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Yields the changes that make one event each: many partitions with the same kind and cause are one."""
+    many: dict[tuple[str, str | None], list[Change]] = {}
+    for change in changes:
+        if change.before is not None and change.after is not None:
+            # Causes that differ only in offsets and delays are one.
+            cause = None if change.cause is None else skeleton(change.cause)
+            many.setdefault((change.kind, cause), []).append(change)
+            continue
+        yield from _folded(many)
+        many = {}
+        yield [change]
+    yield from _folded(many)
+
+
+def _folded(many: dict[tuple[str, str | None], list[Change]]) -> Iterator[list[Change]]:
+    for group in many.values():
+        if len(group) >= _FOLDED_FROM:
+            yield group
+        else:
+            yield from ([change] for change in group)
+
+
+def _folded_text(changes: list[Change]) -> str:
+    """Returns the moves of many partitions, the most frequent first."""
+    moves: Counter[str] = Counter()
+    for change in changes:
+        before, after = change.before, change.after
+        assert before is not None, "only changed partitions are folded"
+        assert after is not None, "only changed partitions are folded"
+        if before.leader != after.leader:
+            moves[f"leader {_name(before.leader)} -> {_name(after.leader)}"] += 1
+        for gone in set(before.isr) - set(after.isr):
+            moves[f"{gone} left the ISR"] += 1
+        for new in set(after.isr) - set(before.isr):
+            moves[f"{new} joined the ISR"] += 1
+        if after.severity is not before.severity or after.severity is not Severity.OK:
+            moves[f"now {after.state}"] += 1
+    total = len(changes)
+    return ", ".join(text if number == total else f"{text} ({number:,})" for text, number in moves.most_common(8))
+
+
+def _name(leader: int) -> str:
+    return "none" if leader < 0 else str(leader)

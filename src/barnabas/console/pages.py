@@ -1,0 +1,65 @@
+"""The page: its built files. Where they are missing, one line says how to build them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+STATIC: Final = Path(__file__).parent / "static"
+HOW_TO_BUILD: Final = "the page of the console is not built: run `make setup`, or install a wheel, which has it"
+_HASHED: Final = re.compile(r"[.-][0-9A-Za-z_]{8,}\.[a-z0-9]+$")
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".map": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+
+
+class Pages:
+    """The files are read once; a path that is none of them is a path of the page itself."""
+
+    def __init__(self, folder: Path = STATIC) -> None:
+        self._files: dict[str, bytes] = {}
+        if folder.is_dir():
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    self._files["/" + path.relative_to(folder).as_posix()] = path.read_bytes()
+
+    @property
+    def is_built(self) -> bool:
+        return "/index.html" in self._files
+
+    def answer(self, request: Request) -> Response:
+        path = request.url.path
+        if path not in self._files or path.endswith(".gz"):
+            if path.startswith(("/api/", "/assets/")) or _suffix(path) in _TYPES:
+                return Response("not found\n", 404, media_type="text/plain; charset=utf-8")
+            path = "/index.html"
+        data = self._files.get(path)
+        if data is None:
+            return Response(HOW_TO_BUILD + "\n", 503, media_type="text/plain; charset=utf-8")
+        is_kept = path.startswith("/assets/") and _HASHED.search(path) is not None
+        headers = {
+            "cache-control": "public, max-age=31536000, immutable" if is_kept else "no-cache",
+            "vary": "accept-encoding",
+        }
+        packed = self._files.get(path + ".gz")
+        if packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            data, headers["content-encoding"] = packed, "gzip"
+        return Response(data, headers=headers, media_type=_TYPES.get(_suffix(path), "application/octet-stream"))
+
+
+def _suffix(path: str) -> str:
+    return Path(path).suffix.lower()

@@ -1,0 +1,146 @@
+"""Moments of a cluster's history, as views that every screen shows like the live cluster.
+
+A history file is read in a thread of its own, one question after the other. What a history does not record (groups,
+configurations, records) has no answer, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.problems import Problem
+from barnabas.console.questions import Questions
+from barnabas.console.screens import Screens
+from barnabas.history.errors import HistoryError
+from barnabas.history.past_table import PastTable
+from barnabas.history.reader import History
+from barnabas.monitor.broker_connection import Address, NoAnswer, Security
+from barnabas.monitor.changes import Change
+
+T = TypeVar("T")
+
+#: Moments that are kept for the next request about them.
+_MOMENTS_KEPT: Final = 4
+#: Events before a moment that its screens have.
+_EVENTS: Final = 2_000
+_MINUTE_MS: Final = 60_000
+_MINUTES_MAX: Final = 20_000
+
+
+class _PastQuestions(Questions):
+    def _address(self, broker_id: int) -> Address:
+        raise NoAnswer("it is not recorded")
+
+    def _answering(self) -> list[Address]:
+        raise NoAnswer("it is not recorded")
+
+
+class PastCluster(ClusterView):
+    """The cluster at one moment."""
+
+    def __init__(self, name: str, boot: str, table: PastTable, changes: Sequence[Change], begun_ms: int) -> None:
+        at_ms = table.asked_ms
+        super().__init__(name, boot, table, _PastQuestions(table, (), Security()), lambda: at_ms)
+        self.at_ms = at_ms
+        self.begun_ms = begun_ms
+        self.is_filled = True
+        self._gap = table.gap
+        self.occurrences.add(changes)
+
+    @property
+    def problem(self) -> str | None:
+        return None if self._gap is None else f"this moment is not recorded: {self._gap.reason}"
+
+    @property
+    def known_ms(self) -> int:
+        return self.table.time_ms
+
+
+class PastReader:
+    """The history in one file. `name` and `boot` are those of the cluster that is watched."""
+
+    def __init__(self, path: Path, name: str, boot: str) -> None:
+        self._path = path
+        self._name = name
+        self._boot = boot
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
+        self._history: History | None = None
+        self._moments: OrderedDict[int, Screens] = OrderedDict()
+
+    async def close(self) -> None:
+        def close() -> None:
+            if self._history is not None:
+                self._history.close()
+
+        await asyncio.wrap_future(self._thread.submit(close))
+        self._thread.shutdown(wait=False)
+
+    async def at(self, time_ms: int) -> Screens:
+        """Returns the screens of a moment. Raises Problem for a time that is not recorded."""
+        found = self._moments.get(time_ms)
+        if found is None:
+            found = Screens(await self._read(lambda history: self._cluster(history, time_ms)))
+            self._moments[time_ms] = found
+            while len(self._moments) > _MOMENTS_KEPT:
+                self._moments.popitem(last=False)
+        self._moments.move_to_end(time_ms)
+        return found
+
+    async def lanes(self, topic: str, partition: int, until_ms: int) -> list[Lane]:
+        """Returns the states of a partition up to a time; none if it was not recorded."""
+
+        def read(history: History) -> list[Lane]:
+            try:
+                changes = history.partition(topic, partition)
+            except HistoryError:
+                return []
+            known = Occurrences()
+            known.add(change for change in changes if change.time_ms <= until_ms)
+            return known.lanes(topic, partition)
+
+        return await self._read(read)
+
+    async def span(self) -> tuple[int, int] | None:
+        """Returns the first and the last recorded time; None if nothing is recorded yet."""
+        try:
+            return await self._read(lambda history: history.span())
+        except Problem:
+            return None
+
+    async def about(self) -> dict[str, Any]:
+        """Returns what is recorded: its time, its gaps, and how much happened in each minute."""
+
+        def read(history: History) -> dict[str, Any]:
+            first_ms, last_ms = history.span()
+            counts: dict[int, int] = {}
+            for time_ms in history.times(first_ms, last_ms):
+                minute = time_ms - time_ms % _MINUTE_MS
+                counts[minute] = counts.get(minute, 0) + 1
+            gaps = [{"begin_ms": gap.begin_ms, "end_ms": gap.end_ms, "reason": gap.reason} for gap in history.gaps()]
+            minutes = [[minute, count, 0] for minute, count in sorted(counts.items())]
+            return {"first_ms": first_ms, "last_ms": last_ms, "gaps": gaps, "minutes": minutes[-_MINUTES_MAX:]}
+
+        return await self._read(read)
+
+    def _cluster(self, history: History, time_ms: int) -> PastCluster:
+        table = history.at(time_ms)
+        changes = history.events(None, time_ms, _EVENTS, newest=True)
+        return PastCluster(self._name, self._boot, table, changes, history.span()[0])
+
+    async def _read(self, read: Callable[[History], T]) -> T:
+        def work() -> T:
+            if self._history is None:
+                self._history = History.open(self._path)
+            return read(self._history)
+
+        try:
+            return await asyncio.wrap_future(self._thread.submit(work))
+        except HistoryError as error:
+            raise Problem("not-found", str(error)) from error

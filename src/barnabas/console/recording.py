@@ -1,0 +1,41 @@
+"""The recording of a watched cluster into a history file, and the reader of that file."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from barnabas.console.past import PastReader
+from barnabas.console.watched import WatchedCluster
+from barnabas.history.recorder import Recorder
+from barnabas.monitor.watch import Step
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Recording:
+    """Records from its creation on. Raises HistoryError for a file that cannot be continued."""
+
+    def __init__(self, cluster: WatchedCluster, path: Path) -> None:
+        self._cluster = cluster
+        self._recorder = Recorder(path, cluster.table, on_problem=self._note)
+        self.past = PastReader(path, cluster.name, cluster.boot)
+        cluster.follow(self._take)
+
+    @property
+    def problem(self) -> str | None:
+        """Returns why the recording ended; None while it continues."""
+        return self._recorder.problem
+
+    async def close(self) -> None:
+        await self.past.close()
+        self._recorder.close(self._cluster.clock_ms())
+
+    def _take(self, step: Step) -> None:
+        self._recorder.explain(step.changes)
+        self._recorder.tick(self._cluster.clock_ms())
+
+    @staticmethod
+    def _note(problem: str) -> None:
+        _LOG.error("%s", problem)

@@ -1,0 +1,64 @@
+"""The screens of one cluster: what is computed from its table, kept until the table changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+import orjson
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.rates import Rates
+from barnabas.console.views.map_columns import MapColumns
+from barnabas.console.views.topics import TopicsView
+from barnabas.console.watched import WatchedCluster
+
+#: Computed screens that are kept.
+_KEPT: Final = 64
+
+
+class Screens:
+    def __init__(self, cluster: ClusterView) -> None:
+        self.cluster = cluster
+        self.rates = Rates(cluster.table)
+        self.topics = TopicsView(cluster, self.rates.by_row)
+        self.map = MapColumns(cluster)
+        self._computed: OrderedDict[Hashable, tuple[object, Any]] = OrderedDict()
+
+    def state_key(self) -> tuple[object, ...]:
+        """Returns what changes whenever a screen can differ."""
+        cluster = self.cluster
+        return (
+            cluster.table.version,
+            cluster.occurrences.last_id,
+            cluster.problem,
+            cluster.is_filled,
+            cluster.groups_ms,
+        )
+
+    def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
+        """Returns the result of `compute`, computed once for each state of the cluster."""
+        key = self.state_key()
+        found = self._computed.get(name)
+        if found is not None and found[0] == key:
+            return found[1]
+        result = compute()
+        self._computed[name] = (key, result)
+        self._computed.move_to_end(name)
+        while len(self._computed) > _KEPT:
+            self._computed.popitem(last=False)
+        return result
+
+
+class LiveScreens(Screens):
+    """The screens of a cluster that is watched."""
+
+    def __init__(self, watched: WatchedCluster) -> None:
+        super().__init__(watched)
+        self.watched = watched
+        watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
+
+
+def to_json(value: object) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,95 @@
+"""The routes of the console, and who can use each: the one table from which the application is built and tested."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class Role(IntEnum):
+    """A higher role has the rights of the lower ones. NOBODY has not logged in."""
+
+    NOBODY = 0
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+
+ROLES: Final = {role.name.lower(): role for role in Role if role is not Role.NOBODY}
+
+
+#: Routes that also answer about a moment of the history.
+PAST: Final = frozenset(
+    {
+        "overview",
+        "map",
+        "topics",
+        "topic",
+        "partition",
+        "lanes",
+        "brokers",
+        "broker",
+        "quorum",
+        "timeline",
+        "search",
+        "groups",
+        "group",
+        "whatif",
+        "history",
+    }
+)
+
+
+class Route(NamedTuple):
+    """`name` is that of the handler. A change is refused in read-only mode, and goes to the audit log."""
+
+    method: str
+    path: str
+    name: str
+    role: Role
+
+    @property
+    def is_change(self) -> bool:
+        return self.path.startswith(("/api/actions/", "/api/lab/"))
+
+
+ROUTES: Final = (
+    Route("GET", "/api/session", "session", Role.NOBODY),
+    Route("POST", "/api/login", "login", Role.NOBODY),
+    Route("POST", "/api/logout", "logout", Role.NOBODY),
+    Route("POST", "/api/logout-everywhere", "logout_everywhere", Role.VIEWER),
+    Route("GET", "/api/overview", "overview", Role.VIEWER),
+    Route("GET", "/api/map", "map", Role.VIEWER),
+    Route("GET", "/api/topics", "topics", Role.VIEWER),
+    Route("GET", "/api/topic", "topic", Role.VIEWER),
+    Route("GET", "/api/partition", "partition", Role.VIEWER),
+    Route("GET", "/api/brokers", "brokers", Role.VIEWER),
+    Route("GET", "/api/broker", "broker", Role.VIEWER),
+    Route("GET", "/api/quorum", "quorum", Role.VIEWER),
+    Route("GET", "/api/timeline", "timeline", Role.VIEWER),
+    Route("GET", "/api/search", "search", Role.VIEWER),
+    Route("GET", "/api/lanes", "lanes", Role.VIEWER),
+    Route("GET", "/api/groups", "groups", Role.VIEWER),
+    Route("GET", "/api/group", "group", Role.VIEWER),
+    Route("GET", "/api/messages", "messages", Role.VIEWER),
+    Route("GET", "/api/message", "message", Role.VIEWER),
+    Route("GET", "/api/history", "history", Role.VIEWER),
+    Route("GET", "/api/whatif", "whatif", Role.VIEWER),
+    Route("GET", "/api/live", "live", Role.VIEWER),
+    Route("GET", "/api/audit", "audit", Role.OPERATOR),
+    Route("POST", "/api/actions/elect", "elect", Role.OPERATOR),
+    Route("POST", "/api/actions/create-topic", "create_topic", Role.OPERATOR),
+    Route("POST", "/api/actions/delete-topic", "delete_topic", Role.ADMIN),
+    Route("POST", "/api/actions/alter-configs", "alter_configs", Role.OPERATOR),
+    Route("POST", "/api/actions/add-partitions", "add_partitions", Role.OPERATOR),
+    Route("POST", "/api/actions/delete-records", "delete_records", Role.ADMIN),
+    Route("POST", "/api/actions/reset-offsets", "reset_offsets", Role.OPERATOR),
+    Route("POST", "/api/actions/delete-group", "delete_group", Role.ADMIN),
+    Route("POST", "/api/actions/reassign", "reassign", Role.ADMIN),
+    Route("GET", "/api/lab", "lab", Role.ADMIN),
+    Route("POST", "/api/lab/stop", "lab_stop", Role.ADMIN),
+    Route("POST", "/api/lab/kill", "lab_kill", Role.ADMIN),
+    Route("POST", "/api/lab/pause", "lab_pause", Role.ADMIN),
+    Route("POST", "/api/lab/resume", "lab_resume", Role.ADMIN),
+    Route("POST", "/api/lab/start", "lab_start", Role.ADMIN),
+)

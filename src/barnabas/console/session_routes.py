@@ -1,0 +1,125 @@
+"""The routes of sessions: who is there, log in, log out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from barnabas.console.problems import Problem
+from barnabas.console.security.passwords import NOBODY, is_right
+from barnabas.console.security.rights import Role
+from barnabas.console.security.sessions import Session
+from barnabas.console.security.users import PASSWORD_MAX
+from barnabas.console.state import LOCAL_USER
+from barnabas.console.visit import Handler, Visit, json_response
+
+COOKIE: Final = "barnabas_console"
+#: A browser accepts this name only for the host itself, over TLS.
+TLS_COOKIE: Final = "__Host-barnabas_console"
+_NAME_MAX: Final = 200
+
+
+def cookie_name(*, is_tls: bool) -> str:
+    return TLS_COOKIE if is_tls else COOKIE
+
+
+async def session(visit: Visit) -> Response:
+    """Says who is there. A console without users begins a session for everybody who asks."""
+    if visit.session is None and visit.console.users is None:
+        cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
+        return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
+    return json_response(await _shown(visit, visit.session))
+
+
+async def login(visit: Visit) -> Response:
+    console, body = visit.console, await visit.body()
+    name, password = body.get("user"), body.get("password")
+    if not isinstance(name, str) or not isinstance(password, str) or len(password) > PASSWORD_MAX:
+        raise Problem("bad-request", "user and password are missing")
+    if console.users is None:
+        raise Problem("bad-request", "this console has no users")
+    name = name[:_NAME_MAX]
+    wait_s = console.login_limits.wait_s(name, visit.address)
+    if wait_s > 0:
+        text = f"too many wrong passwords: try again in {wait_s:.0f} s"
+        raise Problem("rate", text, retry_s=int(wait_s) + 1)
+    # A guess counts before it is checked, so that guesses at the same time count too.
+    console.login_limits.failed(name, visit.address)
+    user = console.users.read().get(name)
+    async with console.hashing:
+        is_correct = await asyncio.to_thread(is_right, password, NOBODY if user is None else user.password)
+    if user is None or not is_correct:
+        raise Problem("login", "the user or the password is wrong")
+    console.login_limits.succeeded(name, visit.address)
+    _end(visit)
+    cookie, visit.session = console.sessions.begin(user.name, user.role, user.password.digest)
+    return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
+
+
+async def logout(visit: Visit) -> Response:
+    _end(visit)
+    return _with_cookie(visit, json_response({}), "")
+
+
+async def logout_everywhere(visit: Visit) -> Response:
+    visit.console.sessions.end_all_of(visit.user)
+    return _with_cookie(visit, json_response({}), "")
+
+
+def _end(visit: Visit) -> None:
+    cookie = visit.request.cookies.get(cookie_name(is_tls=visit.console.options.is_tls))
+    if cookie:
+        visit.console.sessions.end(cookie)
+
+
+async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
+    console = visit.console
+    screens = visit.live
+    shown: dict[str, Any] = {
+        "user": None if found is None else found.user,
+        "role": None if found is None else found.role.name.lower(),
+        "token": None if found is None else found.token,
+        "is_login_needed": found is None,
+        "read_only": console.options.read_only,
+        "has_users": console.users is not None,
+    }
+    if found is None:
+        return shown
+    return shown | {
+        "clusters": [
+            {"name": name, "colour": each.watched.target.colour, "production": each.watched.target.production}
+            for name, each in console.screens.items()
+        ],
+        "cluster": screens.cluster.name,
+        "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
+        "history": await _span(visit),
+        "features": ["whatif", *(["history"] if screens.cluster.name in console.recordings else [])],
+        "version": screens.cluster.table.version,
+        "boot": screens.cluster.boot,
+    }
+
+
+async def _span(visit: Visit) -> dict[str, Any] | None:
+    recording = visit.console.recordings.get(visit.live.cluster.name)
+    span = None if recording is None else await recording.past.span()
+    return None if span is None else {"first_ms": span[0], "last_ms": span[1]}
+
+
+def _with_cookie(visit: Visit, response: Response, value: str) -> Response:
+    is_tls = visit.console.options.is_tls
+    name = cookie_name(is_tls=is_tls)
+    if value:
+        response.set_cookie(name, value, httponly=True, samesite="strict", secure=is_tls, path="/")
+    else:
+        response.delete_cookie(name, httponly=True, samesite="strict", secure=is_tls, path="/")
+    return response
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "session": session,
+    "login": login,
+    "logout": logout,
+    "logout_everywhere": logout_everywhere,
+}

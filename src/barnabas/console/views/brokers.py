@@ -1,0 +1,184 @@
+"""Brokers: what each holds and leads, its directories, its configurations, and its place in the quorum."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import numpy as np
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.problems import Problem
+from barnabas.console.views.configs import broker_configs
+from barnabas.console.views.partitions import known
+from barnabas.monitor.broker_connection import NoAnswer
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.ladder import SeverityArray
+from barnabas.monitor.look_requests import quorum_request
+from barnabas.monitor.partition_state import BrokerState
+from barnabas.monitor.severity import Severity
+from barnabas.monitor.table import ClusterTable
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+_REPLICAS_SHOWN: Final = 500
+
+
+def all_brokers(cluster: ClusterView) -> list[BrokerState]:
+    """Returns the brokers of the cluster, and those that only have replicas there."""
+    return sorted([*cluster.table.brokers.values(), *cluster.absent()])
+
+
+def brokers_json(cluster: ClusterView) -> list[dict[str, Any]]:
+    counts = _Counts(cluster.table)
+    return [_broker(cluster, broker, counts) for broker in all_brokers(cluster)]
+
+
+def brokers_view(cluster: ClusterView) -> dict[str, Any]:
+    return {"controller": cluster.table.controller, "brokers": brokers_json(cluster)}
+
+
+async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = False) -> dict[str, Any]:
+    """Returns one broker with its replicas; without the answers of the broker itself for a live stream."""
+    broker = next((each for each in all_brokers(cluster) if each.broker_id == broker_id), None)
+    if broker is None:
+        raise Problem("not-found", f"there is no broker {broker_id}")
+    table = cluster.table
+    hosted = table.by_severity()
+    hosted = hosted[(table.states.replicas[hosted] == broker_id).any(axis=1)]
+    by_row: SeverityArray = np.zeros(len(table.states), np.uint8)
+    by_row[table.rows] = table.severities()
+    found = np.bincount(by_row[hosted], minlength=len(Severity))
+    shown = _broker(cluster, broker, _Counts(table)) | {
+        "by_severity": {severity.name.lower(): int(found[severity]) for severity in Severity},
+        "replicas_total": len(hosted),
+        "hosted": _hosted(table, broker_id, hosted[:_REPLICAS_SHOWN].tolist()),
+    }
+    if is_live:
+        return shown
+    directories, configs = await asyncio.gather(_directories(cluster, broker_id), broker_configs(cluster, broker_id))
+    return shown | directories | configs
+
+
+async def quorum_view(cluster: ClusterView) -> dict[str, Any]:
+    """Returns the voters and observers of the metadata quorum, from any broker that answers."""
+    try:
+        answer = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
+    except NoAnswer as error:
+        is_quorum = cluster.questions.knows(DescribeQuorumRequest)
+        is_unknown = cluster.problem is not None or cluster.at_ms is not None
+        kind = "kraft" if is_quorum else "unknown" if is_unknown else "zookeeper"
+        return _quorum(kind, cluster.table.controller, str(error))
+    row = next((row for topic in answer.topics for row in topic.partitions), None)
+    if row is None or row.error_code:
+        return _quorum("kraft", cluster.table.controller, f"the broker refused (error {row.error_code if row else 0})")
+    shown = _quorum("kraft", row.leader_id, None)
+    end = max((replica.log_end_offset for replica in row.current_voters), default=UNKNOWN)
+    return shown | {
+        "leader_epoch": row.leader_epoch,
+        "high_watermark": row.high_watermark,
+        "voters": [_replica(replica, end) for replica in row.current_voters],
+        "observers": [_replica(replica, end) for replica in row.observers],
+    }
+
+
+def _quorum(kind: str, leader: int, problem: str | None) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "leader": leader,
+        "leader_epoch": None,
+        "high_watermark": None,
+        "voters": [],
+        "observers": [],
+        "problem": problem,
+    }
+
+
+def _replica(replica: DescribeQuorumResponse.ReplicaState, end: int) -> dict[str, Any]:
+    return {
+        "node": replica.replica_id,
+        "directory_id": replica.replica_directory_id.hex() if any(replica.replica_directory_id) else None,
+        "end_offset": known(replica.log_end_offset),
+        "lag": max(0, end - replica.log_end_offset) if replica.log_end_offset >= 0 else None,
+        "last_fetch_ms": known(replica.last_fetch_timestamp),
+        "last_caught_up_ms": known(replica.last_caught_up_timestamp),
+    }
+
+
+class _Counts:
+    """The replicas, leaders, replicas out of sync, and bytes by broker."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        states, rows = table.states, table.rows
+        replicas = states.replicas[rows]
+        is_there = replicas != UNKNOWN
+        in_sync = (replicas[:, :, None] == states.isr[rows][:, None, :]).any(axis=2)
+        sizes = table.volumes.size[rows]
+        self.replicas = _counted(replicas[is_there])
+        self.leaders = _counted(states.leader[rows])
+        self.out_of_sync = _counted(replicas[is_there & ~in_sync])
+        self.sizes: dict[int, int] = {}
+        for broker_id in self.replicas:
+            own = sizes[replicas == broker_id]
+            if (own >= 0).any():
+                self.sizes[broker_id] = int(own[own >= 0].sum())
+
+
+def _counted(values: Any) -> dict[int, int]:
+    found, counts = np.unique(values, return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
+
+
+def _broker(cluster: ClusterView, broker: BrokerState, counts: _Counts) -> dict[str, Any]:
+    broker_id = broker.broker_id
+    return {
+        "broker": broker_id,
+        "host": broker.host,
+        "port": broker.port,
+        "rack": broker.rack,
+        "problem": broker.problem,
+        "answered_ms": broker.answered_ms or None,
+        "age_ms": max(0, cluster.clock_ms() - broker.answered_ms) if broker.answered_ms else None,
+        "is_controller": broker_id == cluster.table.controller,
+        "replicas": counts.replicas.get(broker_id, 0),
+        "leaders": counts.leaders.get(broker_id, 0),
+        "out_of_sync": counts.out_of_sync.get(broker_id, 0),
+        "size_bytes": counts.sizes.get(broker_id),
+    }
+
+
+def _hosted(table: ClusterTable, broker_id: int, rows: list[int]) -> list[dict[str, Any]]:
+    found = []
+    for state in table.values(rows):
+        detail = state.details.get(broker_id)
+        found.append(
+            {
+                "topic": state.topic,
+                "partition": state.partition,
+                "is_leader": state.leader == broker_id,
+                "in_sync": broker_id in state.isr,
+                "size_bytes": detail.size_bytes if detail else None,
+                "lag": state.lag_of(broker_id),
+                "severity": state.severity.name.lower(),
+            }
+        )
+    return found
+
+
+async def _directories(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+    try:
+        answer = await cluster.questions.of(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    except NoAnswer as error:
+        return {"directories": None, "directories_problem": str(error)}
+    found = [
+        {
+            "path": each.log_dir,
+            "size_bytes": sum(row.partition_size for topic in each.topics for row in topic.partitions),
+            "replicas": sum(len(topic.partitions) for topic in each.topics),
+            "total_bytes": known(each.total_bytes),
+            "usable_bytes": known(each.usable_bytes),
+            "error": each.error_code or None,
+        }
+        for each in answer.results
+    ]
+    return {"directories": found, "directories_problem": None}

@@ -1,0 +1,44 @@
+"""The overview: is the cluster well, and what comes first if it is not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.views.brokers import brokers_json
+from barnabas.console.views.partitions import partitions_json
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.severity import STATES, Severity
+
+_SHOWN: Final = 20
+
+
+def overview(cluster: ClusterView) -> dict[str, Any]:
+    table = cluster.table
+    states, rows = table.states, table.rows
+    counts = table.counts()
+    replicas = states.replicas[rows]
+    has_two = (replicas != UNKNOWN).sum(axis=1) >= 2
+    in_sync = (states.isr[rows] != UNKNOWN).sum(axis=1)
+    worst = table.by_severity()[:_SHOWN]
+    severities = dict(zip(rows.tolist(), table.severities().tolist(), strict=True))
+    shown = [row for row in worst.tolist() if severities[row] != Severity.OK]
+    return {
+        "cluster_id": table.cluster_id,
+        "name": cluster.name,
+        "controller": table.controller,
+        "topics": len(table.topics),
+        "partitions": len(rows),
+        "severity": table.severity.name.lower(),
+        "counts": [
+            {"severity": severity.name.lower(), "state": STATES[severity], "partitions": counts[severity]}
+            for severity in sorted(Severity, reverse=True)
+        ],
+        "isr_below_2": int(np.count_nonzero(has_two & (in_sync < 2))),
+        "without_preferred": int(np.count_nonzero(states.leader[rows] != replicas[:, 0])) if len(rows) else 0,
+        "brokers": brokers_json(cluster),
+        "worst": partitions_json(cluster, shown),
+        "changes": [event.shown for event in reversed(cluster.occurrences.events[-_SHOWN:])],
+    }

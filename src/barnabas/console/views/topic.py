@@ -1,0 +1,63 @@
+"""One topic: each of its partitions, the groups that read it, and its configurations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.views.configs import topic_configs
+from barnabas.console.views.partitions import partitions_json
+from barnabas.console.views.topics import TopicsView
+from barnabas.monitor.columns import UNKNOWN
+
+PARTITIONS_MAX: Final = 2_000
+
+
+async def topic_view(
+    cluster: ClusterView,
+    topics: TopicsView,
+    name: str,
+    *,
+    offset: int = 0,
+    limit: int = PARTITIONS_MAX,
+    with_configs: bool = True,
+) -> dict[str, Any]:
+    """Raises Problem if there is no such topic."""
+    shown = topic_state(cluster, topics, name, offset=offset, limit=limit)
+    if with_configs:
+        shown |= await topic_configs(cluster, name)
+    return shown
+
+
+def topic_state(
+    cluster: ClusterView, topics: TopicsView, name: str, *, offset: int = 0, limit: int = PARTITIONS_MAX
+) -> dict[str, Any]:
+    """Returns the topic without what brokers must be asked for."""
+    summary = topics.one(name)
+    rows = cluster.table.topics.by_name[name].rows.tolist()
+    shown = rows[offset : offset + min(limit, PARTITIONS_MAX)]
+    return {
+        **{key: value for key, value in summary.items() if key not in ("partitions", "groups", "lag")},
+        "total": len(rows),
+        "offset": offset,
+        "partitions": partitions_json(cluster, shown),
+        "groups": _groups(cluster, name),
+        "configs": None,
+        "configs_problem": None,
+    }
+
+
+def _groups(cluster: ClusterView, name: str) -> list[dict[str, Any]]:
+    """Returns the groups that committed offsets of the topic, the furthest behind first."""
+    table, found = cluster.table, []
+    for group, state in cluster.groups.items():
+        lags = []
+        for (topic, partition), offset in state.offsets.items():
+            if topic == name:
+                row = table.row_of(topic, partition)
+                end = UNKNOWN if row is None else int(table.volumes.high_watermark[row])
+                lags.append(max(0, end - offset) if end >= 0 else None)
+        if lags:
+            known = [lag for lag in lags if lag is not None]
+            found.append({"group": group, "lag": sum(known) if known else None, "members": state.members})
+    return sorted(found, key=lambda each: (-(each["lag"] or 0), each["group"]))

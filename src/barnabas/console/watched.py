@@ -1,0 +1,143 @@
+"""One cluster as the console watches it: the table and its feeds, the events with their causes, and who waits for news.
+
+    cluster = WatchedCluster(target, clock_ms=...)
+    task = asyncio.create_task(cluster.run())
+    cluster.envelope(data)       what every reading route answers
+
+The last known state stays when no broker answers; each answer says how old it is, and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.questions import Questions
+from barnabas.console.target import Target
+from barnabas.monitor.budget import SHARE
+from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.cluster_feeds import ClusterFeeds
+from barnabas.monitor.feed_options import FeedOptions
+from barnabas.monitor.group_sweep import GroupState
+from barnabas.monitor.watch import Step, watch
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class WatchedCluster(ClusterView):
+    def __init__(
+        self,
+        target: Target,
+        *,
+        clock_ms: Callable[[], int],
+        interval_s: float = 1.0,
+        timeout_s: float = 2.0,
+        budget_share: float = SHARE,
+    ) -> None:
+        self.target = target
+        options = FeedOptions(
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+            wants_offsets=True,
+            wants_all_volumes=False,
+            controllers=target.controllers,
+            budget_share=budget_share,
+        )
+        self._interval_s = interval_s
+        self.feeds = ClusterFeeds(
+            target.bootstrap,
+            target.security,
+            options,
+            clock_ms=clock_ms,
+            controllers_security=target.controllers_security,
+        )
+        questions = Questions(self.feeds.table, target.bootstrap, target.security, timeout_s=timeout_s)
+        super().__init__(target.name, secrets.token_hex(4), self.feeds.table, questions, clock_ms)
+        self._failure: str | None = None
+        self._waiting: set[asyncio.Event] = set()
+        self._followers: list[Callable[[Step], None]] = []
+        #: Rows on screen, by the stream that shows them.
+        self._focus: dict[object, list[int]] = {}
+        self.table.subscribe(self._on_change)
+
+    @property
+    def problem(self) -> str | None:
+        return self._failure or self.feeds.problem
+
+    @property
+    def groups(self) -> Mapping[str, GroupState]:
+        return self.feeds.groups
+
+    @property
+    def groups_ms(self) -> int | None:
+        return self.feeds.groups_ms
+
+    # -- the watch
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        try:
+            async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
+                async for step in steps:
+                    self._take(step)
+        finally:
+            self.questions.close()
+
+    def note_end(self, task: asyncio.Task[None]) -> None:
+        """Notes that the watch ended. After a fault of its own, the last state stays, and every answer says so."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _LOG.error("the watch of cluster %s ended", self.name, exc_info=error)
+            self._failure = f"the watch ended by a fault of the console: {error}"
+            self.wake()
+
+    def follow(self, reader: Callable[[Step], None]) -> None:
+        """Calls `reader` with each step from now on."""
+        self._followers.append(reader)
+
+    def _take(self, step: Step) -> None:
+        self.is_filled = self.is_filled or step.table is not None
+        new = self.occurrences.add(step.changes)
+        for follower in self._followers:
+            follower(step)
+        if new:
+            self.wake()
+
+    def _on_change(self, change: ChangeSet) -> None:
+        for broker in change.brokers:
+            if broker.after is None and broker.before is not None:
+                self.departed[broker.broker_id] = broker.before
+            else:
+                self.departed.pop(broker.broker_id, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Sets the events of all who wait for news."""
+        for each in self._waiting:
+            each.set()
+
+    def news(self) -> asyncio.Event:
+        """Returns an event that is set whenever something changed, until `ignore`."""
+        found = asyncio.Event()
+        self._waiting.add(found)
+        return found
+
+    def ignore(self, news: asyncio.Event) -> None:
+        self._waiting.discard(news)
+
+    def focus(self, stream: object, rows: list[int] | None) -> None:
+        """Notes the rows that a stream shows; None when it ended. Their sizes and offsets are asked for first."""
+        if rows is None:
+            self._focus.pop(stream, None)
+        else:
+            self._focus[stream] = rows
+        self.feeds.focus(self.focused())
+
+    def focused(self) -> set[int]:
+        """Returns the rows on all screens."""
+        return {row for each in self._focus.values() for row in each}

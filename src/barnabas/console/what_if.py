@@ -1,0 +1,141 @@
+"""What if: the answer to a question about a cluster, live or at a moment, as the page shows it.
+
+The table is copied and the answer computed in a thread, because a large cluster takes a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import numpy as np
+
+from barnabas.console.cluster_view import ClusterView
+from barnabas.console.problems import Problem
+from barnabas.monitor.broker_connection import NoAnswer
+from barnabas.monitor.columns import UNKNOWN, Volumes
+from barnabas.monitor.look_requests import quorum_request
+from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.topics import Topic, Topics
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from barnabas.whatif import Answer, BadQuestion, Question, ask, parse_question
+from barnabas.whatif.from_table import ClusterFacts, situation_of
+from barnabas.whatif.outcomes import Outcome
+
+#: The page's names of the questions, and those of their parser.
+ASKS: Final = {
+    "lose-broker": "kill",
+    "lose-rack": "rack",
+    "lose-disk": "disk",
+    "restart": "restart",
+    "drain": "drain",
+    "min-isr": "min-isr",
+    "restart-all": "restart-all",
+}
+_VERDICTS: Final = {0: "safe", 3: "degraded", 5: "degraded", 6: "unsafe"}
+_SHOWN: Final = 500
+
+
+def question_of(kind: str, objects: list[str]) -> Question:
+    """Raises Problem."""
+    try:
+        return parse_question([ASKS[kind], *objects])
+    except BadQuestion as error:
+        raise Problem("bad-request", str(error)) from error
+
+
+async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[str, Any]:
+    """Raises Problem for a question that does not fit the cluster."""
+    facts = await _facts(cluster)
+    table = _copied(cluster.table)
+
+    def work() -> Answer:
+        return ask(situation_of(table, facts), question)
+
+    try:
+        answer = await asyncio.to_thread(work)
+    except BadQuestion as error:
+        raise Problem("bad-request", str(error)) from error
+    return _shown(kind, answer)
+
+
+async def _facts(cluster: ClusterView) -> ClusterFacts:
+    """Returns what only brokers can say; what they do not say becomes a note of the answer."""
+    try:
+        found = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
+    except NoAnswer as error:
+        is_quorum = cluster.at_ms is not None or cluster.questions.knows(DescribeQuorumRequest)
+        return ClusterFacts(has_quorum=is_quorum, gaps=(f"the voters of the quorum are not known: {error}",))
+    voters = [voter.replica_id for topic in found.topics for row in topic.partitions for voter in row.current_voters]
+    gap = "whether topics allow unclean elections is not asked: none counts as allowing them"
+    return ClusterFacts(voters=tuple(sorted(voters)), gaps=(gap,))
+
+
+def _copied(table: ClusterTable) -> ClusterTable:
+    """Returns a copy that does not change while a thread reads it."""
+    found, rows = ClusterTable(), table.rows
+    places = np.full(len(table.states), UNKNOWN, np.int32)
+    places[rows] = np.arange(len(rows), dtype=np.int32)
+    topics = Topics()
+    known = places.tolist()
+    topics.fill([_topic(table, topic, known) for topic in table.topics])
+    volumes = Volumes(
+        table.volumes.size[rows],
+        table.volumes.end_offset[rows],
+        table.volumes.reported_lag[rows],
+        table.volumes.start_offset[rows],
+        table.volumes.high_watermark[rows],
+    )
+    found.fill(table.states.take(rows), volumes, topics)
+    found.brokers, found.controller, found.version = dict(table.brokers), table.controller, table.version
+    return found
+
+
+def _topic(table: ClusterTable, topic: Topic, places: list[int]) -> Topic:
+    found = Topic(topic.number, topic.identity)
+    found.min_isr, found.count = topic.min_isr, topic.count
+    if topic.min_isr == UNKNOWN and topic.count:
+        # A history keeps it by partition.
+        found.min_isr = int(table.states.min_isr[topic.rows].max())
+    found.rows_by_partition = [UNKNOWN if row == UNKNOWN else places[row] for row in topic.rows_by_partition]
+    return found
+
+
+def _shown(kind: str, answer: Answer) -> dict[str, Any]:
+    full = answer.to_json()
+    lines = [f"{count:,} partitions: {effect.label}" for effect, count in answer.counts.items() if count]
+    plan = answer.plan
+    if plan is not None:
+        lines += [str(reason) for reason in plan.reasons][:_SHOWN]
+    return {
+        "ask": kind,
+        "question": answer.question,
+        "verdict": _VERDICTS[answer.exit_code],
+        "lines": lines or ["nothing changes"],
+        "notes": list(answer.notes),
+        "counts": [{"effect": effect.label, "partitions": count} for effect, count in answer.counts.items()],
+        "partitions": [_partition(outcome) for outcome in answer.partitions[:_SHOWN]],
+        "changed": len(answer.partitions),
+        "total": answer.total,
+        "order": None if plan is None else [step.node for step in plan.steps],
+        "plan": full.get("plan"),
+        "reassignment": full.get("reassignment"),
+        "moved_bytes": full.get("moved_bytes"),
+        "stuck": full.get("stuck"),
+    }
+
+
+def _partition(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "topic": outcome.key[0],
+        "partition": outcome.key[1],
+        "effects": [effect.label for effect in outcome.effects],
+        "already": [effect.label for effect in outcome.already],
+        "leader_before": outcome.before.leader,
+        "leader_after": outcome.leader,
+        "isr_before": list(outcome.before.isr),
+        "isr_after": list(outcome.in_sync),
+        "replicas": list(outcome.after.replicas),
+        "min_isr": outcome.min_isr,
+        "text": outcome.why,
+    }
