@@ -36,6 +36,7 @@ def taken_up_alone(files: Files) -> Log:
     manager, host = started(files)
     (line,) = [text for text, _ in host.faults.reported]
     assert line.startswith("orders-0 is damaged: ")
+    assert f"`barnabas log verify {ROOT}/orders-0`" in line
     assert manager.damaged.waiting == {DAMAGED}
     assert manager.previous_broker_epoch == NO_BROKER_EPOCH
     assert len(readable(taken_up(manager, SOUND))) == 40

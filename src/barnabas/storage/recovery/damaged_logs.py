@@ -116,20 +116,21 @@ class DamagedLogs:
                 if not is_exhausted(error):
                     raise
             self.waiting.add(log.topic_partition)
-            self._count(f"{log.topic_partition} is damaged: {damage.text}")
+            self._count(f"{log.topic_partition} is damaged: {damage.text}", log.directory)
         for note in log.losses.notes:
             self._host.faults.inform(f"{log.topic_partition}: {note}")
 
     def cannot_open(self, opening: Opening, error: CheckpointError) -> None:
         """Reports a log that cannot be opened, and leaves its files unchanged."""
         self.unusable[opening.topic_partition] = opening.directory
-        self._count(f"{opening.topic_partition} is damaged: its log cannot be opened and is left unchanged: {error}")
+        text = f"{opening.topic_partition} is damaged: its log cannot be opened and is left unchanged: {error}"
+        self._count(text, opening.directory)
 
-    def _count(self, text: str) -> None:
+    def _count(self, text: str, directory: str) -> None:
         self.total += 1
         if self._reported < _REPORTED_MAX:
             self._reported += 1
-            self._host.faults.report(f"{text}. `barnabas log verify` lists the faults of its files")
+            self._host.faults.report(f"{text}. `barnabas log verify {directory}` lists the faults")
         else:
             self._unreported += 1
 
