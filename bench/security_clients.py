@@ -30,6 +30,8 @@ Options = dict[str, Any]
 #: One exchange: a frame is yielded, its answer is sent into the generator.
 Exchange = Generator[bytes, bytes, None]
 _TIMEOUT_S = 60.0
+#: How long a client of the storm comes again.
+_PATIENCE_S = 300.0
 _SASL_VERSION = 1
 
 hashlib.pbkdf2_hmac = functools.cache(hashlib.pbkdf2_hmac)  # type: ignore[assignment]
@@ -130,7 +132,7 @@ async def _storm(port: int, options: Options) -> dict[str, float]:
 
 async def _patient(come: Any) -> asyncio.StreamWriter:
     """Comes again after a failure, as clients do."""
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             made: asyncio.StreamWriter = await come()

@@ -74,6 +74,9 @@ class Authorizer:
             self.index.update(delta.changed_acls.items())
             self._answers.clear()
 
+    def is_super_user(self, principal: str) -> bool:
+        return principal in self._super_users
+
     # -- questions
 
     def allows(

@@ -6,7 +6,7 @@ every topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -24,10 +24,14 @@ from confluent_kafka.admin import (
 
 from barnabas.cli import output
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.explain_story import Event
+from barnabas.cli.journal_reader import all_events
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
 from barnabas.embedded.failures import Failure
+from barnabas.journal.events import rule_fields
 from barnabas.metadata import acls
 from barnabas.metadata.acls import CLUSTER_NAME, AclIndex, AclRule
+from barnabas.monitor.texts import at
 
 #: An `AclBinding`: the client converts its fields to enums, which its type hints do not say.
 _Binding = Any
@@ -189,12 +193,24 @@ def explain(
     decision = index.decide(principal, host, acls.AclOperation[operation.name], kind, asked.name)
     if decision.rule is not None:
         print(f"{question}: {'allowed' if decision.allowed else 'denied'} by the rule {rules[decision.rule]}")
+        who = addition(decision.rule, all_events(bootstrap, properties))
+        print(f"the rule was added {who}" if who else "the journal does not have who added the rule")
     else:
         why = "no rule of the resource applies to this request" if decision.has_rules else "the resource has no rule"
         print(f"{question}: denied, because {why}")
     if not decision.allowed:
         output.say(_NOT_VISIBLE)
         raise typer.Exit(1)
+
+
+def addition(rule: AclRule, events: Iterable[Event]) -> str | None:
+    """Returns when a rule was added, and by whom, if that is known; None if the journal does not have it."""
+    wanted = rule_fields(rule)
+    added = [each for each in events if each["kind"] == "acl-added" and each.items() >= wanted.items()]
+    if not added:
+        return None
+    actor, time = added[-1]["actor"], at(added[-1]["time_ms"])
+    return f"by {actor} at {time}" if actor else f"at {time}"
 
 
 def _rules(admin: AdminClient) -> list[_Binding]:

@@ -90,6 +90,22 @@ class JournalReader:
                 raise Failure(f"{EVENTS_TOPIC} cannot be read: no answer within {clients.TIMEOUT_S:.0f} s")
 
 
+def all_events(bootstrap: str, properties: Iterable[str] | None) -> list[Event]:
+    """Returns the events of a cluster's journal, without those of single partitions; none if there is no journal, or
+    the client must not read it.
+    """
+    client = clients.consumer(bootstrap, properties, settings())
+    journal = JournalReader(client, lambda _: frozenset())
+    try:
+        if clients.has_journal(client):
+            journal.read_the_rest()
+    except KafkaException:
+        return []
+    finally:
+        client.close()
+    return journal.events
+
+
 def parsed(value: bytes | str | None) -> Event | None:
     try:
         event = json.loads(value or b"")

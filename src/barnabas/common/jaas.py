@@ -72,13 +72,13 @@ def parse_all(text: str) -> list[JaasEntry]:
 
 
 def _entries(tokens: list[tuple[str, bool]]) -> list[JaasEntry]:
-    entries = []
-    while tokens:
-        end = next((index for index, token in enumerate(tokens) if token == (";", True)), None)
-        if end is None:
-            raise JaasError('it does not end with ";"')
-        entries.append(_entry(tokens[:end]))
-        del tokens[: end + 1]
+    entries, begin = [], 0
+    for place, token in enumerate(tokens):
+        if token == (";", True):
+            entries.append(_entry(tokens[begin:place]))
+            begin = place + 1
+    if begin < len(tokens):
+        raise JaasError('it does not end with ";"')
     return entries
 
 
@@ -106,14 +106,14 @@ def _entry(tokens: list[tuple[str, bool]]) -> JaasEntry:
         allowed = ", ".join(f"{package}{name}" for name, package in MODULES.items())
         raise JaasError(f"its login module is not one of {allowed}")
     options: dict[str, str] = {}
-    rest = tokens[2:]
-    while rest:
-        if len(rest) < 3 or rest[0][1] or rest[1] != ("=", True) or rest[2][1]:
+    for place in range(2, len(tokens), 3):
+        option = tokens[place : place + 3]
+        if len(option) < 3 or option[0][1] or option[1] != ("=", True) or option[2][1]:
             raise JaasError('its options must have the form name="value"')
-        if rest[0][0] in options:
-            raise JaasError(f"it has the option {rest[0][0]} twice")
-        options[rest[0][0]] = rest[2][0]
-        del rest[:3]
+        name, value = option[0][0], option[2][0]
+        if name in options:
+            raise JaasError(f"it has the option {name} twice")
+        options[name] = value
     return JaasEntry(module, options)
 
 
@@ -123,16 +123,18 @@ def parse_file(text: str, last_name: str) -> dict[str, list[JaasEntry]]:
     """
     tokens = _tokens(text)
     sections: dict[str, list[JaasEntry]] = {}
-    while tokens:
-        end = next((index for index, token in enumerate(tokens) if token == ("}", True)), None)
-        if len(tokens) < 2 or tokens[0][1] or tokens[1] != ("{", True) or end is None:
+    begin = 0
+    while begin < len(tokens):
+        head = tokens[begin : begin + 2]
+        end = next((place for place in range(begin, len(tokens)) if tokens[place] == ("}", True)), None)
+        if len(head) < 2 or head[0][1] or head[1] != ("{", True) or end is None:
             raise JaasError("a section must have the form NAME { entries };")
-        name, body = tokens[0][0], tokens[2:end]
+        name, body = head[0][0], tokens[begin + 2 : end]
         if tokens[end + 1 : end + 2] != [(";", True)]:
             raise JaasError(f'the section {name} does not end with "}};"')
         if name in sections:
             raise JaasError(f"it has the section {name} twice")
-        del tokens[: end + 2]
+        begin = end + 2
         if name.rpartition(".")[2] != last_name:
             continue
         try:

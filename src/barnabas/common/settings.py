@@ -232,7 +232,7 @@ class Settings:
         return problems
 
     def _on_values(self) -> list[str]:
-        """Called when the values have changed, before the subscribers. Returns messages about values that have no
+        """Follows a change of the values, before the subscribers do. Returns messages about values that have no
         effect."""
         return []
 

@@ -248,7 +248,7 @@ class _EventBuilder:
             known = delta.image.security.acls.get(rule_id) if record is None else record
             if known is not None:
                 kind = "acl-removed" if record is None else "acl-added"
-                yield self.event(kind, f"acl:{uuid_to_text(rule_id)}", self._whole, _shown_rule(AclRule.of(known)))
+                yield self.event(kind, f"acl:{uuid_to_text(rule_id)}", self._whole, rule_fields(AclRule.of(known)))
 
     def _credentials(self) -> Iterator[tuple[str, Event]]:
         """Yields an event for each changed SCRAM credential: who and how, never a secret."""
@@ -285,7 +285,8 @@ class _EventBuilder:
             yield self.event("quota-changed", f"quota:{shown_entity(entity)}", self._whole, fields)
 
 
-def _shown_rule(rule: AclRule) -> Event:
+def rule_fields(rule: AclRule) -> Event:
+    """Returns a rule as the events about it show it."""
     return {
         "permission": shown(AclPermission, rule.permission),
         "principal": rule.principal,

@@ -21,8 +21,10 @@ from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -361,6 +363,26 @@ def test_nobody_is_allowed_by_default_before_the_rules_are_known() -> None:
     client = secured.connect_as(ALICE)
     secured.create_topic("other")
     assert client.call(MetadataRequest(topics=None), 12, MetadataResponse).topics[0].name == "other"
+
+
+def test_a_controller_that_does_not_know_the_rules_yet_serves_super_users_alone() -> None:
+    """Guard S21: clients see Kafka's AuthorizerNotReadyException as UNKNOWN_SERVER_ERROR, which is no refusal for
+    good."""
+    secured = SecuredBroker(allow_everyone_if_no_acl_found="true")
+    authorizer = secured.broker.authorizer
+    assert authorizer is not None
+    request = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+
+    def code(principal: str) -> int:
+        client = secured.connect_as(principal, listener="CONTROLLER")
+        return client.call(request, 3, DescribeAclsResponse).error_code
+
+    authorizer.is_ready = False
+    assert [code(ADMIN), code(ALICE)] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+    open_to_all = secured.connect_as(ALICE, listener="CONTROLLER").call(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    assert open_to_all.error_code == 0
+    authorizer.is_ready = True
+    assert code(ALICE) == 0
 
 
 # -- what is counted and logged

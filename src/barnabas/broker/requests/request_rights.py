@@ -5,8 +5,11 @@ authorizer never does.
 from __future__ import annotations
 
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.judging import Judge, Judgement, Question
+from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
+from barnabas.broker.requests.judging import Judge, Judgement, Open, Question, Verdict
+from barnabas.broker.requests.refusal_shapes import shaped
 from barnabas.common import late_imports
+from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 
 
@@ -18,4 +21,14 @@ def judged(request: RequestContext, handler: str, message: Message, services: Se
     judge = Judge(authorizer, request, request.api_version, services.metadata.image)
     table = late_imports.load("barnabas.broker.requests.api_questions")
     question: Question = table.question_of(handler, on_controller=on_controller)
+    if not authorizer.is_ready and not isinstance(question, Open) and not authorizer.is_super_user(request.principal):
+        return _not_ready(judge, message)
     return question.judge(judge, message)
+
+
+def _not_ready(judge: Judge, message: Message) -> Judgement:
+    """Refuses a request before the rules are known, as a client of Kafka sees its AuthorizerNotReadyException. An API
+    whose handler decodes and authorizes requests itself refuses what it would refuse without any rule."""
+    answer = error_response(message, judge.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    return Verdict(message, None if answer is None else shaped(message, answer, judge.version))
+    yield 1
