@@ -15,7 +15,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuiltParts(BuildHookInterface[Any]):
-    """A wheel carries the extensions and the page inside. An editable installation gets each extension beside its source;
+    """A wheel contains the extensions and the page. An editable installation gets each extension next to its source;
     `make setup` builds the page there.
     """
 

@@ -29,7 +29,7 @@ from barnabas.records.batch import Record, encode_batch
 RECORDING: Final = Path(__file__).resolve().parents[1] / "data" / "wire" / "rights-4.1.0.json.gz"
 BROKER, CONTROLLER = "broker", "controller"
 USER: Final = "User:alice"
-#: A name of which nothing exists.
+#: The name of resources that do not exist.
 ABSENT: Final = "absent"
 RESOURCES: Final = {
     AclResource.TOPIC: "*",

@@ -142,8 +142,8 @@ class ZooKeeperModeCluster:
     # -- faults
 
     def start_again(self, number: int) -> None:
-        """Starts a broker that was killed or stopped. One of Apache refuses to start as long as the session of its last
-        process lives; ours waits for its end.
+        """Starts a broker that was killed or stopped. Apache Kafka's broker refuses to start as long as the session of
+        its last process lives; ours waits for its end.
         """
         broker = self.brokers[number]
         if not isinstance(broker, OurBroker):

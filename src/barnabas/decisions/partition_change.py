@@ -30,7 +30,8 @@ class Rules:
     min_isr: int = 1
     #: Whether each change raises the leader epoch, as the changes of a controller in ZooKeeper mode do.
     raises_leader_epoch: bool = False
-    #: Whether the begin and the end of a reassignment raise it, no matter who requested the change (ZooKeeper mode).
+    #: Whether the beginning and the end of a reassignment raise the leader epoch, no matter who requested the change
+    #: (ZooKeeper mode).
     raises_when_reassigned: bool = False
     #: The directory of a new replica on a broker.
     default_directory: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY

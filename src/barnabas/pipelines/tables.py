@@ -26,7 +26,7 @@ class Table:
     by_day: bool = True
     #: The columns that identify a row of an aggregate; its other columns are sums.
     keys: tuple[str, ...] = ()
-    #: Whether users do not read it: always Parquet, whatever the sink.
+    #: Whether the table is internal: users do not read it, and it is always Parquet, whatever the sink.
     internal: bool = False
 
     @property

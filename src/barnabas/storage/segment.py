@@ -47,7 +47,7 @@ class RollLimits:
         self.segment_ms = config.longest_segment_ms - jitter_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries = config.segment_index_bytes // OFFSET_ENTRY_BYTES
-        #: An entry is reserved for the roll.
+        #: The limit of the time index; one more entry is reserved for the roll.
         self.time_entries = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 

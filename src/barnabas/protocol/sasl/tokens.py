@@ -25,8 +25,8 @@ Claims = Mapping[str, Any]
 
 
 class TokenRefused(Exception):
-    """The error for a token that is not accepted. The text is for the log; `response` is for the client, which is not
-    told the cause.
+    """The error for a token that is not accepted. The text is for the log; `response` is for the client, which must not
+    learn the cause.
     """
 
     def __init__(self, cause: str, response: str = INVALID) -> None:
