@@ -44,7 +44,8 @@ from barnabas.whatif.questions import Kill, Restart
 from barnabas.whatif.situation import Key, Situation
 
 #: The time in which a cluster reaches its next stable state: sessions, elections of the quorum, fetches.
-_SETTLED_MS = 7_000
+_SETTLED_MS = 5_000
+_STOPPED_MS = 60_000
 _STRATEGY = "barnabas.leader.election.strategy"
 
 
@@ -133,6 +134,8 @@ class PredictedWorld:
         settings = {
             **SHORT_TIMES,
             "auto.leader.rebalance.enable": "false",
+            "metadata.max.idle.interval.ms": "0",
+            "broker.heartbeat.interval.ms": "500",
             "barnabas.cluster.events.enable": "false",
             _STRATEGY: plan.strategy,
         }
@@ -192,7 +195,7 @@ class PredictedWorld:
             for name in (nodes if self.plan.is_zookeeper else nodes[:1])
         ]
         assert {0} in codes, codes
-        self._run_for(2_000)
+        self._run_for(1_000)
 
     def prepare(self) -> None:
         """Makes happen what happened before the question."""
@@ -215,7 +218,12 @@ class PredictedWorld:
                 node.stop()
             else:
                 node.kill()
-        self._run_for(2 * _SETTLED_MS if self.plan.is_restart else _SETTLED_MS)
+        victims = [self.cluster.nodes[f"broker{broker}"] for broker in self.plan.victims]
+        # A controlled shutdown that cannot move a leadership is repeated before the broker stops nevertheless.
+        end_us = self.world.now_us + _STOPPED_MS * MILLISECOND_US
+        self.world.run_while(lambda: any(node.is_running for node in victims), end_us)
+        assert not any(node.is_running for node in victims), "a victim still runs"
+        self._run_for(_SETTLED_MS)
 
     def _hold(self, broker: int) -> None:
         self.cluster.prevent_start(f"broker{broker}")

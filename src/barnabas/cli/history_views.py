@@ -20,7 +20,7 @@ _NO_CAUSE: Final = "the history has no cause"
 _BROKER_KINDS: Final = {"broker-gone": "broker-fenced", "broker-there": "broker-unfenced"}
 
 
-def _both(when: str | None, file: Path | None) -> tuple[str, Path]:
+def both(when: str | None, file: Path | None) -> tuple[str, Path]:
     """Returns the two options. Raises Failure if one is missing."""
     if file is None:
         raise Failure("--at needs --history FILE", "`barnabas history record FILE` writes one")
@@ -31,7 +31,7 @@ def _both(when: str | None, file: Path | None) -> tuple[str, Path]:
 
 def monitor_at(when: str | None, file: Path | None, topic: str | None, *, every: bool, as_json: bool) -> int:
     """Prints one moment. Returns the exit code that `--check` has for it."""
-    moment, path = _both(when, file)
+    moment, path = both(when, file)
     with opened(path) as history:
         table = history.at(moment)
         if topic is not None:
@@ -44,7 +44,7 @@ def monitor_at(when: str | None, file: Path | None, topic: str | None, *, every:
 
 def explain_at(when: str | None, file: Path | None, name: str | None, since: str | None, *, as_json: bool) -> None:
     """Explains a partition, or all of a topic, as it was."""
-    moment, path = _both(when, file)
+    moment, path = both(when, file)
     if name is None:
         raise Failure("--at explains a partition or a topic", "`barnabas history show FILE --broker N` has the rest")
     with opened(path) as history:

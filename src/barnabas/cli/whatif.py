@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 import time
 from pathlib import Path
@@ -14,10 +15,10 @@ from barnabas.cli import output
 from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.contexts import choice
 from barnabas.cli.local_cluster import interruptible
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, At, Bootstrap, ClientProperty, HistoryOption, Json, key_values
 from barnabas.cli.whatif_view import show_answer
 from barnabas.embedded.failures import Failure
-from barnabas.monitor.broker_connection import Security
+from barnabas.monitor.broker_connection import Address, Security
 from barnabas.monitor.connections import Unreachable
 from barnabas.whatif import Answer, BadQuestion, Question, Situation, ask, parse_question
 from barnabas.whatif.live import situation_now
@@ -40,6 +41,8 @@ def whatif(
             "--save", metavar="FILE", help="Write the moves of a drain to this file, for `barnabas reassign execute`"
         ),
     ] = None,
+    at: At = None,
+    history: HistoryOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -48,13 +51,20 @@ def whatif(
     The command only reads, and works with any Kafka cluster. The answer is computed by the decisions of the controller:
     the next leader of each partition, what goes offline or under its min ISR, and the order of a rolling restart.
 
+    With --at and --history, the answer is about that moment of a recorded history. What the history does not have, such
+    as the voters, is asked of the cluster, if it answers.
+
     The exit code is 0 if nothing is lost, 5 if a partition goes under its min ISR, 6 if one goes offline or needs an
     unclean election, 3 if it cannot be done, and 1 if no broker answers.
     """
     try:
         question = parse_question(words)
         with interruptible():
-            state = _situation_now(bootstrap, properties or [], question)
+            cluster = _Cluster(bootstrap, properties or [])
+            if at is not None or history is not None:
+                state = importlib.import_module("barnabas.cli.whatif_past").situation_at(at, history, *cluster.access)
+            else:
+                state = cluster.situation_now(question)
             answer = ask(state, question)
     except BadQuestion as error:
         raise Failure(str(error)) from error
@@ -68,18 +78,28 @@ def whatif(
     raise typer.Exit(answer.exit_code)
 
 
-def _situation_now(bootstrap: str, properties: list[str], question: Question) -> Situation:
-    values = key_values(properties, "--property")
-    check_reachable(bootstrap, values)
-    try:
-        security = Security.from_properties(values)
-    except (ValueError, OSError) as error:
-        raise Failure(str(error)) from error
-    addresses = tuple(address(each.strip()) for each in bootstrap.split(",") if each.strip())
-    try:
-        return asyncio.run(situation_now(addresses, security, question, clock_ms=_clock_ms))
-    except Unreachable as error:
-        raise Failure(f"no broker answers: {error}", choice.unreachable_hint()) from error
+class _Cluster:
+    """The cluster of the command's options."""
+
+    def __init__(self, bootstrap: str, properties: list[str]) -> None:
+        self._bootstrap = bootstrap
+        self._values = key_values(properties, "--property")
+
+    @property
+    def access(self) -> tuple[tuple[Address, ...], Security]:
+        """Returns its addresses, and how to log in. Raises Failure."""
+        try:
+            security = Security.from_properties(self._values)
+        except (ValueError, OSError) as error:
+            raise Failure(str(error)) from error
+        return tuple(address(each.strip()) for each in self._bootstrap.split(",") if each.strip()), security
+
+    def situation_now(self, question: Question) -> Situation:
+        check_reachable(self._bootstrap, self._values)
+        try:
+            return asyncio.run(situation_now(*self.access, question, clock_ms=_clock_ms))
+        except Unreachable as error:
+            raise Failure(f"no broker answers: {error}", choice.unreachable_hint()) from error
 
 
 def _save(answer: Answer, path: Path) -> None:

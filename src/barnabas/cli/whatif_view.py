@@ -19,7 +19,7 @@ _TEXTS: Final = {
     Effect.SINGLE_COPY: "one copy left in sync",
     Effect.AT_MIN_ISR: "at min ISR: one more loss refuses writes",
     Effect.NEW_LEADER: "new leader",
-    Effect.UNDER_REPLICATED: "under-replicated only",
+    Effect.UNDER_REPLICATED: "under-replicated, above min ISR",
 }
 _COLUMNS: Final = ("partition", "effects", "leader", "ISR", "ELR", "min ISR", "why")
 _NAMED_MAX: Final = 5

@@ -17,8 +17,9 @@ from barnabas.monitor.columns import UNKNOWN, Volumes
 from barnabas.monitor.look_requests import quorum_request
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topic, Topics
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from barnabas.whatif import Answer, BadQuestion, Question, ask, parse_question
+from barnabas.whatif import Answer, BadQuestion, Question, ask, fact_requests, parse_question
 from barnabas.whatif.from_table import ClusterFacts, situation_of
 from barnabas.whatif.outcomes import Outcome
 
@@ -61,14 +62,26 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
 
 async def _facts(cluster: ClusterView) -> ClusterFacts:
     """Returns what only brokers can say; what they do not say becomes a note of the answer."""
+    questions = cluster.questions
+    facts = ClusterFacts()
+    gaps = ["whether topics allow unclean elections is not asked: none counts as allowing them"]
     try:
-        found = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
+        voters = fact_requests.voters_of(await questions.of_any(quorum_request(), DescribeQuorumResponse))
     except NoAnswer as error:
-        is_quorum = cluster.at_ms is not None or cluster.questions.knows(DescribeQuorumRequest)
-        return ClusterFacts(has_quorum=is_quorum, gaps=(f"the voters of the quorum are not known: {error}",))
-    voters = [voter.replica_id for topic in found.topics for row in topic.partitions for voter in row.current_voters]
-    gap = "whether topics allow unclean elections is not asked: none counts as allowing them"
-    return ClusterFacts(voters=tuple(sorted(voters)), gaps=(gap,))
+        facts.has_quorum = cluster.at_ms is not None or questions.knows(DescribeQuorumRequest)
+        gaps.append(f"the voters of the quorum are not known: {error}")
+    else:
+        if voters is not None:
+            # A voter that is lost now need not have been lost at a moment of the past.
+            facts.voters, facts.lost_voters = voters if cluster.at_ms is None else fact_requests.Voters(voters.ids)
+    try:
+        features = await questions.of_any(fact_requests.features_request(), ApiVersionsResponse)
+    except NoAnswer as error:
+        gaps.append(f"the features of the cluster are not known, and no ELR is assumed: {error}")
+    else:
+        facts.elr_enabled = fact_requests.has_elr(features)
+    facts.gaps = tuple(gaps)
+    return facts
 
 
 def _copied(table: ClusterTable) -> ClusterTable:

@@ -35,7 +35,8 @@ class ClusterFacts:
 def situation_of(table: TableState, facts: ClusterFacts) -> Situation:
     """Returns the situation of the cluster that the table describes."""
     gaps = list(facts.gaps)
-    unknown = [topic.name for topic in table.topics if topic.min_isr == UNKNOWN]
+    min_isrs = _min_isrs(table)
+    unknown = [name for name, value in min_isrs.items() if value == UNKNOWN]
     if unknown:
         gaps.append(f"min.insync.replicas of {len(unknown)} topics is not known, and counts as 1")
     return Situation(
@@ -44,9 +45,7 @@ def situation_of(table: TableState, facts: ClusterFacts) -> Situation:
             for broker in table.brokers.values()
         },
         partitions=_partitions(table),
-        topics={
-            topic.name: TopicFacts(max(topic.min_isr, 1), topic.name in facts.unclean_topics) for topic in table.topics
-        },
+        topics={name: TopicFacts(max(value, 1), name in facts.unclean_topics) for name, value in min_isrs.items()},
         controller=table.controller,
         has_quorum=facts.has_quorum,
         voters=facts.voters,
@@ -58,6 +57,13 @@ def situation_of(table: TableState, facts: ClusterFacts) -> Situation:
         sizes=_sizes(table),
         gaps=tuple(gaps),
     )
+
+
+def _min_isrs(table: TableState) -> dict[str, int]:
+    """Returns the configured min ISR of each topic; -1 where it is unknown."""
+    states, rows = table.states, table.rows
+    by_number = dict(zip(states.topic[rows].tolist(), states.min_isr[rows].tolist(), strict=True))
+    return {table.topics.by_number[number].name: value for number, value in by_number.items()}
 
 
 def _partitions(table: TableState) -> dict[Key, PartitionImage]:

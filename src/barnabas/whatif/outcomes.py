@@ -6,7 +6,7 @@
     single-copy      one replica has all committed records, and no other has
     at-min-isr       one more loss, and it is under its min ISR
     new-leader       another broker leads
-    under-replicated a replica is out of sync, and nothing above applies
+    under-replicated a replica is out of sync, and no other state above applies
 
 An effect is new if the state before did not have it. min ISR is `min.insync.replicas`, at most the number of replicas.
 """
