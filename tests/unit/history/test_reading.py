@@ -1,4 +1,4 @@
-"""What a history answers: states, changes with their causes, the changes of one partition, gaps."""
+"""The answers of a history: states, changes with their causes, the changes of one partition, gaps."""
 
 from __future__ import annotations
 
