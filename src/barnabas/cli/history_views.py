@@ -1,4 +1,4 @@
-"""`barnabas explain` and `barnabas monitor` at a moment of a history."""
+"""`barnabas explain`, `barnabas monitor` and `barnabas whatif` at a moment of a history."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from barnabas.embedded.failures import Failure
 from barnabas.history.past_table import PastTable
 from barnabas.history.reader import History
 from barnabas.monitor.changes import Change
+from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.lines import EXIT_CODES
 from barnabas.monitor.partition_state import PartitionState
+from barnabas.whatif import Situation
+from barnabas.whatif.from_table import ClusterFacts, situation_of
 
+_NOT_RECORDED: Final = "a history has no voters, log directories and settings of unclean elections: none are assumed"
 _NO_CAUSE: Final = "the history has no cause"
 _BROKER_KINDS: Final = {"broker-gone": "broker-fenced", "broker-there": "broker-unfenced"}
 
@@ -40,6 +44,16 @@ def monitor_at(when: str | None, file: Path | None, topic: str | None, *, every:
                 raise Failure(f"there was no topic {topic} at that time")
         show_past(table, every=every, as_json=as_json)
         return EXIT_CODES[table.severity]
+
+
+def situation_at(when: str | None, file: Path | None) -> Situation:
+    """Returns the cluster as it was, for `barnabas whatif`."""
+    moment, path = _both(when, file)
+    with opened(path) as history:
+        table = history.at(moment)
+    gaps = [_NOT_RECORDED] if table.gap is None else [_NOT_RECORDED, f"nothing is known of this time ({table.gap})"]
+    has_elr = bool((table.states.elr != UNKNOWN).any())
+    return situation_of(table, ClusterFacts(elr_enabled=has_elr, gaps=tuple(gaps)))
 
 
 def explain_at(when: str | None, file: Path | None, name: str | None, since: str | None, *, as_json: bool) -> None:

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli import output
+from barnabas.cli import history_views, output
 from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.contexts import choice
 from barnabas.cli.local_cluster import interruptible
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, At, Bootstrap, ClientProperty, HistoryOption, Json, key_values
 from barnabas.cli.whatif_view import show_answer
 from barnabas.embedded.failures import Failure
 from barnabas.monitor.broker_connection import Security
@@ -40,6 +40,8 @@ def whatif(
             "--save", metavar="FILE", help="Write the moves of a drain to this file, for `barnabas reassign execute`"
         ),
     ] = None,
+    at: At = None,
+    history: HistoryOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -54,7 +56,10 @@ def whatif(
     try:
         question = parse_question(words)
         with interruptible():
-            state = _situation_now(bootstrap, properties or [], question)
+            if at is not None or history is not None:
+                state = history_views.situation_at(at, history)
+            else:
+                state = _situation_now(bootstrap, properties or [], question)
             answer = ask(state, question)
     except BadQuestion as error:
         raise Failure(str(error)) from error

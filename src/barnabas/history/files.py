@@ -23,7 +23,10 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + "-lock")
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise HistoryError(f"{path}: {reason(error)}") from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

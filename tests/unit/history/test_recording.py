@@ -157,6 +157,12 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path: Path) -> None
         assert history.events()
 
 
+@pytest.mark.parametrize("place", ["none/h.db", ""])
+def test_a_file_that_cannot_be_created_is_one_line(tmp_path: Path, place: str) -> None:
+    with pytest.raises(HistoryError, match=r"No such file or directory|unable to open|Is a directory"):
+        Recorder(tmp_path / place, ClusterTable())
+
+
 def test_another_process_or_cluster_is_refused(tmp_path: Path) -> None:
     recorder = incident(tmp_path / "h.db")
     with pytest.raises(HistoryError, match="another process records into this file"):
