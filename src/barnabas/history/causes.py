@@ -108,7 +108,8 @@ class Causes:
         lists = self._writer.lists
         wanted = state.leader, state.leader_epoch, UNKNOWN if state.min_isr is None else state.min_isr
         for event, isr, known, *found in self._writer.connection.execute(
-            "SELECT id, isr, cause, leader, leader_epoch, min_isr FROM events WHERE partition = ? ORDER BY id DESC LIMIT ?",
+            "SELECT id, isr, cause, leader, leader_epoch, min_isr FROM events "
+            "WHERE partition = ? ORDER BY id DESC LIMIT ?",
             (number, _LATEST),
         ).fetchall():
             is_it = tuple(found) == wanted and isr != UNKNOWN
