@@ -38,6 +38,14 @@ ORDERS = Experiment(
 )
 
 
+def table(experiment: Experiment) -> report.Table:
+    return report.Table(
+        "Orders",
+        f"Rounds: {experiment.options['rounds']}. Three brokers, the producer and Spark local[2] on the same machine.",
+        experiment.metrics,
+    )
+
+
 def run(experiment: Experiment, data: Path, values: report.Values) -> None:
     """Runs one cluster, with a topic, a replay and a session of Spark for each round."""
     print(f"spark: {experiment.name}", flush=True)

@@ -206,11 +206,7 @@ def tables(
             "compared with a source on confluent-kafka's consume() in the same session.",
             spark.metrics,
         ),
-        report.Table(
-            "Orders",
-            f"Rounds: {orders.options['rounds']}. Three brokers, the producer and Spark local[2] on the same machine.",
-            orders.metrics,
-        ),
+        order_rows.table(orders),
         zookeeper.table(coordination),
         *zookeeper_mode.tables(),
     ]
