@@ -69,6 +69,15 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def close_log(connection: sqlite3.Connection) -> None:
+    """Moves everything into the one file. The log stays beside it, empty, if a reader has the file open."""
+    connection.execute("PRAGMA incremental_vacuum")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA busy_timeout = 0")
+    with contextlib.suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
 def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str | None]:
     """Opens a file. Returns the database, and why it is only a part of the file; None if it is whole. Raises
     HistoryError.
