@@ -72,6 +72,7 @@ PLAIN_PACKAGES = frozenset(
         "coordinators",
         "embedded",
         "histories",
+        "history",
         "journal",
         "metadata",
         "monitor",

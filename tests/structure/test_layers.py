@@ -100,7 +100,7 @@ def test_every_core_package_is_forbidden_the_outside() -> None:
 
 
 #: The modules that run simulations on command; `barnabas.cli.simulate` loads one only when it is asked to.
-SIMULATES = [PACKAGE / "cli" / f"{name}.py" for name in ("simulate_runs", "simulate_application", "simulate_worlds")]
+SIMULATES = [PACKAGE / "cli" / f"simulate_{name}.py" for name in ("runs", "application", "worlds", "history")]
 
 
 def test_production_does_not_import_simulation_or_tests() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -145,20 +145,7 @@ def simulate(
     if not has_cluster:
         _end(_simulate_small_worlds(ctx, worlds, kinds, jobs))
         return
-    settings = runs.settings_for(
-        seed,
-        faults,
-        hours,
-        brokers=brokers or 1,
-        controllers=controllers,
-        work=work,
-        zookeeper=zookeeper,
-        draws_properties=not kafka_defaults,
-        ties_faults=not untied,
-        changes=changes,
-        features=features,
-        size=(producers, consumers, rate),
-    )
+    settings = _settings_of(runs, ctx.params)
     if explore is None:
         chosen = runs.with_faults(settings, only, fault or ())
         _end(runs.replay(chosen, html, history, shortens=shorten, as_json=as_json))
@@ -166,6 +153,24 @@ def simulate(
         raise Failure("--only, --fault, --html, --history and --shorten are for one seed: omit --explore")
     else:
         _end(runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only, kinds=kinds))
+
+
+def _settings_of(runs: ModuleType, chosen: Mapping[str, Any]) -> Any:
+    """Returns the settings of a run of a whole cluster, from the parameters of the command."""
+    return runs.settings_for(
+        chosen["seed"],
+        chosen["faults"],
+        chosen["hours"],
+        brokers=chosen["brokers"] or 1,
+        controllers=chosen["controllers"],
+        work=chosen["work"],
+        zookeeper=chosen["zookeeper"],
+        draws_properties=not chosen["kafka_defaults"],
+        ties_faults=not chosen["untied"],
+        changes=chosen["changes"],
+        features=chosen["features"],
+        size=(chosen["producers"], chosen["consumers"], chosen["rate"]),
+    )
 
 
 def _end(failed: bool) -> None:

@@ -6,7 +6,7 @@
     history = History.open("cluster.db")
     history.span()                                    # (first, last) in milliseconds
     history.at("12:03").counts()
-    history.events(since_ms, until_ms, limit=100)     # what changed, with causes
+    history.events(since_ms, until_ms, limit=100)     # changes, with causes
     history.partition("orders", 3)                    # the changes of one partition
     history.gaps()                                    # when nothing was recorded, and why
 

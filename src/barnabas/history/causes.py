@@ -14,8 +14,9 @@ from barnabas.monitor.table import ClusterTable
 
 #: Events of a partition that are compared with a change of it.
 _LATEST: Final = 8
-#: Between an event about a broker and the change that it explains.
-_BROKER_WITHIN_MS: Final = 1_000
+#: Between an event about a broker or a configuration and the change that it explains.
+_WITHIN_MS: Final = 1_000
+_MIN_ISR: Final = "min.insync.replicas"
 _OF_BROKERS: Final = frozenset({"broker-unfenced", "broker-fenced", "controlled-shutdown", "broker-unregistered"})
 
 
@@ -42,6 +43,8 @@ class Causes:
                 self._explain_by_epochs(event, cause)
             elif event["kind"] in _OF_BROKERS:
                 self._explain_broker(int(event["broker"]), int(event["time_ms"]), cause)
+            elif event["kind"] == "config-changed" and _MIN_ISR in (event.get("after") or {}):
+                self._explain_min_isr(str(event["name"]), int(event["time_ms"]), cause)
             elif event["kind"] == "topic-deleted":
                 self._writer.connection.execute(
                     "UPDATE topics SET deleted_cause = ? WHERE topic_id = ? AND deleted_seq IS NOT NULL",
@@ -51,8 +54,9 @@ class Causes:
     def _explain_by_epochs(self, event: Event, cause: int) -> None:
         after = event["after"]
         self._writer.connection.execute(
-            "UPDATE events SET cause = ? WHERE partition IN (SELECT p.id FROM topics t JOIN partitions p "
-            "ON p.topic = t.id WHERE t.topic_id = ? AND p.partition = ?) AND leader_epoch = ? AND partition_epoch = ?",
+            "UPDATE events SET cause = ? WHERE id = (SELECT min(id) FROM events WHERE partition IN (SELECT p.id "
+            "FROM topics t JOIN partitions p ON p.topic = t.id WHERE t.topic_id = ? AND p.partition = ?) "
+            "AND leader_epoch = ? AND partition_epoch = ?)",
             (
                 cause,
                 topic_id_of(event),
@@ -62,12 +66,22 @@ class Causes:
             ),
         )
 
+    def _explain_min_isr(self, topic: str, time_ms: int, cause: int) -> None:
+        """Explains the changes of a topic around a change of its configuration, if nothing else explains them."""
+        self._writer.connection.execute(
+            "UPDATE events SET cause = ? WHERE cause IS NULL AND kind = 0 AND partition IN (SELECT p.id FROM topics t "
+            "JOIN partitions p ON p.topic = t.id WHERE t.name = ?) AND seq IN "
+            "(SELECT seq FROM moments WHERE time_ms BETWEEN ? AND ?)",
+            (cause, topic, time_ms - _WITHIN_MS, time_ms + _WITHIN_MS),
+        )
+
     def _explain_broker(self, broker: int, time_ms: int, cause: int) -> None:
-        """Explains the first change of a broker after an event about it."""
+        """Explains the change of a broker that is nearest to an event about it."""
         self._writer.connection.execute(
             "UPDATE nodes SET cause = ? WHERE id = (SELECT n.id FROM nodes n JOIN moments m ON n.seq = m.seq "
-            "WHERE n.broker = ? AND n.cause IS NULL AND m.time_ms BETWEEN ? AND ? ORDER BY n.id LIMIT 1)",
-            (cause, broker, time_ms - _BROKER_WITHIN_MS, time_ms + _BROKER_WITHIN_MS),
+            "WHERE n.broker = ? AND n.cause IS NULL AND m.time_ms BETWEEN ? AND ? "
+            "ORDER BY abs(m.time_ms - ?), n.id LIMIT 1)",
+            (cause, broker, time_ms - _WITHIN_MS, time_ms + _WITHIN_MS, time_ms),
         )
 
     def _explain(self, change: Change, cause: int) -> None:
@@ -92,11 +106,13 @@ class Causes:
         row = self._table.row_of(state.topic, state.partition)
         number = UNKNOWN if row is None else self._writer.number_of(row)
         lists = self._writer.lists
-        for event, leader, epoch, isr, known in self._writer.connection.execute(
-            "SELECT id, leader, leader_epoch, isr, cause FROM events WHERE partition = ? ORDER BY id DESC LIMIT ?",
+        wanted = state.leader, state.leader_epoch, UNKNOWN if state.min_isr is None else state.min_isr
+        for event, isr, known, *found in self._writer.connection.execute(
+            "SELECT id, isr, cause, leader, leader_epoch, min_isr FROM events "
+            "WHERE partition = ? ORDER BY id DESC LIMIT ?",
             (number, _LATEST),
         ).fetchall():
-            is_it = (leader, epoch) == (state.leader, state.leader_epoch) and isr != UNKNOWN
+            is_it = tuple(found) == wanted and isr != UNKNOWN
             if is_it and known is None and set(lists.list_of(isr)) == set(state.isr):
                 self._writer.connection.execute("UPDATE events SET cause = ? WHERE id = ?", (cause, event))
                 return

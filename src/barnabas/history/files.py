@@ -23,7 +23,10 @@ class WriteLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + "-lock")
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise HistoryError(f"{path}: {reason(error)}") from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -64,6 +67,15 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def close_log(connection: sqlite3.Connection) -> None:
+    """Moves everything into the one file. The log stays beside it, empty, if a reader has the file open."""
+    connection.execute("PRAGMA incremental_vacuum")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("PRAGMA busy_timeout = 0")
+    with contextlib.suppress(sqlite3.OperationalError):
+        connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str | None]:

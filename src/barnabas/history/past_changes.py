@@ -32,7 +32,7 @@ _UNTIL: Final = "found when the recording was resumed"
 
 
 class Filters(NamedTuple):
-    """What changes have to be about."""
+    """The subjects that changes must have; None for any."""
 
     topic: str | None = None
     broker: int | None = None

@@ -46,7 +46,7 @@ class Dictionaries:
         #: The topic and the partition by the number of the partition in the file.
         self.topic_of: IntArray = np.zeros(0, np.int32)
         self.partition_of: IntArray = np.zeros(0, np.int32)
-        self._topics_key: tuple[bytes, bytes] | None = None
+        self._topics_key: tuple[bytes, bytes, bytes] | None = None
         self._topics = Topics()
         self.refresh()
 
@@ -81,7 +81,8 @@ class Dictionaries:
     def topics_at(self, seq: int, numbers: IntArray, states: States) -> Topics:
         """Returns the topics after a moment; the ones of the last call if they are the same."""
         there = [topic for topic in self.topics.values() if topic.is_there(seq)]
-        key = np.array([topic.number for topic in there], np.int32).tobytes(), numbers.tobytes()
+        there_now = np.array([topic.number for topic in there], np.int32)
+        key = there_now.tobytes(), numbers.tobytes(), states.min_isr.tobytes()
         if key != self._topics_key:
             self._topics, self._topics_key = _topics(there, states), key
         return self._topics
@@ -154,6 +155,7 @@ def _topics(there: Sequence[RecordedTopic], states: States) -> Topics:
     rows = order.tolist()
     for begin, end in pairwise([*begins, len(rows)]):
         topic = by_number[int(numbers[begin])]
+        topic.min_isr = int(states.min_isr[rows[begin]])
         if partitions[end - 1] == end - begin - 1:
             topic.rows_by_partition, topic.count = rows[begin:end], end - begin
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from barnabas.history.gaps import Gap
+from barnabas.history.pages import table_html
 from barnabas.monitor.columns import Volumes
 from barnabas.monitor.severity import STATES, Severity
 from barnabas.monitor.table import ClusterTable
@@ -15,21 +17,6 @@ from barnabas.monitor.topics import Topic, Topics
 
 if TYPE_CHECKING:
     import pandas
-
-
-class Gap(NamedTuple):
-    """A time whose changes are not known. `end_ms` is None if it lasts to the end of the file."""
-
-    begin_ms: int
-    end_ms: int | None
-    reason: str
-
-    def covers(self, time_ms: int) -> bool:
-        return self.begin_ms < time_ms and (self.end_ms is None or time_ms < self.end_ms)
-
-    def __str__(self) -> str:
-        end = "the end" if self.end_ms is None else at(self.end_ms)
-        return f"{at(self.begin_ms)} to {end}: {self.reason}"
 
 
 class PastTable(ClusterTable):
@@ -89,6 +76,4 @@ class PastTable(ClusterTable):
         return f"<PastTable at {at(self.asked_ms)}: {len(self)} partitions: {counts or 'none'}{gap}>"
 
     def _repr_html_(self) -> str:
-        from barnabas.history.pages import table_html
-
-        return table_html(self)
+        return table_html(self, self.asked_ms, self.gap)

@@ -22,7 +22,7 @@ _GAP: Final = 22
 
 
 class Look(NamedTuple):
-    """What a replica looks like: its fill, the hatch over it, and its letter."""
+    """The look of a replica: its fill, the hatch over it, and its letter."""
 
     fill: str
     hatch: str
@@ -37,6 +37,8 @@ LEADERLESS: Final = Look("#D55E00", "url(#leaderless)", "x", "no leader")
 SILENT: Final = Look("#CC79A7", "url(#behind)", "?", "does not answer")
 LOOKS: Final = (LEADER, IN_SYNC, BEHIND, LEADERLESS, SILENT)
 
+#: Fills on which a letter is white.
+_DARK: Final = frozenset({"#0072B2"})
 _HATCHES: Final = (
     '<defs><pattern id="behind" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<path d="M0 0V4" stroke="#000" stroke-opacity="0.45" stroke-width="1.2"/></pattern>'
@@ -92,12 +94,14 @@ def cell(x: float, y: float, width: float, height: float, look: Look, title: str
     """Returns a rectangle with its hatch, its letter and a text that appears when the mouse rests on it."""
     box = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
     hatch = f'<rect {box} fill="{look.hatch}"/>' if look.hatch else ""
-    letter = text(x + width / 2, y + height - 2, look.letter, anchor="middle", size=8) if look.letter else ""
+    ink = "#FFFFFF" if look.fill in _DARK else "#000000"
+    letter = text(x + width / 2, y + height - 2, look.letter, anchor="middle", size=8, ink=ink) if look.letter else ""
     return f'<g><title>{escape(title)}</title><rect {box} fill="{look.fill}"/>{hatch}{letter}</g>'
 
 
-def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 11) -> str:
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}">{escape(words)}</text>'
+def text(x: float, y: float, words: str, *, anchor: str = "start", size: int = 11, ink: str = "#000000") -> str:
+    place = f'x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {place} fill="{ink}">{escape(words)}</text>'
 
 
 def legend(x: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -24,18 +24,25 @@ from typing import Final
 
 from barnabas.history.errors import HistoryError
 from barnabas.history.files import open_for_reading, reason
+from barnabas.history.gaps import Gap
+from barnabas.history.pages import history_html
 from barnabas.history.past_changes import Filters, PastChanges
 from barnabas.history.past_states import Dictionaries, NodesTimeline
-from barnabas.history.past_table import Gap, PastTable
+from barnabas.history.past_table import PastTable
 from barnabas.history.rebuilding import Rebuilt, rebuilt
 from barnabas.history.samples import sample_at
+from barnabas.history.swim_lanes import LANES_MAX, lanes_picture, most_changed
 from barnabas.history.times import time_of
 from barnabas.monitor.changes import Change
 from barnabas.monitor.columns import Volumes
+from barnabas.monitor.partition_state import Key
 from barnabas.monitor.texts import at
 
+#: A notebook shows the partitions that changed most among the newest changes.
+_CHANGES_SHOWN: Final = 2_000
+_LANES_SHOWN: Final = 20
 _MOMENTS_PER_PART: Final = 1_000
-#: What rows with other content than the recorder writes lead to.
+#: Errors that rows with other content than the recorder writes lead to.
 _DAMAGE: Final = (TypeError, ValueError, LookupError, OverflowError)
 
 
@@ -181,6 +188,11 @@ class History:
             numbers = self._dictionaries.numbers_of(topic)
             return sorted({int(each) for each in self._dictionaries.partition_of[numbers]})
 
+    def swim_lanes(self, keys: Sequence[Key], since_ms: int, until_ms: int) -> str:
+        """Returns the lanes of at most 50 partitions over a period, as SVG."""
+        lanes = {key: self.partition(key.topic, key.partition) for key in keys[:LANES_MAX]}
+        return lanes_picture(lanes, self.gaps(), since_ms, until_ms)
+
     def gaps(self) -> list[Gap]:
         """Returns the times whose changes are not known."""
         with self._reading():
@@ -191,9 +203,11 @@ class History:
         return f"<History {self.path.name}: {at(first_ms)} to {at(last_ms)}>"
 
     def _repr_html_(self) -> str:
-        from barnabas.history.pages import history_html
-
-        return history_html(self)
+        first_ms, last_ms = self.span()
+        keys = most_changed(self.events(limit=_CHANGES_SHOWN, newest=True), _LANES_SHOWN)
+        lanes = self.swim_lanes(keys, first_ms, last_ms) if keys else ""
+        whole = history_html(self.path.name, (first_ms, last_ms), self.problem, self.gaps(), lanes)
+        return whole + self.at(last_ms)._repr_html_()
 
     # -- inside one transaction
 

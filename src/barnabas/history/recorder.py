@@ -19,7 +19,7 @@ from typing import Final
 
 from barnabas.history.causes import Causes
 from barnabas.history.errors import HistoryError
-from barnabas.history.files import WriteLock, open_for_writing, reason
+from barnabas.history.files import WriteLock, close_log, open_for_writing, reason
 from barnabas.history.held_changes import HeldChanges
 from barnabas.history.resuming import write_first_moment
 from barnabas.history.retention import Bounds, prune
@@ -120,7 +120,8 @@ class Recorder:
         if self.problem is None:
             if self._has_begun:
                 self._guarded(lambda: self._finish(now_ms))
-            self._end()
+            if self.problem is None:
+                self._end()
 
     # -- the table's side
 
@@ -236,8 +237,7 @@ class Recorder:
         if self._writer.last_event > self._checkpoint_event:
             self._checkpoint()
         self._commit(max(now_ms or 0, self._writer.time_ms))
-        self._connection.execute("PRAGMA incremental_vacuum")
-        self._connection.execute("PRAGMA journal_mode = DELETE")
+        close_log(self._connection)
 
     # -- failures
 

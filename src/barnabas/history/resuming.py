@@ -11,7 +11,7 @@ import numpy as np
 from barnabas.history.id_columns import ABSENT
 from barnabas.history.rebuilding import Nodes, nodes_at, rebuilt
 from barnabas.history.schema import CHANGED, COLUMNS, REMOVED
-from barnabas.history.writer import BEGIN, RESUMED, Writer
+from barnabas.history.writer import BEGIN, FIRST_SEQ, RESUMED, Writer
 from barnabas.monitor.change_set import BrokerChange
 from barnabas.monitor.columns import IntArray
 from barnabas.monitor.delta import NO_TOPIC_ID, TopicName
@@ -27,9 +27,9 @@ def write_first_moment(writer: Writer, table: ClusterTable, time_ms: int) -> Non
         nodes = nodes_at(writer.connection, writer.seq)
         known = _load(writer)
     writer.begin_moment(time_ms)
-    writer.write_nodes(
-        _broker_changes(nodes, table), None if nodes.controller == table.controller else table.controller
-    )
+    if not is_new:
+        controller = None if nodes.controller == table.controller else table.controller
+        writer.write_nodes(_broker_changes(nodes, table), controller)
     present = {topic.name: topic.identity for topic in table.topics}
     for name, (_, topic) in list(writer.topics.items()):
         if name not in present or not _is_same(topic, present[name]):
@@ -73,7 +73,12 @@ def _write_partitions(writer: Writer, table: ClusterTable, known: dict[tuple[int
     writer.assign(rows[is_known], old)
     writer.write_events(old[is_changed], values[is_changed], CHANGED)
     new: IntArray = np.flatnonzero(~is_known).astype(np.int32)
-    if len(new):
+    if not len(new):
+        return
+    if writer.seq == FIRST_SEQ:
+        # The checkpoint after the first moment has the states.
+        writer.mirror.put(writer.name(rows[new], states.take(new), topics), writer.values_of(states.take(new)))
+    else:
         writer.create(rows[new], states.take(new), topics)
 
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from barnabas.history.past_table import Gap
+from barnabas.history.gaps import Gap
 from barnabas.history.pictures import Look, cell, fills, svg, text
 from barnabas.monitor.changes import Change
 from barnabas.monitor.partition_state import Key, PartitionState
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.texts import at
-
-if TYPE_CHECKING:
-    from barnabas.history.reader import History
 
 LANES_MAX: Final = 50
 _WIDTH: Final = 640
@@ -45,9 +42,8 @@ def most_changed(changes: Sequence[Change], limit: int) -> list[Key]:
     return sorted(counts, key=lambda key: (-counts[key], key))[:limit]
 
 
-def swim_lanes(history: History, keys: Sequence[Key], since_ms: int, until_ms: int) -> str:
-    """Returns the lanes of these partitions in a period."""
-    lanes = {key: history.partition(key.topic, key.partition) for key in keys[:LANES_MAX]}
+def lanes_picture(lanes: Mapping[Key, Sequence[Change]], gaps: Sequence[Gap], since_ms: int, until_ms: int) -> str:
+    """Returns the lanes of partitions, of which all changes are given, in a period."""
     brokers = sorted({each for lane in lanes.values() for change in lane for each in _replicas(change)})
     colours = fills(brokers)
     scale = _Scale(since_ms, max(until_ms, since_ms + 1))
@@ -56,7 +52,7 @@ def swim_lanes(history: History, keys: Sequence[Key], since_ms: int, until_ms: i
         parts.append(text(_LEFT - 6, place * _LANE + _BAR + 3, _short(str(key)), anchor="end"))
         parts += _lane(lane, place * _LANE + 4, colours, scale)
     height = len(lanes) * _LANE + 4
-    parts += [_gap(gap, height, scale) for gap in history.gaps() if gap.begin_ms < until_ms]
+    parts += [_gap(gap, height, scale) for gap in gaps if gap.begin_ms < until_ms]
     parts.append(text(_LEFT, height + 12, at(since_ms)))
     parts.append(text(_LEFT + _WIDTH, height + 12, at(until_ms), anchor="end"))
     for place, broker in enumerate(brokers):

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from barnabas.history.pages import table_html
 from barnabas.history.reader import History
 from barnabas.monitor.lines import headline
 from barnabas.monitor.texts import at
@@ -33,7 +32,7 @@ class StaticScrubber:
         for time_ms in self._times:
             table = self._history.at(time_ms)
             summary = escape(f"{at(time_ms)}  {headline(table)}")
-            parts.append(f"<details><summary>{summary}</summary>{table_html(table)}</details>")
+            parts.append(f"<details><summary>{summary}</summary>{table._repr_html_()}</details>")
         return "".join(parts)
 
 
@@ -51,10 +50,10 @@ def scrubber(history: History, *, moments: int = 24) -> Any:
         description="at",
         layout=widgets.Layout(width="100%"),
     )
-    shown = widgets.HTML(table_html(history.at(first_ms)))
+    shown = widgets.HTML(history.at(first_ms)._repr_html_())
 
     def move(change: Any) -> None:
-        shown.value = table_html(history.at(change["new"]))
+        shown.value = history.at(change["new"])._repr_html_()
 
     slider.observe(move, names="value")
     return widgets.VBox([slider, shown])

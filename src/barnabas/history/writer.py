@@ -26,6 +26,7 @@ from barnabas.monitor.table import ClusterTable
 #: The source of the first moment of a file, and of the first one after the recording was interrupted.
 BEGIN: Final = "begin"
 RESUMED: Final = "resumed"
+FIRST_SEQ: Final = 1
 _INSERT_EVENT: Final = f"INSERT INTO events VALUES ({', '.join('?' * (len(COLUMNS) + 6))})"
 
 

@@ -71,6 +71,14 @@ def test_explain_at_ends_with_that_moment(file: str, capsys: pytest.CaptureFixtu
     output(capsys, "explain", "--at", AT, "--history", file, code=1)
 
 
+def test_whatif_at_asks_about_that_moment(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    late = json.loads(output(capsys, "whatif", "kill", "3", "--at", AT, "--history", file, "--json", code=5))
+    early = json.loads(output(capsys, "whatif", "kill", "3", "--at", "22:13:30", "--history", file, "--json"))
+    assert [each["effects"][0] for each in late["partitions"]] == ["under-min-isr"]
+    assert [each["effects"][0] for each in early["partitions"]] == ["at-min-isr"]
+    output(capsys, "whatif", "kill", "2", "--at", "0s", "--history", file, code=6)
+
+
 def test_export_has_a_line_for_each_change(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     rows = list(csv.DictReader(io.StringIO(output(capsys, "history", "export", file, "--csv"))))
     assert [row["kind"] for row in rows][:3] == ["broker-gone", "isr-shrink", "offline"]

@@ -119,7 +119,7 @@ def test_a_file_without_a_state_is_one_line(
 
 
 def test_damaged_pages_are_one_line_or_a_part(tmp_path: Path, long_file: tuple[bytes, dict[int, object]]) -> None:
-    """Whatever pages are overwritten: a history, or HistoryError."""
+    """Overwrites pages at random: each file is a history, or refused with one line."""
     whole, live = long_file
     draw = random.Random(7)
     lines = []

@@ -17,7 +17,7 @@ from barnabas.history.past_table import PastTable
 from barnabas.history.pictures import LOOKS, replica_map
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
-from barnabas.history.swim_lanes import most_changed, swim_lanes
+from barnabas.history.swim_lanes import most_changed
 from barnabas.history.widget import scrubber
 from barnabas.monitor.partition_state import Key
 
@@ -66,7 +66,7 @@ def test_a_large_cluster_is_drawn_in_part(tmp_path: Path) -> None:
 def test_lanes_have_states_ticks_and_gaps(history: History) -> None:
     keys = most_changed(history.events(), 10)
     assert keys == [Key("a", 0), Key("b", 0)]
-    found = titles(swim_lanes(history, keys, T0, T0 + 3 * MINUTE))
+    found = titles(history.swim_lanes(keys, T0, T0 + 3 * MINUTE))
     assert "2023-11-14T22:13:20.000Z: leader 2, 1 of 1; in sync" in found
     assert "2023-11-14T22:14:20.000Z: leader -1, 1 of 1; offline" in found
     assert "2023-11-14T22:14:20.000Z ISR 1,2,3 -> 1,3, now at min ISR, because unknown" in found

@@ -1,4 +1,4 @@
-"""What a history answers: states, changes with their causes, the changes of one partition, gaps."""
+"""The answers of a history: states, changes with their causes, the changes of one partition, gaps."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0, details, explained, look, partition, table_of, told_of_broker
+from tests.support.watched import T0, columns_of, details, explained, look, partition, table_of, told_of_broker
 
+from barnabas.common.types import uuid_to_text
 from barnabas.history.errors import HistoryError
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
 from barnabas.monitor.changes import Change
 from barnabas.monitor.course import Course
 from barnabas.monitor.delta import Delta, NameRange, Source, TopicName, VolumesSeen
-from barnabas.monitor.partition_state import Key
+from barnabas.monitor.partition_state import BrokerState, Key
 from barnabas.monitor.severity import Severity
+
+MIN_ISR = {"min.insync.replicas": "1"}
 
 
 @pytest.fixture
@@ -150,6 +153,36 @@ def test_causes_arrive_later_and_stay_with_their_changes(tmp_path: Path) -> None
         assert (broker.cause, moved.cause) == ("broker 1 was fenced", "broker 1 was fenced: no heartbeat")
         assert moved.to_json()["causes"] == ["tested"]
         assert history.partition("a", 0)[-1].cause == moved.cause
+
+
+def test_the_events_of_a_journal_explain_any_change_afterwards(tmp_path: Path) -> None:
+    table = table_of(partition("a-0"))
+    recorder = Recorder(tmp_path / "h.db", table)
+    after = partition("a-0", leader=2, epoch=1, isr=(2, 3))
+    columns = columns_of([after], is_complete=False, epochs={after.key: 5})
+    table.apply(Delta(T0 + 1_000, Source.METADATA_LOG, partitions=columns))
+    table.apply(Delta(T0 + 1_000, Source.METADATA_LOG, brokers={2: BrokerState(2, "host", 9002)}))
+    table.apply(Delta(T0 + 9_000, Source.METADATA_LOG, min_isrs={"a": 1}))
+    table.apply(Delta(T0 + 9_500, Source.METADATA_LOG, deleted=[TopicName("a", b"a".ljust(16, b"\0"))]))
+    a = {"topic": "a", "topic_id": uuid_to_text(b"a".ljust(16, b"\0"))}
+    moved = {"partition": 0, "after": {"leader_epoch": 1, "partition_epoch": 5}}
+    recorder.explain_events(
+        [
+            {"kind": "leader-change", "time_ms": T0 + 900, "text": "it died", **a, **moved},
+            {"kind": "broker-fenced", "time_ms": T0 + 900, "text": "it was fenced", "broker": 3},
+            {"kind": "config-changed", "time_ms": T0 + 8_999, "text": "an operator", "name": "a", "after": MIN_ISR},
+            {"kind": "topic-deleted", "time_ms": T0 + 9_500, "text": "another operator", **a},
+        ]
+    )
+    recorder.close()
+    with History.open(tmp_path / "h.db") as history:
+        assert [(change.kind, change.cause) for change in history.events()] == [
+            ("leader-change", "it died"),
+            ("broker-gone", None),
+            ("broker-gone", "it was fenced"),
+            ("min-isr-changed", "an operator"),
+            ("topic-deleted", "another operator"),
+        ]
 
 
 def test_a_gap_is_shown_and_the_state_in_it_is_that_before(tmp_path: Path) -> None:

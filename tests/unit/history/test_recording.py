@@ -29,6 +29,19 @@ def test_a_clean_end_leaves_one_file(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["h.db"]
 
 
+def test_a_reader_does_not_hinder_the_end(tmp_path: Path) -> None:
+    recorder = incident(tmp_path / "h.db")
+    with History.open(tmp_path / "h.db") as history:
+        assert len(history.events()) == 6
+        recorder.close(T0 + 4 * MINUTE)
+        assert recorder.problem is None
+        assert history.span()[1] == T0 + 4 * MINUTE
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "h.db").write_bytes((tmp_path / "h.db").read_bytes())
+    with History.open(tmp_path / "copy" / "h.db") as history:
+        assert history.span()[1] == T0 + 4 * MINUTE
+
+
 def test_what_was_committed_is_there_after_a_crash(tmp_path: Path) -> None:
     recorder = incident(tmp_path / "h.db")
     (tmp_path / "copy").mkdir()
@@ -155,6 +168,12 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path: Path) -> None
     recorder.close()
     with History.open(tmp_path / "h.db") as history:
         assert history.events()
+
+
+@pytest.mark.parametrize("place", ["none/h.db", ""])
+def test_a_file_that_cannot_be_created_is_one_line(tmp_path: Path, place: str) -> None:
+    with pytest.raises(HistoryError, match=r"No such file or directory|unable to open|Is a directory"):
+        Recorder(tmp_path / place, ClusterTable())
 
 
 def test_another_process_or_cluster_is_refused(tmp_path: Path) -> None:
