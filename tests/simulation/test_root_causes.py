@@ -50,7 +50,7 @@ def causes_of_losses(events: list[Event], broker: int) -> list[RootCause]:
     ("kind", "code", "certainties"),
     [
         (FaultKind.PAUSE, "paused", {SURE}),
-        # Of a broker that only has a link to the controller, no other link is known.
+        # A broker can have a link to the controller only.
         (FaultKind.ISOLATE, "link-lost", {SURE, LIKELY}),
         (FaultKind.KILL, "crashed", {SURE}),
     ],

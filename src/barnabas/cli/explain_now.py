@@ -82,26 +82,44 @@ class Now:
     def __init__(self, partitions: Iterable[Present], events: Sequence[Event]) -> None:
         self._of_brokers = [event for event in events if "broker" in event]
         self._explanations = _explanations(partitions, events, self._of_brokers)
+        self._lost = self._lost_brokers()
 
     @property
     def is_complete(self) -> bool:
         """Whether each trouble of a partition has its event."""
-        return all(event is not None for each in self._explanations for _, event in _reasons(each))
+        return all(event is not None for each in self._explanations for _, event in self._reasons(each))
 
     def troubles(self) -> list[Trouble]:
         """Returns the partitions' troubles, those without a leader first, then those of brokers."""
         groups: dict[tuple[object, ...], Trouble] = {}
         for each in self._explanations:
-            for replica, event in _reasons(each):
+            for replica, event in self._reasons(each):
                 self._add(groups, each, replica, event)
         leaderless_first = sorted(groups.items(), key=lambda item: item[0][0] != NO_NODE)
-        return [*(trouble for _, trouble in leaderless_first), *self._lost_brokers(), *self._reported()]
+        lost = [
+            self._of_broker(f"Broker {broker} is not in the cluster", event)
+            for broker, event in sorted(self._lost.items())
+        ]
+        return [*(trouble for _, trouble in leaderless_first), *lost, *self._reported()]
+
+    def _reasons(self, each: Explanation) -> list[tuple[int, Event | None]]:
+        """Returns what is not well with a partition, and the event that explains it: -1 for no leader, or a replica. A
+        replica that was never in sync is explained by the loss of its broker.
+        """
+        if each.present.leader == NO_NODE:
+            return [(NO_NODE, each.leader_event)]
+        found = []
+        for replica in each.present.out_of_sync:
+            event = each.members[replica]
+            was_never_there = event is not None and "first_partition" in event
+            found.append((replica, self._lost.get(replica, event) if was_never_there else event))
+        return found
 
     def _add(
         self, groups: dict[tuple[object, ...], Trouble], each: Explanation, replica: int, event: Event | None
     ) -> None:
         text = "" if event is None else str(event["text"])
-        cause = None if event is None else each.root_causes.get(event["id"])
+        cause = None if event is None else each.root_causes.get(event["id"]) or root_cause(event, self._of_brokers)
         key = (replica, skeleton(text), None if cause is None else (cause.code, cause.component, cause.certainty))
         trouble = groups.get(key)
         if trouble is None:
@@ -111,16 +129,17 @@ class Now:
             trouble.since_ms.append(int(event["time_ms"]))
             trouble.texts.append(text)
 
-    def _lost_brokers(self) -> list[Trouble]:
+    def _lost_brokers(self) -> dict[int, Event]:
+        """Returns the brokers that are not in the cluster, each with the event that says so."""
         last: dict[int, Event] = {}
         for event in self._of_brokers:
             if event["kind"] in _GONE or event["kind"] in _THERE:
                 last[int(event["broker"])] = event
-        return [
-            self._of_broker(f"Broker {broker} is not in the cluster", event)
-            for broker, event in sorted(last.items())
+        return {
+            broker: event
+            for broker, event in last.items()
             if event["kind"] in _GONE and event.get("cause") != "unregister-asked"
-        ]
+        }
 
     def _of_broker(self, what: str, event: Event) -> Trouble:
         cause = root_cause(event, self._of_brokers)
@@ -167,13 +186,6 @@ def _remedy(event: Event | None, broker: int) -> str:
     code = None if event is None else str(event.get("cause"))
     text = _REMEDIES.get(code or "", _UNKNOWN_REMEDY)
     return text.format(broker=broker, peer="" if event is None else event.get("peer", ""))
-
-
-def _reasons(each: Explanation) -> list[tuple[int, Event | None]]:
-    """Returns what is not well with a partition, and the event that explains it: -1 for no leader, or a replica."""
-    if each.present.leader == NO_NODE:
-        return [(NO_NODE, each.leader_event)]
-    return [(replica, each.members[replica]) for replica in each.present.out_of_sync]
 
 
 def _explanations(

@@ -21,7 +21,7 @@ UNKNOWN: Final = "unknown"
 
 #: The causes of a broker's loss that say only that it was lost.
 _LOSSES: Final = frozenset({"session-expired", "broker-gone", "session-ended", "process-ended"})
-#: Those after which no process listened at the broker's address.
+#: Losses after which no process listened at the address of the broker.
 _REFUSED: Final = frozenset({"broker-gone", "process-ended"})
 _DISKS: Final = frozenset({"disk-slow", "disk-full", "disk-failed"})
 REPORTS: Final = frozenset({*_DISKS, "stalled", "overloaded", "clock-jumped", "link-lost", "throttled", "recovering"})

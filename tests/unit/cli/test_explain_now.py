@@ -71,6 +71,17 @@ def test_a_partition_without_a_leader_comes_first() -> None:
     assert (third.what, third.since_ms) == ("Broker 3 reports disk-slow", [AT_MS - 9_000])
 
 
+def test_a_replica_that_was_never_in_sync_is_out_of_sync_because_its_broker_was_lost() -> None:
+    created = {"id": "9:topic:new", "kind": "topic-created", "topic": "new", "topic_id": "A", "time_ms": AT_MS + 9}
+    created |= {"text": "User:ann created new", "cause": "create-asked", "first_partition": 0, "partitions": 1}
+    created |= {"replicas": [[1, 2]], "leaders": [1], "isrs": [[1]]}
+    unwell = [Present("new", 0, 1, (1, 2), (1,))]
+    (trouble, _) = Now(unwell, [fenced(2, "broker-gone"), created]).troubles()
+    assert (trouble.texts, trouble.cause and trouble.cause.code) == (["fenced"], "crashed")
+    (trouble,) = Now(unwell, [created]).troubles()
+    assert trouble.texts == ["User:ann created new"]
+
+
 def test_a_state_that_ended_is_no_trouble() -> None:
     begun = report("disk-full", 3, AT_MS, None, directory="/d")
     ended = report("disk-full", 3, AT_MS, AT_MS + 5_000, directory="/d")
