@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from barnabas.cli import clients, explain_story, explain_topic, journal_reader, lines, output
 from barnabas.cli.explain_now import Now, is_well
+from barnabas.cli.explain_pause import BEFORE_MS, outages
 from barnabas.cli.explain_story import Explanation, Present
 from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
@@ -39,6 +40,13 @@ def explain(
     now: Annotated[
         bool, typer.Option("--now", help="Show everything that is not well, with its cause and its remedy")
     ] = False,
+    pause: Annotated[
+        str | None,
+        typer.Option("--pause", metavar="TOPIC", help="Show why clients of this topic paused, at the time of --at"),
+    ] = None,
+    lasted: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="The duration of the pause: 4s; with --pause")
+    ] = "10s",
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Read the events since then: 10m, 2h, or a date")
     ] = None,
@@ -49,17 +57,23 @@ def explain(
     properties: ClientProperty = None,
 ) -> None:
     """Explain why a partition has its leader and its ISR, with times and causes"""
-    if [partition is not None, broker is not None, now].count(True) != 1:
-        raise Failure("name a partition (orders-3), a topic, --broker N or --now")
-    if at is not None or history is not None:
+    if [partition is not None, broker is not None, now, pause is not None].count(True) != 1:
+        raise Failure("name a partition (orders-3), a topic, --broker N, --now or --pause TOPIC")
+    if pause is None and (at is not None or history is not None):
         views = importlib.import_module("barnabas.cli.history_views")
         views.explain_at(at, history, partition, since, as_json=as_json)
         return
-    since_ms = None if since is None else lines.parse_time(since, round(time.time() * 1000))
+    if pause is not None and (at is None or history is not None):
+        raise Failure("--pause TOPIC needs --at TIME, and reads the journal of a cluster, not a history")
+    now_ms = round(time.time() * 1000)
+    since_ms = None if since is None else lines.parse_time(since, now_ms)
     client = clients.consumer(bootstrap, properties, journal_reader.settings())
     try:
         if now:
             _explain_now(client, since_ms, as_json)
+        elif pause is not None and at is not None:
+            from_ms = lines.parse_time(at, now_ms)
+            _explain_pause(client, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
         elif partition is not None:
             _explain_partitions(client, partition, since_ms, as_json)
         else:
@@ -135,6 +149,23 @@ def _explain_now(client: Consumer, since_ms: int | None, as_json: bool) -> None:
         return
     print("\n".join(line for trouble in troubles for line in trouble.lines()) if troubles else "All is well.")
     if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _explain_pause(client: Consumer, topic: str, from_ms: int, to_ms: int, as_json: bool) -> None:
+    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+    if topic not in topics:
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
+    journal = JournalReader(client, lambda other: None if other == topic else _NO_PARTITIONS)
+    if EVENTS_TOPIC in topics:
+        journal.read_since(from_ms - BEFORE_MS)
+    found = outages(topic, journal.events, from_ms, to_ms)
+    if as_json:
+        output.show_json([outage.to_json() for outage in found])
+        return
+    nothing = f"No partition of {topic} lost its leader, or had too few in-sync replicas, in this time."
+    print("\n".join(line for outage in found for line in outage.lines(topic)) if found else nothing)
+    if EVENTS_TOPIC not in topics:
         output.say(_NO_JOURNAL)
 
 
