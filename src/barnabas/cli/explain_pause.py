@@ -53,9 +53,8 @@ class Outage:
         if self.cause is not None:
             found.append(f"  Behind it, {self.cause}.")
         if self.kind == "leader-silent" and after["leader"] != NO_NODE:
-            found.append(
-                f"  Broker {after['leader']} leads since then; a client uses it after its next metadata request."
-            )
+            leads = f"  Broker {after['leader']} leads since then"
+            found.append(f"{leads}; a client uses it after its next metadata request.")
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -108,4 +107,4 @@ def _begin_of(cause: RootCause, time_ms: int) -> int | None:
 
 
 def _has_min_isr(event: Event) -> bool:
-    return len(event["after"]["isr"]) >= event.get("min_isr", 1)
+    return bool(len(event["after"]["isr"]) >= event.get("min_isr", 1))
