@@ -1,5 +1,5 @@
-"""Everything that is not well now, one cause each: partitions without a leader or with replicas out of sync, brokers
-that are fenced, and states that brokers report and that have not ended. Pure functions of the metadata and the events.
+"""The list of all that is not well now, one cause each: partitions without a leader or with replicas out of sync,
+brokers that are fenced, and states that brokers report and that have not ended. Pure functions of metadata and events.
 """
 
 from __future__ import annotations

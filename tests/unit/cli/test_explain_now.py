@@ -1,4 +1,4 @@
-"""Everything that is not well, from the metadata and the journal: grouped, with cause and remedy."""
+"""The list of all that is not well, from the metadata and the journal: grouped, with cause and remedy."""
 
 from __future__ import annotations
 
