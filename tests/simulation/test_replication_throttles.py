@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from barnabas.common.types import EVENTS_TOPIC
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.simulation.worlds.replicated import Replicated, batch_of, produce_request
+from barnabas.simulation.worlds.replicated import Replicated, batch_of, log_values, produce_request
 
 _TOPIC, _BROKER = 2, 4
 RATE = 100_000
@@ -109,3 +113,16 @@ def test_the_end_of_the_throttle_is_felt_at_once() -> None:
     begin_us = world.world.now_us
     world.await_isr([1, 2, 3])
     assert world.world.now_us - begin_us < 3_000_000
+    world.run_for(4_000)
+    told = [event for event in journal(world) if event["kind"] == "throttled"]
+    assert [(event["broker"], event["side"], "end_ms" in event) for event in told] == [
+        (1, "leader", False),
+        (1, "leader", True),
+    ], "the leader says that its quota was exhausted, and when that ended"
+    assert told[1]["duration_ms"] > 5_000
+
+
+def journal(world: Replicated) -> list[dict[str, Any]]:
+    """Returns the events of the cluster's journal."""
+    log = world.partition(world.leader(EVENTS_TOPIC), EVENTS_TOPIC)
+    return [json.loads(value) for _, value in log_values(log) if value is not None]

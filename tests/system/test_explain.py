@@ -72,6 +72,12 @@ def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFi
         assert "(before: leader 2), because broker 2 was fenced" in text
         assert "Replica 2 is out of sync since" in text
 
+        now = explained.json("--now")
+        assert {each["root_cause"]["code"] for each in now} == {"crashed"}
+        assert "To end it, start broker 2 again" in explained.text("--now")
+        around = explained.text("--pause", "orders", "--at", str(why["time_ms"] - 2_000), "--for", "4s")
+        assert "orders-0: its leader, broker 2, did not serve from" in around
+
         cluster.start_broker(2)
         back = explained.until(lambda found: not found["out_of_sync"] and found["is_current"], "orders-0")
         joined = back["isr_because"]["2"]["event"]

@@ -11,6 +11,8 @@ import typer
 from confluent_kafka import Consumer, KafkaException
 
 from barnabas.cli import clients, explain_story, explain_topic, journal_reader, lines, output
+from barnabas.cli.explain_now import Now, is_well
+from barnabas.cli.explain_pause import BEFORE_MS, outages
 from barnabas.cli.explain_story import Explanation, Present
 from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
@@ -35,6 +37,16 @@ def explain(
     broker: Annotated[
         int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Show the history of this broker instead")
     ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Show everything that is not well, with its cause and its remedy")
+    ] = False,
+    pause: Annotated[
+        str | None,
+        typer.Option("--pause", metavar="TOPIC", help="Show why clients of this topic paused, at the time of --at"),
+    ] = None,
+    lasted: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="The duration of the pause: 4s; with --pause")
+    ] = "10s",
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Read the events since then: 10m, 2h, or a date")
     ] = None,
@@ -45,16 +57,24 @@ def explain(
     properties: ClientProperty = None,
 ) -> None:
     """Explain why a partition has its leader and its ISR, with times and causes"""
-    if (partition is None) == (broker is None):
-        raise Failure("name a partition (orders-3), a topic, or --broker N")
-    if at is not None or history is not None:
+    if [partition is not None, broker is not None, now, pause is not None].count(True) != 1:
+        raise Failure("name a partition (orders-3), a topic, --broker N, --now or --pause TOPIC")
+    if pause is None and (at is not None or history is not None):
         views = importlib.import_module("barnabas.cli.history_views")
         views.explain_at(at, history, partition, since, as_json=as_json)
         return
-    since_ms = None if since is None else lines.parse_time(since, round(time.time() * 1000))
+    if pause is not None and (at is None or history is not None):
+        raise Failure("--pause TOPIC needs --at TIME, and reads the journal of a cluster, not a history")
+    now_ms = round(time.time() * 1000)
+    since_ms = None if since is None else lines.parse_time(since, now_ms)
     client = clients.consumer(bootstrap, properties, journal_reader.settings())
     try:
-        if partition is not None:
+        if now:
+            _explain_now(client, since_ms, as_json)
+        elif pause is not None and at is not None:
+            from_ms = lines.parse_time(at, now_ms)
+            _explain_pause(client, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
+        elif partition is not None:
             _explain_partitions(client, partition, since_ms, as_json)
         else:
             assert broker is not None, "give only one of them"
@@ -106,6 +126,46 @@ def _explain_broker(client: Consumer, broker: int, since_ms: int | None, as_json
     lines = explain_story.broker_lines(broker, journal.events, shown_ms)
     print("\n".join(lines) if lines else f"The journal has no event about broker {broker}.")
     if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _explain_now(client: Consumer, since_ms: int | None, as_json: bool) -> None:
+    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+    presents = [
+        Present(name, index, found.leader, tuple(found.replicas), tuple(found.isrs))
+        for name, topic in sorted(topics.items())
+        for index, found in sorted(topic.partitions.items())
+    ]
+    unwell = [present for present in presents if not is_well(present)]
+    wanted: dict[str, set[int]] = {}
+    for present in unwell:
+        wanted.setdefault(present.topic, set()).add(present.partition)
+    journal = JournalReader(client, lambda topic: frozenset(wanted.get(topic, ())))
+    has_journal = EVENTS_TOPIC in topics
+    _read(journal, since_ms, lambda: Now(unwell, journal.events).is_complete, has_journal)
+    troubles = Now(unwell, journal.events).troubles()
+    if as_json:
+        output.show_json([trouble.to_json() for trouble in troubles])
+        return
+    print("\n".join(line for trouble in troubles for line in trouble.lines()) if troubles else "All is well.")
+    if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _explain_pause(client: Consumer, topic: str, from_ms: int, to_ms: int, as_json: bool) -> None:
+    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+    if topic not in topics:
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
+    journal = JournalReader(client, lambda other: None if other == topic else _NO_PARTITIONS)
+    if EVENTS_TOPIC in topics:
+        journal.read_since(from_ms - BEFORE_MS)
+    found = outages(topic, journal.events, from_ms, to_ms)
+    if as_json:
+        output.show_json([outage.to_json() for outage in found])
+        return
+    nothing = f"No partition of {topic} lost its leader, or had too few in-sync replicas, in this time."
+    print("\n".join(line for outage in found for line in outage.lines(topic)) if found else nothing)
+    if EVENTS_TOPIC not in topics:
         output.say(_NO_JOURNAL)
 
 

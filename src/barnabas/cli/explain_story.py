@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from barnabas.cli.leaderless import way_out
+from barnabas.cli.root_causes import REPORTS, RootCause, root_cause
 from barnabas.monitor.texts import NO_NODE, at, ids, leader_name
 
 Event = dict[str, Any]
 
 _BROKER_KINDS = frozenset(
-    {"broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered", "controlled-shutdown"}
+    {"broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered", "controlled-shutdown", *REPORTS}
 )
 
 
@@ -50,6 +51,8 @@ class Explanation:
     history: list[Event] = field(default_factory=list)
     #: Whether the last event and the metadata agree.
     is_current: bool = True
+    #: Event id -> the cause behind that event, for the events that explain the leader and the members.
+    root_causes: dict[str, RootCause] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
@@ -71,6 +74,7 @@ class Explanation:
                 for replica, event in self.members.items()
             },
             "is_current": self.is_current,
+            "root_causes": {name: cause.to_json() for name, cause in self.root_causes.items()},
             "history": self.history,
         }
 
@@ -96,7 +100,10 @@ def explain(present: Present, events: Sequence[Event]) -> Explanation:
         for event in events[begin:]
         if event["id"] in shown or event["kind"] == "journal-gap" or _is_of_broker(event, present.replicas)
     ]
-    return Explanation(present, leader_event, members, history, is_current)
+    explaining = {event["id"]: event for event in (leader_event, *members.values()) if event is not None}
+    of_brokers = [event for event in events if "broker" in event]
+    causes = {name: found for name, event in explaining.items() if (found := root_cause(event, of_brokers)) is not None}
+    return Explanation(present, leader_event, members, history, is_current, causes)
 
 
 def is_about(event: Event, topic: str, partition: int) -> bool:
@@ -179,6 +186,7 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
         *on_leaderless(explanation),
         *(str(why_member(explanation, replica)) for replica in present.replicas),
     ]
+    lines += [f"Behind it, {cause}." for cause in dict.fromkeys(map(str, explanation.root_causes.values()))]
     if not explanation.is_current:
         lines += ["", "The last event about this partition differs from the metadata; the journal may be behind."]
     shown = [event for event in explanation.history if event["time_ms"] >= since_ms]
@@ -288,6 +296,9 @@ def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> lis
         noun = "partition" if len(changed) == 1 else "partitions"
         counts = f" ({len(changed)} {noun} changed, {moved} of them the leader)" if changed else ""
         lines.append(f"{at(event['time_ms'])}  {event['kind']}: {event['text']}{counts}")
+        cause = root_cause(event, events)
+        if cause is not None:
+            lines.append(f"{' ' * len(at(event['time_ms']))}  behind it, {cause}")
     return lines
 
 

@@ -60,6 +60,14 @@ def lines_of(explanations: Sequence[Explanation], since_ms: int = 0) -> list[str
         lambda each: [Statement(one, None, "") for one in [*on_preferred(each), *on_leaderless(each)]],
     )
     lines += _members(explanations, every)
+    lines += _sentences(
+        explanations,
+        every,
+        lambda each: [
+            Statement(one, None, "")
+            for one in dict.fromkeys(f"Behind it, {cause}." for cause in each.root_causes.values())
+        ],
+    )
     behind = [each.present.partition for each in explanations if not each.is_current]
     if behind:
         whom = _label(behind, every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from barnabas.common.bulk_events import is_bulk, unpacked
 from barnabas.history.writer import Writer
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.columns import UNKNOWN
@@ -36,8 +37,8 @@ class Causes:
                 self._explain(change, self._writer.cause(_code(change), change.cause))
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Writes the causes that events of the journal name."""
-        for event in events:
+        """Writes the causes that events of the journal name; a bulk event is that of each of its partitions."""
+        for event in (one for each in events for one in (unpacked(each) if is_bulk(each) else (each,))):
             cause = self._writer.cause(None if event.get("cause") is None else str(event["cause"]), str(event["text"]))
             if isinstance(event.get("after"), dict) and "partition" in event:
                 self._explain_by_epochs(event, cause)

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.support.histories import MINUTE, contents, incident
-from tests.support.watched import T0, look, partition, table_of
+from tests.support.watched import T0, explained, look, partition, table_of
 
+from barnabas.common.types import uuid_to_text
 from barnabas.history import recorder as recording
 from barnabas.history.errors import HistoryError
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
 from barnabas.history.retention import DAY_MS, Bounds
 from barnabas.monitor.delta import Delta
+from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.table import ClusterTable
+from barnabas.testing.packed_events import packed
 
 
 def shrink(table: ClusterTable, number: int, *, at_ms: int, names: int = 1) -> None:
@@ -210,3 +213,23 @@ def test_a_clock_that_goes_back_does_not_reorder_the_history(tmp_path: Path) -> 
     with History.open(tmp_path / "h.db") as history:
         assert [change.time_ms - T0 for change in history.events()] == [5_000, 5_000, 6_000]
         assert contents(history.at(T0 + 6_000)) == live
+
+
+def test_a_bulk_event_gives_the_cause_to_each_of_its_partitions(tmp_path: Path) -> None:
+    table = ClusterTable()
+    recorder = Recorder(tmp_path / "h.db", table)
+    before = [partition(name, topic_id=b"a" * 16) for name in ("a-0", "a-1", "a-2")]
+    after = [partition(str(state.key), isr=(1, 2), topic_id=b"a" * 16) for state in before]
+    table.apply(look(*before, at_ms=T0))
+    told = []
+    for was, state in zip(before, after, strict=True):
+        event = explained(7, was, state, "broker 3 was fenced", at_ms=T0 + 50)
+        event["topic_id"] = uuid_to_text(b"a" * 16)
+        event["before"]["partition_epoch"], event["after"]["partition_epoch"] = 6, 7
+        told.append(event)
+    JournalEvents(table, None, T0).apply(packed(told))
+    recorder.explain_events(packed(told))
+    recorder.close()
+    with History.open(tmp_path / "h.db") as history:
+        causes = [(str(change.subject), change.cause) for change in history.events()]
+    assert causes == [(name, "broker 3 was fenced") for name in ("a-0", "a-1", "a-2")]
