@@ -124,14 +124,14 @@ def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[flo
     active = cluster.controller()
     victim, other = (node_id for node_id in cluster.nodes if node_id != active)
     cluster.create_topic("behind", 1, [other, active, victim])
-    cluster.create_topic("beside", 1, [active, other, victim])
+    cluster.create_topic("bystander", 1, [active, other, victim])
     cluster.nodes[victim].end()
     records = options["megabytes"] * 1_000_000 // _RECORD_BYTES
     filling = {"topic": "behind", "size_bytes": _RECORD_BYTES, "records": records, "is_created": True, "acks": "all"}
     Client("produce", cluster.bootstrap, filling).finish()
     # The data is synced first, because writing it back would disturb the calm before the start.
     os.sync()
-    client = writer(cluster, "beside", options["interval_s"])
+    client = writer(cluster, "bystander", options["interval_s"])
     try:
         client.await_ready()
         client.tell(f"calm {time.monotonic()!r}")

@@ -153,7 +153,7 @@ def tables(
     large: Experiment,
     spark: Experiment,
     orders: Experiment,
-    beside: Experiment,
+    bystander: Experiment,
     coordination: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
@@ -183,7 +183,7 @@ def tables(
             "members over bare sockets.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
-        bystanders.table(beside),
+        bystanders.table(bystander),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
@@ -248,7 +248,7 @@ def main() -> int:
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
     kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)
-    large, spark, orders, beside, coordination = (each.sized(**sized) for each in kinds)
+    large, spark, orders, bystander, coordination = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -265,7 +265,7 @@ def main() -> int:
         cluster_steps.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if BYSTANDERS.name in names:
-            bystanders.run(beside, data, targets, values)
+            bystanders.run(bystander, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
         if SPARK.name in names and "barnabas" in targets:
@@ -283,7 +283,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, beside, coordination),
+        tables(rounds, experiments, large, spark, orders, bystander, coordination),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)

@@ -42,7 +42,7 @@ _DATA: Final = b"x" * 100
 _CREATED_AT_ONCE: Final = 500
 _RECEIVED_BYTES: Final = 1 << 20
 
-#: The requests of the rows, by the middle of their names.
+#: Middle part of a row's name -> its request.
 _REQUESTS: Final[dict[str, tuple[OpCode, Record]]] = {
     "get": (OpCode.GET_DATA, r.WatchedRequest(_NODE, False)),
     "exists": (OpCode.EXISTS, r.WatchedRequest(_NODE, False)),
@@ -207,7 +207,7 @@ def piped(line: Line, op: OpCode, request: Record, count: int, in_flight: int = 
     return count / (time.perf_counter() - begun)
 
 
-def tell_watchers(port: int, count: int) -> float:
+def notify_watchers(port: int, count: int) -> float:
     """Returns the events per second from a change to the last of `count` watchers, each with its own session."""
     writer = Line(port)
     watchers = [Line(port) for _ in range(count)]
@@ -261,8 +261,8 @@ def measure(server: ZooKeeperServer, options: Options, record: Callable[[str, fl
     for name, (op, request) in _REQUESTS.items():
         piped(line, op, request, options["warm_up"])
         record(f"{name}_rate", piped(line, op, request, options["piped"]))
-    tell_watchers(server.port, options["watchers"])
-    record("watch", tell_watchers(server.port, options["watchers"]))
+    notify_watchers(server.port, options["watchers"])
+    record("watch", notify_watchers(server.port, options["watchers"]))
     line.socket.close()
 
 

@@ -201,7 +201,8 @@ ZK_MODE_STEPS: tuple[Step, ...] = (*FAULTS, *PARTITIONS, *REQUESTS)
 
 
 class Turns(NamedTuple):
-    """The turns of a broker's loop: the longest one in seconds, and how many took at most so long."""
+    """The turns of a broker's event loop: the longest one in seconds, and for each limit how many took at most that
+    long."""
 
     longest_s: float
     at_most: dict[float, int]
@@ -273,7 +274,7 @@ class ZookeeperCluster(Cluster):
         return {node_id: wire.Link(node.port) for node_id, node in self.nodes.items() if node_id != victim}
 
     def turns(self, victim: int) -> dict[int, Turns]:
-        """Returns the turns of the brokers other than the victim since their start; none for Apache Kafka."""
+        """Returns the turns of all brokers except the victim, counted since their start; none for Apache Kafka."""
         found = {}
         for node_id, port in self.metrics.items():
             if node_id != victim:
@@ -282,7 +283,7 @@ class ZookeeperCluster(Cluster):
         return found
 
     def stalls_ms(self, before: Mapping[int, Turns], victim: int) -> list[float]:
-        """Returns the longest turn since `before` of a broker that is in it."""
+        """Returns the longest turn of all brokers in `before` since then."""
         found = [turns.longest_since(before[node_id]) for node_id, turns in self.turns(victim).items()]
         return [1_000 * max(found)] if found else []
 

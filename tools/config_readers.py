@@ -49,8 +49,6 @@ CONFIG: Final = "common/config.py"
 LOG_CONFIG: Final = "common/log_config.py"
 #: Tools that read files of a stopped broker.
 OFFLINE: Final = "storage/offline/"
-#: Keys that Kafka changes at run time and Barnabas refuses to (`config_changes._check_live_change`).
-REFUSED_AT_RUN_TIME: Final = frozenset({"listeners", "listener.security.protocol.map"})
 #: Functions that run once, before the node serves: a later change of what they read has no effect.
 AT_START: Final = frozenset(
     {"__init__", "_make_services", "_open_all", "dispatcher", "from_broker", "from_config", "main", "of", "start"}
@@ -107,8 +105,6 @@ def group_readers(key: str) -> list[Site]:
 
 def is_read_live(key: str) -> bool:
     """Returns whether a change of the value at run time is noticed: by a reader at each use, or through a log."""
-    if key in REFUSED_AT_RUN_TIME:
-        return False
     if any(topic.server_default == key for topic in TOPIC_KEYS.values()):
         return True
     return any(not site.is_at_start for site in readers(key))

@@ -21,7 +21,7 @@ RELEASE = "4.1.0"
 #: The last release with ZooKeeper mode.
 ZOOKEEPER_RELEASE = "3.9.1"
 LINE_LENGTH = 120
-#: Limits that are longer are sentences, or lists of releases, which are checked where they are understood.
+#: A longer limit is a sentence or a list of releases: the code that uses the value checks it.
 LIMITS_LENGTH = 120
 
 HEADER = f'''"""Names, types, defaults and limits of Apache Kafka {RELEASE}'s configuration keys.

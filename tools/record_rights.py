@@ -91,7 +91,7 @@ class Recorder:
         self._topic_id = next(row.topic_id for row in found.topics if row.name == NAME)
 
     def _set(self, state: State) -> None:
-        """Replaces the rules by those of a state, and waits until both listeners judge by them."""
+        """Replaces the rules by those of a state, and waits until both listeners apply them."""
         every = DeleteAclsRequest.DeleteAclsFilter(
             resource_type_filter=1,
             resource_name_filter=None,

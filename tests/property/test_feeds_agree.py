@@ -22,6 +22,7 @@ from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.partition_state import Key, PartitionState
 from barnabas.monitor.table import ClusterTable, values_of
 from barnabas.monitor.table_update import SETTLE_MS
+from barnabas.testing.packed_events import packed
 
 NAMES = ("a", "b", "c")
 BROKERS = (1, 2, 3)
@@ -198,6 +199,8 @@ def test_every_feed_and_every_mix_of_them_ends_with_the_same_table(moments: list
         if moment.event is not None and feeds in ("journal", "look and journal", "all"):
             late.append(moment.event)
             if data.draw(st.booleans()):
+                # A decision can be told in bulk.
+                late = list(packed(late)) if data.draw(st.booleans()) else late
                 journal.apply(late if data.draw(st.booleans()) else [*late, *late[-1:]])
                 late = []
         if "look" in feeds or feeds == "all":

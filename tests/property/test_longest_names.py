@@ -40,7 +40,8 @@ SERVED_BY_CONTROLLER = [
     for key, offer in CONTROLLER_APIS.items()
     for version in range(offer.version_min, offer.version_max + 1)
 ]
-QUICK, WHOLE = 250, 8_000
+#: The whole takes some minutes of CPU.
+COUNTS = [250, pytest.param(8_000, marks=[pytest.mark.full, pytest.mark.timeout(3_600)])]
 #: More than a handler serves in one turn.
 MANY, SHORT = 1_200, 250
 UNKNOWN_TAGS = (((1_000, b""),), ((100, b"x" * 300), (1 << 31, b"y")), tuple((n, b"") for n in range(500, 520)))
@@ -113,7 +114,7 @@ def call(wired: WiredBroker, client: WiredClient, data: st.DataObject, pair: tup
     client.core.closed()
 
 
-@pytest.mark.parametrize("count", [QUICK, pytest.param(WHOLE, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", COUNTS)
 def test_whatever_is_answered_to_the_longest_names_can_be_encoded(count: int) -> None:
     @given(pair=st.sampled_from(PAIRS), data=st.data())
     def run(pair: tuple[int, int], data: st.DataObject) -> None:
@@ -124,7 +125,7 @@ def test_whatever_is_answered_to_the_longest_names_can_be_encoded(count: int) ->
     settings(BOUNDED, max_examples=count)(run)()
 
 
-@pytest.mark.parametrize("count", [QUICK, pytest.param(WHOLE, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", COUNTS)
 def test_on_the_controllers_listener_too(count: int) -> None:
     @given(pair=st.sampled_from(SERVED_BY_CONTROLLER), data=st.data())
     def run(pair: tuple[int, int], data: st.DataObject) -> None:

@@ -35,7 +35,7 @@ def test_two_owners_in_a_generation() -> None:
     told.at(2).assigned("b", PLACE, 1)
     (problem,) = [each for each in told.history.problems() if each.text.startswith("two owners in a generation: ")]
     assert problem.text.startswith("two owners in a generation: orders-0 in 1")
-    assert {note.node for note in problem.told if note.text == "is assigned orders-0 in 1"} == {"a", "b"}
+    assert {note.node for note in problem.notes if note.text == "is assigned orders-0 in 1"} == {"a", "b"}
 
 
 def test_who_was_heard_of_keeps_what_it_has() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.support.journal_world import JournalWorld, Truth
 
+from barnabas.common.bulk_events import BULK_KIND
+from barnabas.journal import bulk, window
+
 _TOPIC = "orders"
 _PLACES = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3]]
 
@@ -74,6 +77,23 @@ def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytes
         world.cluster.nodes[active].machine.kill()
         world.run_until(world.settled, "all replicas are in sync and every change is in the journal", 60_000)
     _compare(world, truth)
+
+
+def test_large_decisions_are_told_in_bulk_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every decision about more than three partitions is large here, and most are packed before they are written."""
+    monkeypatch.setattr(bulk, "UNPACKED_MAX", 3)
+    monkeypatch.setattr(window, "_SMALL_MAX", 3)
+    truth = Truth(monkeypatch)
+    world = JournalWorld(8)
+    world.create_topic(_TOPIC, *_PLACES * 50)
+    for name in ("broker1", "broker2"):
+        world.cluster.nodes[name].machine.kill()
+        world.run_for(1_000)
+        world.run_until(world.settled, "all replicas are in sync and every change is in the journal", 60_000)
+    _compare(world, truth)
+    bulks = [event for event in world.events() if event["kind"] == BULK_KIND]
+    assert {event["cause"] for event in bulks} >= {"broker-gone", "isr-asked"}
+    assert any(event.get("own") for event in bulks), "what leaders saw is kept"
 
 
 def test_two_runs_tell_the_same() -> None:

@@ -128,6 +128,6 @@ def test_a_record_of_a_transaction_is_told_with_the_steps_of_its_transaction() -
         "till.1 commits",
         "till.1 has committed",
     ]
-    assert sorted(told(list(problem.told))) == sorted(course)
-    assert [note.time_us // SECOND_US for note in problem.told] == [10, 11, 11, 12, 12]
-    assert recording.told_at((ORDERS, 1)) == problem.told
+    assert sorted(told(list(problem.notes))) == sorted(course)
+    assert [note.time_us // SECOND_US for note in problem.notes] == [10, 11, 11, 12, 12]
+    assert recording.notes_at((ORDERS, 1)) == problem.notes

@@ -82,7 +82,8 @@ class SentRequest:
 
 
 class WellTime:
-    """Measures for each node since when it runs without a trouble, connected with all voters that do, a majority."""
+    """Records for each node since when it has run without trouble and connected to a majority of voters without
+    trouble."""
 
     def __init__(self, cluster: Cluster, voters: Sequence[str]) -> None:
         self._cluster = cluster

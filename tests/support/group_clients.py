@@ -40,7 +40,7 @@ class Ledger:
             assert self.leaders.setdefault(at, leader) == leader, "one leader in a generation"
         assert self.protocols.setdefault(at, response.protocol_name) == response.protocol_name, "one protocol"
         if response.members and not response.skip_assignment:
-            assert response.leader == response.member_id, "only the leader is told who is there"
+            assert response.leader == response.member_id, "only the leader gets the list of members"
             assert response.member_id in {member.member_id for member in response.members}
 
     def _is_old_name_of_leader(self, response: JoinGroupResponse) -> bool:

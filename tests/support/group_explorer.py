@@ -86,7 +86,7 @@ class ClassicMember:
             self._sync = None
 
     def forget(self) -> None:
-        """Loses its coordinator and what it waits for."""
+        """Forgets the coordinator and the answers it waits for."""
         self._join = self._sync = None
         self.generation = -1
 

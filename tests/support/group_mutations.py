@@ -34,7 +34,7 @@ def stale_generations_commit(patch: pytest.MonkeyPatch) -> None:
 
 def commits_are_answered_at_once(patch: pytest.MonkeyPatch) -> None:
     """Acknowledges a commit when the leader has it and its followers do not."""
-    # The comparison of coordinators with their logs would find it first.
+    # The comparison of coordinators with their logs is switched off, because it would find the mistake first.
     patch.setattr(Coordinators, "check", lambda self, cluster: None)
     answers_before_it_is_durable(patch)
 

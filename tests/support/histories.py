@@ -1,13 +1,19 @@
-"""Comparable contents of tables, for tests of the time machine."""
+"""Recordings for tests of the time machine, and comparable contents of tables."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
+from tests.support.watched import T0, look, partition, table_of
+
+from barnabas.history.recorder import Recorder
 from barnabas.monitor.columns import unpacked
 from barnabas.monitor.table import ClusterTable
 
 _SETS: Final = ("isr", "elr", "offline", "adding", "removing")
+MINUTE: Final = 60_000
 
 
 def contents(table: ClusterTable) -> dict[str, Any]:
@@ -32,3 +38,20 @@ def contents(table: ClusterTable) -> dict[str, Any]:
         )
         assert table.row_of(topic.name, int(states.partition[row])) == row
     return found
+
+
+def incident(file: Path) -> Recorder:
+    """Records a broker that dies a minute after the beginning and is back in the ISR a minute later: `a-0` follows, and
+    `b-0`, which it leads, is offline meanwhile. Returns the recorder, which is not closed.
+    """
+    single = partition("b-0", leader=2, replicas=(2,), isr=(2,), min_isr=1)
+    table = table_of(partition("a-0"), single)
+    recorder = Recorder(file, table)
+    b_offline = replace(single, leader=-1, leader_epoch=1)
+    a_shrunk = partition("a-0", isr=(1, 3))
+    table.apply(look(a_shrunk, b_offline, at_ms=T0 + MINUTE, brokers=(1, 3)))
+    back = replace(single, leader_epoch=2)
+    table.apply(look(a_shrunk, back, at_ms=T0 + 2 * MINUTE))
+    table.apply(look(partition("a-0"), back, at_ms=T0 + 2 * MINUTE + 500))
+    recorder.tick(T0 + 3 * MINUTE)
+    return recorder

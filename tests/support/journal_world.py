@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from barnabas.broker.assembly import Broker
+from barnabas.common.bulk_events import is_bulk, unpacked
 from barnabas.common.types import EVENTS_TOPIC, uuid_to_text
-from barnabas.journal.events import changes_of
+from barnabas.journal.partition_changes import changes_of
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -125,10 +126,14 @@ class JournalWorld:
                 return [json.loads(value) for _, value in log_values(partition) if value is not None]
         return []
 
+    def unpacked_events(self) -> list[Event]:
+        """Returns the events with those of single partitions in place of bulk events."""
+        return [each for event in self.events() for each in (unpacked(event) if is_bulk(event) else (event,))]
+
     def recorded_changes(self) -> dict[Key, Event]:
         """Returns the events of partitions; duplicates of a change must be equal."""
         found: dict[Key, Event] = {}
-        for event in self.events():
+        for event in self.unpacked_events():
             if "changes" not in event:
                 continue
             key = (event["metadata_offset"], event["topic_id"], event["partition"])

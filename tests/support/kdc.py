@@ -1,4 +1,4 @@
-"""A Kerberos server of MIT in a directory, with keytabs for its principals."""
+"""An MIT Kerberos server in a directory, with keytabs for its principals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A role's promise writer over a disk with free space: each promise is written as soon as the call that made it
-ends.
-"""
+"""A quorum role whose promises are written as soon as the call that made them ends, on a disk with free space."""
 
 from __future__ import annotations
 

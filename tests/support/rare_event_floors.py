@@ -97,7 +97,8 @@ class Reached(NamedTuple):
 
 
 def names(seeds: int, first: int = 1) -> Iterator[tuple[str, int]]:
-    """Yields the kinds and seeds of so many seeds, in turns, so that the first ones have something of each kind."""
+    """Yields the kind and number of each of so many seeds. The kinds alternate, so that the first seeds cover all of
+    them."""
     counts = {name: kind.seeds for name, kind in KINDS.items()}
     counts |= {kind.value: count for kind, count in SMALL.items()} | {name: each[1] for name, each in IN_MEMORY.items()}
     shares = [(number / count, name) for name, count in counts.items() for number in range(count * seeds // _SEEDS)]

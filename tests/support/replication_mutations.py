@@ -78,7 +78,7 @@ def roles_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OwnRegistrationFilter, "on_image", lambda self, delta, image: self._subscriber(delta, image))
 
 
-def ends_are_told_too_early(patch: pytest.MonkeyPatch) -> None:
+def ends_are_announced_too_early(patch: pytest.MonkeyPatch) -> None:
     """Lets a new leader answer with a HW that is lower than what clients have seen (G6)."""
     patch.setattr(Partition, "is_end_known", property(lambda self: True))
 
@@ -258,7 +258,7 @@ def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: is_eligible(view, broker_id, -1))
 
 
-def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
+def requests_are_commands(patch: pytest.MonkeyPatch) -> None:
     """Accepts AlterPartition without a comparison of epochs and leader (G10)."""
 
     def problem(view: Any, broker_id: int, partition: PartitionImage, row: Any, isr: Any) -> ErrorCode:
@@ -313,7 +313,7 @@ FOUND_BY: dict[Mutation, Find] = {
     isr_by_the_leader_alone: Find(1, _CANDIDATE),
     hw_beyond_the_log: Find(1, "cannot be read"),
     roles_of_the_last_life: Find(17, "committed records are lost"),
-    ends_are_told_too_early: Find(14, "the end offset that clients see went back"),
+    ends_are_announced_too_early: Find(14, "the end offset that clients see went back"),
     followers_do_not_know_producers: Find(1, "a record is there twice"),
     acks_of_the_leader_alone: Find(1, "idempotent producer was refused"),
     hw_of_the_leader_alone: Find(1, _CANDIDATE),
@@ -333,6 +333,6 @@ FOUND_BY: dict[Mutation, Find] = {
     the_elr_forgets_who_crashed: Find(3, _CANDIDATE, (FaultKind.POWER,)),
     fenced_brokers_may_join: Find(1, "a fenced broker is in the ISR"),
     broker_epochs_are_not_compared: Find(49, _CANDIDATE, (FaultKind.POWER,)),
-    wishes_are_commands: Find(18, "ISR and ELR are not parts of the replicas", (FaultKind.PAUSE,)),
+    requests_are_commands: Find(18, "ISR and ELR are not parts of the replicas", (FaultKind.PAUSE,)),
     topics_are_known_by_name: Find(4, "a new topic has old records"),
 }

@@ -48,7 +48,7 @@ _OPERATIONS: Final = {
     AclResource.DELEGATION_TOKEN: (8,),
     AclResource.USER: (13, 14),
 }
-#: APIs that are asked before or without the authorizer, or whose effect would change what is recorded.
+#: APIs that are served before the log-in or without the authorizer, or whose effect would change the recording.
 _LEFT_OUT: Final = frozenset({"api_versions", "sasl_handshake", "sasl_authenticate"})
 #: The APIs of delegation tokens in Kafka, with their newest versions; they are recorded whether they are offered here
 #: or not.
@@ -59,9 +59,9 @@ _OF_TOKENS: Final = {
     "describe_delegation_token": (41, 3),
 }
 _REFUSALS: Final = AUTHORIZATION_CODES | {64, 65}
-#: APIs whose topic must not exist, because they would delete it where they may.
+#: APIs whose topic must not exist, because they would delete it if they are allowed to.
 _OF_ABSENT: Final = frozenset({"delete_topics"})
-#: APIs of which the lists are compared: the array, and the name in its elements.
+#: APIs whose lists are compared: the array's field, and the field of the name in its elements.
 _LISTS: Final = {
     "list_groups": ("groups", "group_id"),
     "metadata-all": ("topics", "name"),

@@ -41,7 +41,7 @@ def the_shortcut_of_a_producer_outlives_its_right(patch: pytest.MonkeyPatch) -> 
 
 
 def _without(patch: pytest.MonkeyPatch, is_forgotten: Callable[[AclRule], bool]) -> None:
-    """Lets decisions forget the rules that deny, and are like this."""
+    """Lets decisions ignore the rules that deny and for which `is_forgotten` is true."""
     decide = AclIndex.decide
 
     def mutated(
@@ -202,7 +202,7 @@ def fetch_sessions_outlive_their_right(patch: pytest.MonkeyPatch) -> None:
 
 
 def waiting_fetches_are_judged_at_their_begin_only(patch: pytest.MonkeyPatch) -> None:
-    """Reads for a fetch that waited without asking again (S10)."""
+    """Reads for a fetch that has waited, without asking the authorizer again (S10)."""
     read = fetch._PendingFetch.read
 
     judged: dict[int, fetch._PendingFetch] = {}
@@ -227,7 +227,7 @@ def replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_log_in_keeps_its_slot(patch: pytest.MonkeyPatch) -> None:
-    """Forgets to give the place of a connection back when its user was refused (S17)."""
+    """Does not free the slot of a connection whose user was refused (S17)."""
     release = AcceptedEnd._release
 
     def mutated(self: AcceptedEnd) -> None:
@@ -238,7 +238,7 @@ def a_failed_log_in_keeps_its_slot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AcceptedEnd, "_release", mutated)
 
 
-#: Mistake -> the first seed that finds it, and what that says.
+#: Mutation -> the first seed that finds it, and a part of its message.
 FOUND_BY: dict[Mutation, tuple[int, str]] = {
     the_shortcut_of_a_producer_outlives_its_right: (3, "may not WRITE"),
     a_deny_is_forgotten_for_prefixes: (2, "may not"),

@@ -26,7 +26,7 @@ ALICE: Final = "User:alice"
 
 
 class TokenWorld(ControllerWorld):
-    """`now_ms` is the time of the next request."""
+    """A controller with delegation tokens. `now_ms`: the time of the next request."""
 
     def __init__(
         self, *, max_lifetime_ms: int = 1_000, expiry_ms: int = 100, secret: bytes = SECRET, level: int | None = None

@@ -13,10 +13,10 @@ from joserfc import jwk, jws
 from barnabas.protocol.sasl.signed_tokens import load_jose
 from barnabas.simulation.host import EPOCH_WALL_MS
 
-# The warnings of the library are about the node's choices, not of the tests'.
+# The library's warnings concern the node's settings and not those of the tests.
 load_jose()
 
-#: The time at which the tests judge tokens, in seconds.
+#: The time at which the tests validate tokens, in seconds.
 NOW_S: Final = EPOCH_WALL_MS // 1_000
 ISSUER: Final = "https://issuer.test"
 AUDIENCE: Final = "kafka"

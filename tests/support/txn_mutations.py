@@ -64,7 +64,7 @@ def lso_is_the_hw(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
-def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+def aborted_transactions_are_not_listed(patch: pytest.MonkeyPatch) -> None:
     """Returns records of aborted transactions without the list of them (G25)."""
     patch.setattr(LogReader, "_aborted", lambda self, offset, read, *, cached=False: [])
 
@@ -78,7 +78,7 @@ def epochs_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(shard, "fenced", mutated)
 
 
-def markers_are_told_once(patch: pytest.MonkeyPatch) -> None:
+def markers_are_sent_once(patch: pytest.MonkeyPatch) -> None:
     """Ignores the answers of partition leaders to markers."""
 
     def mutated(
@@ -163,7 +163,7 @@ def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatc
     patch.setattr(TransactionCoordinator, "_end", mutated)
 
 
-def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
+def waiting_readers_do_not_get_the_failure(patch: pytest.MonkeyPatch) -> None:
     """Lets a read that waited for pending commits succeed although these were lost when a successor took over."""
     patch.setattr(ShardLog, "_worst_since", lambda self, number: ErrorCode.NONE)
 
@@ -172,7 +172,7 @@ def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
 FOUND_BY: dict[Mutation, int] = {
     late_markers_count: 3,
     lso_is_the_hw: 1,
-    aborted_transactions_are_not_told: 1,
+    aborted_transactions_are_not_listed: 1,
     epochs_are_not_bumped: 4,
     offsets_count_at_once: 1,
     aborted_offsets_count: 1,
@@ -198,11 +198,11 @@ FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
         for version in (1, 2)
         for commit, shown in ((True, "CompleteCommit"), (False, "CompleteAbort"))
     ],
-    markers_are_told_once: [
+    markers_are_sent_once: [
         (partial(a_leader_refuses_its_markers, commit), "the transaction is not ended everywhere")
         for commit in (True, False)
     ],
-    who_waits_is_not_told_what_failed: [
+    waiting_readers_do_not_get_the_failure: [
         (a_deposed_coordinator_is_asked_for_stable_offsets, "answered an old offset"),
     ],
     the_next_epoch_is_fenced_until_the_last_is_complete: [

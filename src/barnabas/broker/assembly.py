@@ -23,7 +23,7 @@ from barnabas.broker.peers.node_tokens import NodeTokens
 from barnabas.broker.peers.partition_verification import TransactionVerifier
 from barnabas.broker.peers.producer_id_blocks import ProducerIdPool
 from barnabas.broker.quorum_side import QuorumSide
-from barnabas.broker.quota_following import follow_quotas, make_connection_limits
+from barnabas.broker.quota_following import apply_limits, follow_quotas, make_connection_limits
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.in_flight import ConnectionLog
@@ -31,6 +31,7 @@ from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
+from barnabas.broker.throttling.connection_limits import ConnectionLimits
 from barnabas.broker.token_users import TokenUsers
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
@@ -224,6 +225,18 @@ class Broker:
     def is_served_at_once(self, listener: str) -> bool:
         """Returns whether a listener serves from the beginning, without waiting for `on_open`."""
         return self.side.early_offers(listener) is not None
+
+    def add_listener(self, listener: str) -> ConnectionLimits:
+        """Adds a listener for clients while the node runs. Returns the limits of its connections."""
+        limits = self.connection_limits[self.config.inter_broker_listener]
+        limits.add(listener)
+        apply_limits(self.config, limits)
+        self.connection_limits[listener] = limits
+        return limits
+
+    def remove_listener(self, listener: str) -> None:
+        """Removes a listener whose connections are closed."""
+        self.connection_limits.pop(listener).remove(listener)
 
     def dispatcher(self, listener: str) -> Dispatcher:
         """Returns the dispatcher of one listener. It serves all APIs that this listener offers once the broker is open

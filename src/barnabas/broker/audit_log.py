@@ -54,12 +54,12 @@ class AuditLog:
         self._limit = LineLimit(clock.now_ms, _INTERVAL_MS, causes_max=_REMEMBERED_MAX)
 
     @property
-    def tells_allowed(self) -> bool:
+    def logs_allowed(self) -> bool:
         """Returns whether allowed requests are logged."""
         return _LOG.isEnabledFor(logging.DEBUG)
 
     @property
-    def tells_all(self) -> bool:
+    def logs_filtered(self) -> bool:
         """Returns whether decisions that only filter a response are logged."""
         return _LOG.isEnabledFor(_TRACE)
 

@@ -99,9 +99,9 @@ class Authorizer:
         self.counts[not decision.allowed] += 1
         audit = self.audit
         if decision.allowed:
-            if audit.tells_allowed:
+            if audit.logs_allowed:
                 audit.allowed(asker, operation, resource, name, references, self.shown_rule(asker.principal, decision))
-        elif log_denied or audit.tells_all:
+        elif log_denied or audit.logs_filtered:
             shown = self.shown_rule(asker.principal, decision)
             audit.denied(asker, operation, resource, name, references, shown, explicit=log_denied)
         return decision.allowed

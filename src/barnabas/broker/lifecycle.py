@@ -79,6 +79,8 @@ class BrokerLifecycle:
         self._store = store
         self._cluster_id = cluster_id
         self._registration: BrokerRegistrationRequest | None = None
+        #: The listeners that the registration names.
+        self._endpoints: tuple[Endpoint, ...] = ()
         self._give_up_ms = 0
         self._pause_ms = _REGISTRATION_PAUSE_MS
         self._timer: Timer | None = None
@@ -112,6 +114,7 @@ class BrokerLifecycle:
     ) -> None:
         """Registers the broker. If a controller refuses it permanently, the process ends (`host.faults.fatal`)."""
         self._on_ready = on_ready
+        self._endpoints = tuple(endpoints)
         self._registration = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=self._cluster_id,
@@ -147,6 +150,13 @@ class BrokerLifecycle:
             timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
             self._failure_report_timer = self._host.timers.call_later(timeout_ms, self._on_failure_unreported)
         self._send_heartbeat_soon()
+
+    def endpoints_changed(self, endpoints: Sequence[Endpoint]) -> None:
+        """Registers this incarnation again if the listeners that it advertises have changed."""
+        if self._registration is not None:
+            self._registration.listeners = endpoint_rows(BrokerRegistrationRequest.Listener, endpoints)
+            self._endpoints = tuple(endpoints)
+            self._maybe_amend()
 
     def unwritable_changed(self) -> None:
         """Reports immediately to the controller that the set of directories without writes has changed."""
@@ -224,18 +234,22 @@ class BrokerLifecycle:
 
     def _maybe_amend(self) -> None:
         """Registers this incarnation again when `metadata.version` has risen to one that stores directories (KIP-858),
-        which the first registration could not do."""
+        which the first registration could not do, or when the advertised listeners have changed."""
         image = self._store.image
         own = image.brokers.get(self._config.node_id)
-        if own is None or own.epoch != self.epoch or own.directories or image.metadata_version < V_3_7_IV2:
+        if own is None or own.epoch != self.epoch:
+            return
+        has_directories = bool(own.directories) or image.metadata_version < V_3_7_IV2
+        if has_directories and sorted(own.endpoints) == sorted(self._endpoints):
             return
         if self._is_amending or self._stopping:
             return
         self._is_amending = True
         assert self._registration is not None, "built by start"
-        self._access.send(self._registration, self._on_amended)
+        sent = self._endpoints
+        self._access.send(self._registration, lambda response: self._on_amended(response, sent))
 
-    def _on_amended(self, response: Message | None) -> None:
+    def _on_amended(self, response: Message | None, endpoints: Sequence[Endpoint]) -> None:
         self._is_amending = False
         code = ErrorCode.REQUEST_TIMED_OUT
         if isinstance(response, BrokerRegistrationResponse):
@@ -243,6 +257,8 @@ class BrokerLifecycle:
         if code is not ErrorCode.NONE:
             self._host.faults.report(f"the controller refused to update broker {self._config.node_id}: {code.name}")
             self._host.timers.call_later(_REGISTRATION_PAUSE_MS_MAX, self._maybe_amend)
+        elif endpoints != self._endpoints:
+            self._maybe_amend()
 
     # -- heartbeats
 

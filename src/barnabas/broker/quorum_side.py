@@ -20,6 +20,7 @@ from barnabas.broker.requests.forwarding import forward_message
 from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.sides import ConnectedParts, SideParts
 from barnabas.common.config import BrokerConfig
+from barnabas.common.config_keys import LISTENER_KEYS
 from barnabas.common.errors import ConfigError, ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.log_in_settings import credentials_of, mechanism_to_log_in
@@ -30,7 +31,7 @@ from barnabas.controller.requests.configs import AlterResult, ResourceChange
 from barnabas.decisions import strategies
 from barnabas.decisions.strategies import NamedStrategy
 from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
-from barnabas.metadata.registrations import endpoints_of
+from barnabas.metadata.registrations import Endpoint, endpoints_of
 from barnabas.metadata.security import Credentials, SecurityImage
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
@@ -169,6 +170,7 @@ class QuorumSide:
         self._metadata.subscribe(self._registration_filter.on_image)
         self._metadata.subscribe(self._parts.coordinators.on_image)
         self._metadata.subscribe(self.lifecycle.on_image)
+        self._config.subscribe(self._on_config)
         self._metadata.subscribe(self._client_gate.on_image)
 
     def open(self) -> None:
@@ -190,16 +192,25 @@ class QuorumSide:
                 on_ready()
             return
         self.lifecycle.start(
-            [
-                endpoint
-                for endpoint in endpoints_of(config.advertised_listeners, config.advertised_listeners)
-                if endpoint.name not in config.controller_listener_names
-            ],
+            self._endpoints(),
             [self._logs.roots.id_of(path) for path in self._logs.directories if path not in self._logs.roots.offline],
             self._logs.previous_broker_epoch,
             on_ready,
         )
         self._client_gate.start(self._metadata.image, on_open)
+
+    def _endpoints(self) -> list[Endpoint]:
+        """Returns the listeners that this broker advertises."""
+        config = self._config
+        return [
+            endpoint
+            for endpoint in endpoints_of(config.advertised_listeners, config.advertised_listeners)
+            if endpoint.name not in config.controller_listener_names
+        ]
+
+    def _on_config(self, changed: frozenset[str]) -> None:
+        if not changed.isdisjoint(LISTENER_KEYS):
+            self.lifecycle.endpoints_changed(self._endpoints())
 
     def _on_epoch(self) -> None:
         """Checks the current image again: it may have shown the registration before the controller's response

@@ -25,17 +25,22 @@ def make_connection_limits(config: BrokerConfig) -> dict[str, ConnectionLimits]:
         if role:
             protected = config.inter_broker_listener if config.is_broker else None
             made = ConnectionLimits(role, protected, Windows.of_clients(config), Limits.of(config, role))
-            _follow_config(config, role, made)
+            _follow_config(config, made)
             found.update(dict.fromkeys(role, made))
     return found
 
 
-def _follow_config(config: BrokerConfig, listeners: list[str], limits: ConnectionLimits) -> None:
+def _follow_config(config: BrokerConfig, limits: ConnectionLimits) -> None:
     def on_change(changed: frozenset[str]) -> None:
         if any(name.endswith((CONNECTIONS, CREATION_RATE)) or name.startswith(PER_IP) for name in changed):
-            limits.change(Limits.of(config, listeners))
+            apply_limits(config, limits)
 
     config.subscribe(on_change)
+
+
+def apply_limits(config: BrokerConfig, limits: ConnectionLimits) -> None:
+    """Applies the limits of the configuration."""
+    limits.change(Limits.of(config, [each.name for each in limits.listeners()]))
 
 
 def follow_quotas(services: Services, connection_limits: Iterable[ConnectionLimits]) -> None:

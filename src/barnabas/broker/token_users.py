@@ -1,8 +1,8 @@
 """Delegation tokens as users of SCRAM: their credentials, which are derived at first use and never stored.
 
 A derivation takes 4,096 rounds of the hash (1 to 2 ms), so deriving those of all tokens when they are replayed, as
-Kafka does, would hold up the loop. A credential depends on the id of the token and the secret key alone: one that is
-kept can not be outdated, and whether its token is there and valid is asked of the metadata at each log-in.
+Kafka does, would hold up the loop. A credential depends only on the token's id and the secret key, so a cached one is
+never outdated. Each log-in checks in the metadata that the token exists and is valid.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TokenUsers:
         return imitation(hash_name, self._salts, token_id, None)
 
     def _derive(self, hash_name: str, token_id: str) -> Credential:
-        # The salt is that of an imitation, so that the first message does not tell whether the token exists.
+        # The salt is that of an imitation, so that the first message does not reveal whether the token exists.
         salt = self.imitate(hash_name, token_id).salt
         password = base64.b64encode(token_hmac(self._secret_key, token_id)).decode()
         salted = salted_password(hash_name, password, salt, ITERATIONS_MIN)

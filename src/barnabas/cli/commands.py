@@ -55,10 +55,12 @@ ENTRIES: Final = (
     CommandEntry("info", "format", "info", "Show the identity of a node's log directories"),
     CommandEntry("elect", "elect", "elect", "Elect preferred leaders, or unclean leaders for partitions without one"),
     CommandEntry("explain", "explain", "explain", "Explain why a partition has its leader and its ISR"),
+    CommandEntry("history", "history", "app", "Record the states of a cluster in one file, and show any moment of it"),
     CommandEntry(
         "monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"
     ),
     CommandEntry("console", "console", "app", "Serve a page with every partition of a cluster, live", "console"),
+    CommandEntry("whatif", "whatif", "whatif", "Show what a failure, a restart or a change would do"),
     CommandEntry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
     CommandEntry("consume", "consume", "consume", "Print records, one per line"),
     CommandEntry(

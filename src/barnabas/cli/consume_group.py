@@ -78,11 +78,11 @@ class Membership:
         self._has_joined = True
         self._partitions |= gained
         self._ended -= gained
-        self._tell()
+        self._report()
 
     def _lost(self, _client: Any, partitions: list[TopicPartition]) -> None:
         self._partitions -= {each.partition for each in partitions}
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         named = ", ".join(f"{self._topic}-{partition}" for partition in sorted(self._partitions))
         output.say(f"reading {named}" if named else "no partition: the other members read all of them")

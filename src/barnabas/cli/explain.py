@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli import clients, explain_story, explain_topic, lines, output
 from barnabas.cli.explain_story import Event, Present
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
+from barnabas.common.bulk_events import Choice, is_bulk, unpacked
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
 
 _BATCH = 1_000
+_NO_PARTITIONS: Final = frozenset[int]()
 _NO_JOURNAL = (
     f"This cluster has no journal ({EVENTS_TOPIC}): either nothing that needs an explanation has happened "
     "since its topics were created, or it keeps none."
@@ -37,6 +40,8 @@ def explain(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Show all events since then: 10m, 2h, or a date")
     ] = None,
+    at: At = None,
+    history: HistoryOption = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
@@ -44,6 +49,10 @@ def explain(
     """Explain why a partition has its leader and its ISR, with times and causes"""
     if (partition is None) == (broker is None):
         raise Failure("name a partition (orders-3), a topic, or --broker N")
+    if at is not None or history is not None:
+        views = importlib.import_module("barnabas.cli.history_views")
+        views.explain_at(at, history, partition, since, as_json=as_json)
+        return
     since_ms = 0 if since is None else lines.parse_time(since, round(time.time() * 1000))
     client = clients.consumer(bootstrap, properties, _settings())
     try:
@@ -71,7 +80,12 @@ def _settings() -> dict[str, object]:
 
 def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: bool) -> None:
     presents, has_journal = _presents(client, name)
-    events = explain_story.distinct(_events(client)) if has_journal else []
+    topic, wanted = presents[0].topic, frozenset(present.partition for present in presents)
+    events = (
+        explain_story.distinct(_events(client, lambda other: wanted if other == topic else _NO_PARTITIONS))
+        if has_journal
+        else []
+    )
     explanations = [explain_story.explain(present, events) for present in presents]
     if as_json:
         found = [{**each.to_json(), "journal": has_journal} for each in explanations]
@@ -89,7 +103,7 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: boo
 
 def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool) -> None:
     has_journal = clients.has_journal(client)
-    events = explain_story.distinct(_events(client)) if has_journal else []
+    events = explain_story.distinct(_events(client, lambda _: None)) if has_journal else []
     if as_json:
         output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])
         return
@@ -123,8 +137,10 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
     return presents, EVENTS_TOPIC in topics
 
 
-def _events(client: Consumer) -> Iterator[Event]:
-    """Returns all events of the journal. Records that are not events, or of a later schema, are skipped."""
+def _events(client: Consumer, choose: Choice) -> Iterator[Event]:
+    """Returns all events of the journal; of bulk events, those of the chosen partitions. Records that are not events,
+    or of a later schema, are skipped.
+    """
     client.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
     quiet_since = time.monotonic()
     while True:
@@ -133,7 +149,9 @@ def _events(client: Consumer) -> Iterator[Event]:
             error = message.error()
             if error is None:
                 event = _parsed(message.value())
-                if event is not None:
+                if event is not None and is_bulk(event):
+                    yield from unpacked(event, choose)
+                elif event is not None:
                     yield event
             elif error.code() == KafkaError._PARTITION_EOF:
                 return

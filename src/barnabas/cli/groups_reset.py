@@ -72,8 +72,8 @@ def new_offsets(
         # If no record is that recent, start with the next one to arrive.
         return {**logs.ends(partitions), **logs.since(partitions, goal.value)}
     if goal.method is ResetMethod.FILE:
-        wished = dict((goal.rows or {}).get(group, {}))
-        return _within({each: wished[each] for each in partitions}, logs)
+        requested = dict((goal.rows or {}).get(group, {}))
+        return _within({each: requested[each] for each in partitions}, logs)
     if goal.method is ResetMethod.OFFSET:
         return _within(dict.fromkeys(partitions, goal.value), logs)
     without = [str(each) for each in partitions if each not in committed]
@@ -82,9 +82,9 @@ def new_offsets(
     return _within({each: committed[each] + goal.value for each in partitions}, logs)
 
 
-def _within(wished: Offsets, logs: Logs) -> Offsets:
-    starts, ends = logs.starts(wished), logs.ends(wished)
-    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in wished.items()}
+def _within(requested: Offsets, logs: Logs) -> Offsets:
+    starts, ends = logs.starts(requested), logs.ends(requested)
+    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in requested.items()}
 
 
 def parse_duration_ms(text: str) -> int:

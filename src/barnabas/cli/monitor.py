@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import sys
 import time
@@ -17,7 +18,7 @@ from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.contexts import choice
 from barnabas.cli.local_cluster import interruptible
 from barnabas.cli.monitor_view import LiveView
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, At, Bootstrap, ClientProperty, HistoryOption, key_values
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
@@ -70,6 +71,8 @@ def monitor(
     ] = None,
     controllers: Controllers = None,
     controller_properties: ControllersProperty = None,
+    at: At = None,
+    history: HistoryOption = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -78,21 +81,25 @@ def monitor(
     The command works with any Kafka cluster. Causes are shown if the cluster has a journal (`barnabas explain`). If no
     broker answers, it reports that and waits.
     """
+    if at is not None or history is not None:
+        views = importlib.import_module("barnabas.cli.history_views")
+        exit_code = views.monitor_at(at, history, topic, every=every or topic is not None, as_json=as_json)
+        raise typer.Exit(exit_code if check else 0)
     options = FeedOptions(
         topic=topic,
         interval_s=interval,
         wants_offsets=metrics is not None,
         wants_all_volumes=once or check or as_json,
-        controllers=_addresses(controllers or ""),
+        controllers=addresses(controllers or ""),
     )
-    feeds = _feeds(bootstrap, properties or [], controller_properties or [], options)
+    feeds = cluster_feeds(bootstrap, properties or [], controller_properties or [], options)
     every = every or topic is not None
     with interruptible():
         if once or check:
             check_reachable(bootstrap, key_values(properties or [], "--property"))
             asyncio.run(_look_once(feeds, topic))
             if as_json:
-                _print_table_json(feeds.table)
+                print_table_json(feeds.table)
             else:
                 show_table(feeds.table, every=every)
             if check:
@@ -101,7 +108,9 @@ def monitor(
             raise KeyboardInterrupt
 
 
-def _feeds(bootstrap: str, properties: list[str], of_controllers: list[str], options: FeedOptions) -> ClusterFeeds:
+def cluster_feeds(
+    bootstrap: str, properties: list[str], of_controllers: list[str], options: FeedOptions
+) -> ClusterFeeds:
     try:
         security = Security.from_properties(key_values(properties, "--property"))
         controllers_security = (
@@ -112,15 +121,15 @@ def _feeds(bootstrap: str, properties: list[str], of_controllers: list[str], opt
     except (ValueError, OSError) as error:
         raise Failure(str(error)) from error
     return ClusterFeeds(
-        _addresses(bootstrap), security, options, clock_ms=_clock_ms, controllers_security=controllers_security
+        addresses(bootstrap), security, options, clock_ms=clock_ms, controllers_security=controllers_security
     )
 
 
-def _addresses(text: str) -> tuple[Address, ...]:
+def addresses(text: str) -> tuple[Address, ...]:
     return tuple(address(each.strip()) for each in text.split(",") if each.strip())
 
 
-def _clock_ms() -> int:
+def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
@@ -148,7 +157,7 @@ def show_table(table: ClusterTable, *, every: bool) -> None:
 async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None, as_json: bool, *, every: bool) -> None:
     server = None if metrics is None else await _exporter(feeds, metrics)
     try:
-        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=_clock_ms)) as steps:
+        async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms)) as steps:
             told = steps if server is None else _told(steps, server)
             if as_json:
                 await _in_json(told)
@@ -166,7 +175,7 @@ async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None,
 
 
 async def _exporter(feeds: ClusterFeeds, where: str) -> MetricsServer:
-    server = MetricsServer(feeds, _clock_ms)
+    server = MetricsServer(feeds, clock_ms)
     host, port = address(where)
     try:
         await server.start(host, port)
@@ -193,7 +202,7 @@ async def _in_json(steps: AsyncIterator[Step]) -> None:
     async for step in steps:
         log_problem = _say_log_problem(step, log_problem)
         if is_first and step.table is not None:
-            _print_table_json(step.table)
+            print_table_json(step.table)
             is_first = False
         for change in step.changes:
             _print_json(change.to_json())
@@ -210,7 +219,7 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
             print(line.text, flush=True)
 
 
-def _print_table_json(table: ClusterTable) -> None:
+def print_table_json(table: ClusterTable) -> None:
     for piece in json_pieces(table):
         sys.stdout.write(piece)
     sys.stdout.write("\n")

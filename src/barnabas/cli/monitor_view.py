@@ -35,9 +35,10 @@ STYLES: Final = {
     Severity.ERROR: "red",
     Severity.CRITICAL: "bold white on red",
 }
-#: Several times the partitions of `__consumer_offsets`, whose changes share a line.
+#: The number of changes kept: several times the number of partitions of `__consumer_offsets`, whose changes share a
+#: line.
 _CHANGES_KEPT: Final = 500
-#: The table's head and frame.
+#: The number of lines for the table's head and frame.
 TABLE_LINES: Final = 4
 #: Omitted parts, and an empty line.
 _SPARE_LINES: Final = 2

@@ -85,6 +85,13 @@ INT16_MAX: Final = (1 << 15) - 1
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="Show this moment of a history instead: 12:03:10, or a date with a time"),
+]
+HistoryOption = Annotated[
+    Path | None, typer.Option("--history", metavar="FILE", help="The file of --at; `barnabas history record` writes it")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 

@@ -33,6 +33,11 @@ def show_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def write(text: str) -> None:
+    """Writes a piece of the result as it is."""
+    sys.stdout.write(text)
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Prints a table. Numbers, with or without a unit, are right-aligned."""
     values = [list(row) for row in rows]

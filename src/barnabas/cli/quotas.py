@@ -5,8 +5,10 @@ librdkafka has no requests about quotas, so they are sent over a separate connec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Final, NamedTuple, TypeVar
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
@@ -36,14 +38,8 @@ M = TypeVar("M", bound=Message)
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _VERSION: Final = 1
+_WITHOUT: Final = "without a quota of their own"
 _KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
-
-User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user")]
-UserDefaults = Annotated[bool, typer.Option("--user-defaults", help="Users without a quota of their own")]
-ClientId = Annotated[str | None, typer.Option("--client", metavar="ID", help="The client id")]
-ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Client ids without a quota of their own")]
-Address = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The address of clients")]
-AddressDefaults = Annotated[bool, typer.Option("--ip-defaults", help="Addresses without a quota of their own")]
 
 app = typer.Typer(help="List, set and remove quotas of users, client ids and addresses", no_args_is_help=True)
 
@@ -73,7 +69,7 @@ class Entity(NamedTuple):
             if name is not None and is_default:
                 raise Failure(f"give {option} or {option}-defaults, not both")
             if name == "":
-                raise Failure(f"{option} needs a name", f"{option}-defaults is for those without a quota of their own")
+                raise Failure(f"{option} needs a name", f"{option}-defaults is for those {_WITHOUT}")
             if name is not None or is_default:
                 parts.append((kind, name))
         if len(parts) > 1 and IP in dict(parts):
@@ -142,6 +138,37 @@ class _Cluster:
             _check(each.error_code, each.error_message, f"cannot change the quotas of {entity}")
 
 
+def _entity(
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="The user")] = None,
+    user_defaults: Annotated[bool, typer.Option("--user-defaults", help=f"Users {_WITHOUT}")] = False,
+    client: Annotated[str | None, typer.Option("--client", metavar="ID", help="The client id")] = None,
+    client_defaults: Annotated[bool, typer.Option("--client-defaults", help=f"Client ids {_WITHOUT}")] = False,
+    ip: Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="The address of clients")] = None,
+    ip_defaults: Annotated[bool, typer.Option("--ip-defaults", help=f"Addresses {_WITHOUT}")] = False,
+) -> Entity:
+    return Entity.of(user, user_defaults, client, client_defaults, ip, ip_defaults)
+
+
+def _of_entity(command: Callable[..., None]) -> Callable[..., None]:
+    """Returns the command with the options that name an entity in place of its parameter `entity`."""
+    options = inspect.signature(_entity, eval_str=True).parameters
+    parameters: list[inspect.Parameter] = []
+    for name, each in inspect.signature(command, eval_str=True).parameters.items():
+        parameters += options.values() if name == "entity" else [each]
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        named = {name: values.pop(name) for name in options}
+        command(entity=_entity(**named), **values)
+
+    # typer reads the options of a command from these two.
+    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    with_options.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    )
+    return with_options
+
+
 def _check(code: int, message: str | None, what: str) -> None:
     if code:
         name = ErrorCode(code).name
@@ -149,46 +176,36 @@ def _check(code: int, message: str | None, what: str) -> None:
 
 
 @app.command("list")
+@_of_entity
 def list_quotas(
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Address = None,
-    ip_defaults: AddressDefaults = False,
+    entity: Entity,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
     """List quotas: all of them, or those of the named entity, also together with other parts"""
-    wanted = Entity.of(user, user_defaults, client, client_defaults, ip, ip_defaults)
-    found = _Cluster(bootstrap, properties).quotas(wanted)
+    found = _Cluster(bootstrap, properties).quotas(entity)
     if as_json:
-        output.show_json([{"entity": dict(entity.parts), "quotas": quotas} for entity, quotas in found])
+        output.show_json([{"entity": dict(each.parts), "quotas": quotas} for each, quotas in found])
         return
     if not found:
-        print(f"there is no quota of {wanted}" if wanted.parts else "there is no quota")
+        print(f"there is no quota of {entity}" if entity.parts else "there is no quota")
         return
-    rows = [(str(entity), key, _shown(value)) for entity, quotas in found for key, value in sorted(quotas.items())]
+    rows = [(str(each), key, _shown(value)) for each, quotas in found for key, value in sorted(quotas.items())]
     output.show_table(["entity", "quota", "value"], rows)
 
 
 @app.command("set")
+@_of_entity
 def set_quotas(
     quotas: Annotated[
         list[str], typer.Argument(metavar="KEY=VALUE...", help=", ".join((*_KEYS, CONNECTION_CREATION_RATE)))
     ],
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Address = None,
-    ip_defaults: AddressDefaults = False,
+    entity: Entity,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
     """Set quotas of a user, a client id, a client id of a user, or an address; its other quotas stay"""
-    entity = Entity.of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     entity.require()
     changes = dict(_parsed(each, entity) for each in quotas)
     _Cluster(bootstrap, properties).alter(entity, changes)
@@ -196,16 +213,12 @@ def set_quotas(
 
 
 @app.command()
+@_of_entity
 def remove(
+    entity: Entity,
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY]...", help="Default: all quotas of the entity")
     ] = None,
-    user: User = None,
-    user_defaults: UserDefaults = False,
-    client: ClientId = None,
-    client_defaults: ClientDefaults = False,
-    ip: Address = None,
-    ip_defaults: AddressDefaults = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -213,7 +226,6 @@ def remove(
 
     The exit code is 1 if there is no such quota.
     """
-    entity = Entity.of(user, user_defaults, client, client_defaults, ip, ip_defaults)
     entity.require()
     for key in keys or ():
         _check_key(key, entity)

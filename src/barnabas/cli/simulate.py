@@ -92,6 +92,10 @@ SeedsOnly = Annotated[
     bool,
     typer.Option("--seeds-only", help="With --explore: only seeds, no variations of runs that reached something new"),
 ]
+HistoryOption = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", help="Also record the cluster's states into this new file"),
+]
 Shorten = Annotated[
     bool, typer.Option("--shorten", help="If the run fails: look for the smallest run that fails alike, and show that")
 ]
@@ -120,6 +124,7 @@ def simulate(
     consumers: Consumers = 2,
     rate: Rate = None,
     html: Html = None,
+    history: HistoryOption = None,
     shorten: Shorten = False,
     world: World = None,
     app: App = None,
@@ -155,9 +160,10 @@ def simulate(
         size=(producers, consumers, rate),
     )
     if explore is None:
-        _end(runs.replay(runs.with_faults(settings, only, fault or ()), html, shortens=shorten, as_json=as_json))
-    elif only is not None or fault or html is not None or shorten:
-        raise Failure("--only, --fault, --html and --shorten are for one seed: omit --explore")
+        chosen = runs.with_faults(settings, only, fault or ())
+        _end(runs.replay(chosen, html, history, shortens=shorten, as_json=as_json))
+    elif only is not None or fault or html is not None or history is not None or shorten:
+        raise Failure("--only, --fault, --html, --history and --shorten are for one seed: omit --explore")
     else:
         _end(runs.explore(settings, explore, jobs, as_json=as_json, varies=not seeds_only, kinds=kinds))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -40,7 +41,7 @@ K = TypeVar("K", bound=Enum)
 
 _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
-#: Producers, consumers, records per second of each producer.
+#: The number of producers and of consumers, and the records per second of each producer.
 _DEFAULT_SIZE = (2, 2, None)
 _PROBLEMS_SHOWN_MAX = 20
 _CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")
@@ -148,13 +149,16 @@ def _fault(settings: Settings, spec: str) -> Fault:
 # -- one seed
 
 
-def replay(settings: Settings, html: Path | None, *, shortens: bool, as_json: bool) -> bool:
-    """Runs and shows one seed, also as a page if `html` names its file. With `shortens`, a run that fails is
-    replaced by the smallest one that fails alike. Returns whether it failed.
+def replay(settings: Settings, html: Path | None, history: Path | None, *, shortens: bool, as_json: bool) -> bool:
+    """Runs and shows one seed, also as a page if `html` names its file, and as a history if `history` does. With
+    `shortens`, a run that fails is replaced by the smallest one that fails alike. Returns whether it failed.
     """
-    outcome = run(settings)
+    is_recorded = history is not None and not shortens
+    outcome = _recorded(settings, history) if is_recorded else run(settings)
     if shortens and outcome.failed:
         outcome = _shortened(outcome)
+    if shortens and history is not None:
+        outcome = _recorded(outcome.settings, history)
     if html is not None:
         _write_page(outcome, html)
     if as_json:
@@ -163,6 +167,13 @@ def replay(settings: Settings, html: Path | None, *, shortens: bool, as_json: bo
         _show_timeline(outcome)
         _show_verdict(outcome)
     return outcome.failed
+
+
+def _recorded(settings: Settings, file: Path | None) -> Outcome:
+    # Without the extra that has numpy, all else works.
+    recording = importlib.import_module("barnabas.cli.simulate_history")
+    outcome: Outcome = recording.run_recorded(settings, file)
+    return outcome
 
 
 def _chosen(settings: Settings, only: str) -> tuple[Fault, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -19,6 +19,7 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, J
 from barnabas.cli.raw_requests import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.embedded.failures import Failure
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
@@ -33,6 +34,7 @@ from barnabas.protocol.messages.expire_delegation_token import (
 )
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
+_Change = TypeVar("_Change", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
 #: The versions of Kafka 3.3 and newer.
 _CREATE_VERSION: Final = 3
@@ -157,9 +159,8 @@ def renew(
     period_ms = _LONGEST if period is None else parse_duration_ms(period)
     with _wire(bootstrap) as wire:
         request = RenewDelegationTokenRequest(hmac=_hmac_of(wire, token), renew_period_ms=period_ms)
-        answer = wire.call(request, _CHANGE_VERSION, RenewDelegationTokenResponse)
-    _check(answer.error_code, f"cannot renew {token}")
-    _show_end(token, answer.expiry_timestamp_ms, as_json=as_json)
+        end_ms = _changed(wire, request, RenewDelegationTokenResponse, f"cannot renew {token}")
+    _show_end(token, end_ms, as_json=as_json)
 
 
 @app.command()
@@ -177,16 +178,22 @@ def expire(
     period_ms = _NOW if period is None else parse_duration_ms(period)
     with _wire(bootstrap) as wire:
         request = ExpireDelegationTokenRequest(hmac=_hmac_of(wire, token), expiry_time_period_ms=period_ms)
-        answer = wire.call(request, _CHANGE_VERSION, ExpireDelegationTokenResponse)
-    _check(answer.error_code, f"cannot expire {token}")
+        end_ms = _changed(wire, request, ExpireDelegationTokenResponse, f"cannot expire {token}")
     if period is None and not as_json:
         print(f"{token} is removed")
     else:
-        _show_end(token, answer.expiry_timestamp_ms, as_json=as_json)
+        _show_end(token, end_ms, as_json=as_json)
 
 
 def _wire(bootstrap: str) -> Wire:
     return Wire.to_any([address(each.strip()) for each in bootstrap.split(",")])
+
+
+def _changed(wire: Wire, request: Message, response: type[_Change], what: str) -> int:
+    """Sends a change of a token and returns the token's new end. Raises Failure."""
+    answer = wire.call(request, _CHANGE_VERSION, response)
+    _check(answer.error_code, what)
+    return answer.expiry_timestamp_ms
 
 
 def _tokens(wire: Wire, owners: list[str] | None = None) -> list[_Token]:

@@ -68,9 +68,22 @@ class BrokerConfig(Settings):
         problems = copy.update_dynamic(per_broker, cluster_default)
         if problems:
             raise ConfigError(problems[0])
-        copy._listeners = copy._parse_listeners()
         _check(copy)
         return copy
+
+    def _on_values(self) -> list[str]:
+        """Follows a change of the listeners. Those in use stay if this node must not have the new ones."""
+        if self.is_zookeeper_mode or not self.is_broker:
+            return []  # As in Kafka, the listeners of a controller do not follow.
+        before = self._listeners
+        try:
+            self._listeners = self._parse_listeners()
+            _check_controller_listeners(self)
+            _check_broker_listeners(self)
+        except ConfigError as error:
+            self._listeners = before
+            return [f"the listeners stay {','.join(map(str, before))}: {error}"]
+        return []
 
     # Settings given in several units.
 

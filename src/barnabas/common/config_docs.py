@@ -121,7 +121,8 @@ HEEDED: Final[dict[str, str]] = {
     "as partition:broker pairs separated by commas; * means all.",
     "listener.security.protocol.map": "The security protocol of each listener name, as NAME:PROTOCOL, separated by "
     "commas: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
-    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas.",
+    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas. Listeners of a "
+    "running broker can be added, and those that are not advertised removed; a new address counts from the next start.",
     "log.cleaner.backoff.ms": "How long the log cleaner waits when no log needs compaction, in milliseconds.",
     "log.cleaner.dedupe.buffer.size": "The memory for the map of keys of the log cleaner in bytes, divided by "
     "log.cleaner.threads.",
@@ -347,8 +348,7 @@ HEEDED: Final[dict[str, str]] = {
     "ssl.keystore.location": "The file with the private key and certificate chain of the node. A change at run "
     "time, also to the same name, reads the file again.",
     "ssl.keystore.password": "The password of the key store. PEM files have none.",
-    "ssl.keystore.type": "The format of the key store: JKS, PKCS12 or PEM. JKS and PKCS12 are told apart by their "
-    "content.",
+    "ssl.keystore.type": "The format of the key store: JKS, PKCS12 or PEM. The content decides between JKS and PKCS12.",
     "ssl.principal.mapping.rules": "The rules that map the distinguished name of a client's certificate to the name "
     "of its principal, as RULE:pattern/replacement/[LU] or DEFAULT, separated by commas.",
     "ssl.protocol": "The name of Java's TLS context: TLS, TLSv1.2 or TLSv1.3. Only checked here: "
@@ -357,8 +357,8 @@ HEEDED: Final[dict[str, str]] = {
     "ssl.truststore.location": "The file with the trusted certificates. Without a trust store, the authorities of "
     "the system are trusted.",
     "ssl.truststore.password": "The password of the trust store. PEM files have none.",
-    "ssl.truststore.type": "The format of the trust store: JKS, PKCS12 or PEM. JKS and PKCS12 are told apart by "
-    "their content.",
+    "ssl.truststore.type": "The format of the trust store: JKS, PKCS12 or PEM. The content decides "
+    "between JKS and PKCS12.",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often the coordinator checks for transactions "
     "that have timed out, in milliseconds.",
     "transaction.max.timeout.ms": "The maximum transaction timeout that a producer can request, in milliseconds.",

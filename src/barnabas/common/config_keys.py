@@ -319,6 +319,8 @@ _SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.schedu
 LISTENER_PREFIX = "listener.name."
 #: Keys that can be set for a listener in the whole cluster; others with its prefix belong to one broker.
 CLUSTER_LEVEL_LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
+#: The keys of which a node's listeners consist.
+LISTENER_KEYS = ("listeners", "listener.security.protocol.map")
 #: Suffixes of keys with the prefix `listener.name.<listener>.<mechanism>.`.
 _MECHANISM_KEYS = (
     "sasl.jaas.config",

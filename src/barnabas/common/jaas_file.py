@@ -46,8 +46,10 @@ def with_jaas_file(properties: Mapping[str, str], read: Callable[[str], str]) ->
 
 
 def _listeners(properties: Mapping[str, str]) -> list[str]:
-    """Returns the names of the listeners that the node serves or dials, in lower case."""
-    named = [each.partition("://")[0] for each in properties.get("listeners", "").split(",")]
+    """Returns the names of the listeners that the node serves or dials, in lower case, and of those that it knows a
+    security protocol for: they can be added while it runs."""
+    named = [each.partition(":")[0] for each in properties.get("listener.security.protocol.map", "").split(",")]
+    named += [each.partition("://")[0] for each in properties.get("listeners", "").split(",")]
     named += properties.get("controller.listener.names", "").split(",")
     named.append(properties.get("inter.broker.listener.name", ""))
     return sorted({each.strip().lower() for each in named} - {""})

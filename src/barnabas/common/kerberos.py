@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class KerberosError(Exception):
-    """The error of the library: no credentials, or a message of a peer that proves nothing. Its text is for logs."""
+    """An error of the library, such as missing credentials or a wrong token of the peer. Its text is for logs."""
 
 
 class KerberosUnavailable(KerberosError):
@@ -34,14 +34,14 @@ class SecurityContext(Protocol):
 
 
 class Acceptor(Protocol):
-    """The keys of a service."""
+    """The keys with which a service accepts clients."""
 
     def accept(self) -> SecurityContext:
         """Begins the authentication of a client."""
 
 
 class Kerberos(Protocol):
-    """The library. All methods raise KerberosError."""
+    """The system's Kerberos library. All methods raise KerberosError."""
 
     def default_realm(self) -> str:
         """Returns the realm of this machine; empty if it has none."""

@@ -1,4 +1,4 @@
-"""The settings of GSSAPI on a listener: whose keys this node has, and how the services of others are called.
+"""The settings of GSSAPI on a listener: this node's principal and keys, and the service name of other nodes.
 
 listener.name.<listener>.gssapi.sasl.jaas.config    Krb5LoginModule with principal, keyTab, serviceName
 [listener.name.<listener>.]sasl.kerberos.service.name

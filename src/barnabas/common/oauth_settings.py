@@ -1,4 +1,4 @@
-"""The settings of OAUTHBEARER: the tokens that a listener accepts, and those by which this node logs in to others.
+"""The settings of OAUTHBEARER: the tokens that a listener accepts, and those with which this node logs in to others.
 
     sasl.oauthbearer.jwks.endpoint.url       the keys that sign tokens: http, https or file; further keys set its times
     sasl.oauthbearer.expected.audience, .expected.issuer, .clock.skew.seconds, .scope.claim.name, .sub.claim.name
@@ -24,7 +24,7 @@ _KEY_SET: Final = "sasl.oauthbearer.jwks.endpoint.url"
 _TOKENS: Final = "sasl.oauthbearer.token.endpoint.url"
 ALLOWED_URLS: Final = "barnabas.sasl.oauthbearer.allowed.urls"
 _PACKAGE: Final = "org.apache.kafka.common.security.oauthbearer."
-#: Key of a Java class -> the classes that it can name: what they do is done here.
+#: Key that names a Java class -> the names that are accepted, because Barnabas itself does what these classes do.
 CLASSES: Final[Mapping[str, Sequence[str]]] = {
     "sasl.server.callback.handler.class": (
         _PACKAGE + "OAuthBearerValidatorCallbackHandler",
@@ -58,7 +58,7 @@ class MechanismSettings(Protocol):
 
 
 class Source(NamedTuple):
-    """A document that is fetched again and again."""
+    """A document that is fetched regularly."""
 
     #: The key of the URL.
     key: str
@@ -101,7 +101,7 @@ class ListenerTokens(NamedTuple):
 
 
 class UnsecuredLogin(NamedTuple):
-    """The unsecured token by which this node logs in."""
+    """The unsecured token with which this node logs in."""
 
     claims: Mapping[str, str | float | list[str]]
     principal_claim: str
@@ -129,7 +129,7 @@ class Refresh(NamedTuple):
 
 
 class EndpointLogin(NamedTuple):
-    """The tokens from an endpoint or a file by which this node logs in."""
+    """The tokens from an endpoint or a file with which this node logs in."""
 
     source: Source
     #: None for a file.
@@ -176,7 +176,8 @@ def listener_tokens(config: MechanismSettings, listener: str, entry: JaasEntry |
 
 
 def login_tokens(config: MechanismSettings, listener: str, entry: JaasEntry) -> UnsecuredLogin | EndpointLogin:
-    """Returns the source of the tokens by which this node logs in on a listener of others. Raises ConfigError."""
+    """Returns the source of the tokens with which this node logs in to a listener of other nodes. Raises
+    ConfigError."""
     reader = _Reader(config, listener)
     _check_options(listener, entry.options)
     source = reader.source(_TOKENS, "sasl.login.retry.backoff.ms", "sasl.login.retry.backoff.max.ms")
@@ -230,7 +231,8 @@ class _Reader:
     def source(self, key: str, backoff: str, backoff_max: str) -> Source | None:
         """Returns the source that a key names; None if it is not set. Raises ConfigError.
 
-        An empty value with a prefix does not hide the general one: nobody takes the key set away at run time.
+        An empty value with a prefix does not replace the general one, so a change at run time cannot remove the key
+        set.
         """
         prefix = f"{LISTENER_PREFIX}{self._listener.lower()}."
         names = (f"{prefix}{MECHANISM.lower()}.{key}", f"{prefix}{key}", key)

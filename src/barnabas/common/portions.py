@@ -12,7 +12,7 @@ T = TypeVar("T")
 Portions = Generator[None, None, T]
 
 
-#: The partitions of a large topic that are handled in one portion.
+#: The number of partitions of a large topic that are handled in one portion.
 PARTITIONS_IN_PORTION: Final = 1_000
 
 

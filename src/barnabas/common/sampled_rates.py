@@ -6,18 +6,17 @@ Neither has a timer: time passes when a value is recorded or read. Times are mil
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 from typing import Final
 
 _MINUTE_MS: Final = 60_000
 
 
-class SampledRate:
-    """A rate per second over `samples` windows of `window_ms` (Kafka's `Rate`).
+class _Windows:
+    """`samples` windows of `window_ms` each (Kafka's `SampledStat`).
 
     A window begins with the first value after the end of the last one, and counts until its latest value is
-    `samples * window_ms` old. The rate refers to the time since the oldest window began, but at least to all windows
-    but one, so that the first values after a pause do not look like a high rate.
+    `samples * window_ms` old.
     """
 
     __slots__ = ("_current", "_samples", "_samples_max", "_span_ms", "_window_ms")
@@ -27,29 +26,48 @@ class SampledRate:
         self._span_ms = samples * window_ms
         #: One more window is kept, because the oldest can overlap the time that counts.
         self._samples_max = samples + 1
-        #: [begin, time of the latest value, sum] of each window, in a ring.
+        #: [begin, time of the latest value, sum, count, maximum] of each window, in a ring.
         self._samples: list[list[float]] = []
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
         samples = self._samples
         if not samples:
-            samples.append([now_ms, now_ms, 0.0])
+            samples.append(_empty(now_ms))
         sample = samples[self._current]
         if now_ms - sample[0] >= self._window_ms:
             self._current = (self._current + 1) % self._samples_max
             if self._current == len(samples):
-                samples.append([now_ms, now_ms, 0.0])
+                samples.append(_empty(now_ms))
             else:
-                samples[self._current][:] = (now_ms, now_ms, 0.0)
+                samples[self._current] = _empty(now_ms)
             sample = samples[self._current]
         sample[1] = now_ms
         sample[2] += value
+        sample[3] += 1
+        if value > sample[4]:
+            sample[4] = value
 
     def total(self, now_ms: int) -> float:
         """Returns the sum of the values that count."""
         self._forget(now_ms)
         return sum(sample[2] for sample in self._samples)
+
+    def is_empty(self, now_ms: int) -> bool:
+        """Returns whether all values are too old to count."""
+        return all(now_ms - sample[1] >= self._span_ms for sample in self._samples)
+
+    def _forget(self, now_ms: int) -> None:
+        for sample in self._samples:
+            if now_ms - sample[1] >= self._span_ms:
+                sample[:] = _empty(now_ms)
+
+
+class SampledRate(_Windows):
+    """A rate per second (Kafka's `Rate`). It refers to the time since the oldest window began, but at least to all
+    windows but one, so that the first values after a pause do not look like a high rate."""
+
+    __slots__ = ()
 
     def per_second(self, now_ms: int) -> float:
         return self.total(now_ms) * 1000.0 / self.elapsed_ms(now_ms)
@@ -62,10 +80,6 @@ class SampledRate:
         missing = self._samples_max - 2 - elapsed_ms // self._window_ms
         return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
 
-    def is_empty(self, now_ms: int) -> bool:
-        """Returns whether all values are too old to count."""
-        return all(now_ms - sample[1] >= self._span_ms for sample in self._samples)
-
     def excess_ms(self, limit: float, now_ms: int) -> int:
         """Returns the time without new values after which the rate has fallen to `limit`; 0 if it is not above that."""
         rate = self.per_second(now_ms)
@@ -73,62 +87,22 @@ class SampledRate:
             return 0
         return floor((rate - limit) / limit * self.elapsed_ms(now_ms) + 0.5)
 
-    def _forget(self, now_ms: int) -> None:
-        for sample in self._samples:
-            if now_ms - sample[1] >= self._span_ms:
-                sample[:] = (now_ms, now_ms, 0.0)
 
+class SampledTimes(_Windows):
+    """The average and the maximum of durations (Kafka's `Avg` and `Max`)."""
 
-class SampledAverage:
-    """The average of the values of the last `samples` windows of `window_ms`."""
-
-    __slots__ = ("_count", "_sum")
-
-    def __init__(self, samples: int, window_ms: int) -> None:
-        self._sum = SampledRate(samples, window_ms)
-        self._count = SampledRate(samples, window_ms)
-
-    def record(self, value: float, now_ms: int) -> None:
-        self._sum.record(value, now_ms)
-        self._count.record(1, now_ms)
-
-    def value(self, now_ms: int) -> float:
-        """Returns the average; 0 if there are no values."""
-        count = self._count.total(now_ms)
-        return self._sum.total(now_ms) / count if count else 0.0
-
-
-class SampledTimes:
-    """The average and the maximum of durations over `samples` windows of `window_ms` (Kafka's `Avg` and `Max`)."""
-
-    __slots__ = ("_samples", "_span_ms", "_window_ms")
-
-    def __init__(self, samples: int, window_ms: int) -> None:
-        self._window_ms = window_ms
-        self._span_ms = samples * window_ms
-        #: [begin, count, sum, maximum] of each window.
-        self._samples: list[list[float]] = []
-
-    def record(self, value: float, now_ms: int) -> None:
-        self._forget(now_ms)
-        if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
-            self._samples.append([now_ms, 0, 0.0, value])
-        sample = self._samples[-1]
-        sample[1:] = (sample[1] + 1, sample[2] + value, max(sample[3], value))
+    __slots__ = ()
 
     def average(self, now_ms: int) -> float | None:
         """Returns the average; None if no value counts."""
-        self._forget(now_ms)
-        count = sum(sample[1] for sample in self._samples)
-        return sum(sample[2] for sample in self._samples) / count if count else None
+        total = self.total(now_ms)
+        count = sum(sample[3] for sample in self._samples)
+        return total / count if count else None
 
     def maximum(self, now_ms: int) -> float | None:
         """Returns the maximum; None if no value counts."""
         self._forget(now_ms)
-        return max((sample[3] for sample in self._samples), default=None)
-
-    def _forget(self, now_ms: int) -> None:
-        self._samples = [sample for sample in self._samples if now_ms - sample[0] < self._span_ms]
+        return max((sample[4] for sample in self._samples if sample[3]), default=None)
 
 
 class TokenBucket:
@@ -177,3 +151,8 @@ class CountedRates:
         minutes = max(now_ms - then_ms, _MINUTE_MS // 2) / _MINUTE_MS
         readings.append((now_ms, counts[0], counts[1]))
         return (counts[0] - allowed) / minutes, (counts[1] - denied) / minutes
+
+
+def _empty(now_ms: int) -> list[float]:
+    """Returns a window that begins now."""
+    return [now_ms, now_ms, 0.0, 0, -inf]

@@ -222,6 +222,7 @@ class Settings:
         self._per_broker = dict(per_broker)
         self._cluster_default = dict(cluster_default)
         self._values = values
+        problems += self._on_values()
         if changed:
             for subscriber in list(self._subscribers):
                 subscriber(changed)
@@ -229,6 +230,11 @@ class Settings:
             # A file can have changed under the same name, so setting the same name again reads the file again.
             self._reread_files()
         return problems
+
+    def _on_values(self) -> list[str]:
+        """Called when the values have changed, before the subscribers. Returns messages about values that have no
+        effect."""
+        return []
 
     def use_files(self, check: Callable[[Any], None], reread: Callable[[], None]) -> None:
         """Sets the functions of the component that reads the files named by settings. `check` raises ConfigError if the

@@ -12,15 +12,15 @@ import numpy as np
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
-from barnabas.monitor.broker_connection import NoAnswer
+from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, Volumes
-from barnabas.monitor.look_requests import quorum_request
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topic, Topics
-from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.whatif import Answer, BadQuestion, Question, ask, parse_question
 from barnabas.whatif.from_table import ClusterFacts, situation_of
+from barnabas.whatif.live import facts_of
 from barnabas.whatif.outcomes import Outcome
+from barnabas.whatif.questions import LoseDisks
 
 #: The page's names of the questions, and those of their parser.
 ASKS: Final = {
@@ -34,6 +34,7 @@ ASKS: Final = {
 }
 _VERDICTS: Final = {0: "safe", 3: "degraded", 5: "degraded", 6: "unsafe"}
 _SHOWN: Final = 500
+_TIMEOUT_S: Final = 2.0
 
 
 def question_of(kind: str, objects: list[str]) -> Question:
@@ -46,7 +47,7 @@ def question_of(kind: str, objects: list[str]) -> Question:
 
 async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[str, Any]:
     """Raises Problem for a question that does not fit the cluster."""
-    facts = await _facts(cluster)
+    facts = await _facts(cluster, question)
     table = _copied(cluster.table)
 
     def work() -> Answer:
@@ -59,16 +60,15 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
     return _shown(kind, answer)
 
 
-async def _facts(cluster: ClusterView) -> ClusterFacts:
+async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
     """Returns what only brokers can say; what they do not say becomes a note of the answer."""
-    try:
-        found = await cluster.questions.of_any(quorum_request(), DescribeQuorumResponse)
-    except NoAnswer as error:
-        is_quorum = cluster.at_ms is not None or cluster.questions.knows(DescribeQuorumRequest)
-        return ClusterFacts(has_quorum=is_quorum, gaps=(f"the voters of the quorum are not known: {error}",))
-    voters = [voter.replica_id for topic in found.topics for row in topic.partitions for voter in row.current_voters]
-    gap = "whether topics allow unclean elections is not asked: none counts as allowing them"
-    return ClusterFacts(voters=tuple(sorted(voters)), gaps=(gap,))
+    if not isinstance(cluster, WatchedCluster):
+        return ClusterFacts(gaps=("a history has no voters of the quorum, and no settings but min.insync.replicas",))
+    if cluster.problem is not None:
+        return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
+    disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
+    target = cluster.target
+    return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 
 def _copied(table: ClusterTable) -> ClusterTable:

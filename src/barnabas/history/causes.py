@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from barnabas.history.writer import Writer
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.journal_events import topic_id_of
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 
 #: Events of a partition that are compared with a change of it.
 _LATEST: Final = 8
+#: Between an event about a broker and the change that it explains.
+_BROKER_WITHIN_MS: Final = 1_000
+_OF_BROKERS: Final = frozenset({"broker-unfenced", "broker-fenced", "controlled-shutdown", "broker-unregistered"})
 
 
 class Causes:
@@ -29,6 +33,42 @@ class Causes:
                 self._writer.end_gap(change.time_ms)
             elif change.cause is not None:
                 self._explain(change, self._writer.cause(_code(change), change.cause))
+
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Writes the causes that events of the journal name."""
+        for event in events:
+            cause = self._writer.cause(None if event.get("cause") is None else str(event["cause"]), str(event["text"]))
+            if isinstance(event.get("after"), dict) and "partition" in event:
+                self._explain_by_epochs(event, cause)
+            elif event["kind"] in _OF_BROKERS:
+                self._explain_broker(int(event["broker"]), int(event["time_ms"]), cause)
+            elif event["kind"] == "topic-deleted":
+                self._writer.connection.execute(
+                    "UPDATE topics SET deleted_cause = ? WHERE topic_id = ? AND deleted_seq IS NOT NULL",
+                    (cause, topic_id_of(event)),
+                )
+
+    def _explain_by_epochs(self, event: Event, cause: int) -> None:
+        after = event["after"]
+        self._writer.connection.execute(
+            "UPDATE events SET cause = ? WHERE partition IN (SELECT p.id FROM topics t JOIN partitions p "
+            "ON p.topic = t.id WHERE t.topic_id = ? AND p.partition = ?) AND leader_epoch = ? AND partition_epoch = ?",
+            (
+                cause,
+                topic_id_of(event),
+                event["partition"],
+                after["leader_epoch"],
+                after.get("partition_epoch", UNKNOWN),
+            ),
+        )
+
+    def _explain_broker(self, broker: int, time_ms: int, cause: int) -> None:
+        """Explains the first change of a broker after an event about it."""
+        self._writer.connection.execute(
+            "UPDATE nodes SET cause = ? WHERE id = (SELECT n.id FROM nodes n JOIN moments m ON n.seq = m.seq "
+            "WHERE n.broker = ? AND n.cause IS NULL AND m.time_ms BETWEEN ? AND ? ORDER BY n.id LIMIT 1)",
+            (cause, broker, time_ms - _BROKER_WITHIN_MS, time_ms + _BROKER_WITHIN_MS),
+        )
 
     def _explain(self, change: Change, cause: int) -> None:
         if change.before is not None and change.after is not None:

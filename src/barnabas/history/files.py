@@ -46,6 +46,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     try:
         if not is_new:
             _check(connection, path)
+            if not _is_whole(connection, path):
+                raise HistoryError(f"{path}: the file is cut off")
         else:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
@@ -73,7 +75,8 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str | None]:
     connection = _connected(path)
     try:
         _check(connection, path)
-        connection.execute("SELECT count(*) FROM moments WHERE seq < 0").fetchone()
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
+        is_whole = _is_whole(connection, path)
     except sqlite3.DatabaseError as error:
         connection.close()
         if not is_damage(error):
@@ -82,7 +85,18 @@ def open_for_reading(path: Path) -> tuple[sqlite3.Connection, str | None]:
     except HistoryError:
         connection.close()
         raise
+    if not is_whole:
+        connection.close()
+        return salvaged(path)
     return connection, None
+
+
+def _is_whole(connection: sqlite3.Connection, path: Path) -> bool:
+    """Returns whether the file has all its pages. SQLite reads the missing part of the last one as zeros."""
+    (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    connection.execute("SELECT count(*) FROM moments WHERE seq < 0").fetchone()
+    has_log = path.with_name(f"{path.name}-wal").exists()
+    return has_log or path.stat().st_size >= int(pages) * int(size)
 
 
 def _connected(path: Path) -> sqlite3.Connection:
@@ -94,7 +108,6 @@ def _connected(path: Path) -> sqlite3.Connection:
             timeout=_TIMEOUT_S,
             check_same_thread=False,
         )
-        connection.execute(f"PRAGMA cache_size = -{_CACHE_KB}")
     except sqlite3.Error as error:
         raise HistoryError(f"{path}: {reason(error)}") from None
     return connection

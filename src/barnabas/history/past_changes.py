@@ -65,14 +65,23 @@ class PastChanges:
     # -- all of a period
 
     def within(self, since_ms: int, until_ms: int, filters: Filters, limit: int, *, newest: bool) -> list[Change]:
+        first, last = self.moments(since_ms, until_ms)
+        return [] if first is None or limit <= 0 else self.between(first, last, filters, limit, newest=newest)
+
+    def moments(self, since_ms: int, until_ms: int) -> tuple[int | None, int]:
+        """Returns the first and the last moment of a period; None if it has none. A file begins with a state, which is
+        no change.
+        """
         first, last = self._connection.execute(
             "SELECT min(seq), max(seq) FROM moments WHERE time_ms BETWEEN ? AND ? AND source != ?",
             (since_ms, until_ms, BEGIN),
         ).fetchone()
-        if first is None or limit <= 0:
-            return []
+        return first, 0 if last is None else last
+
+    def between(self, first: int, last: int, filters: Filters, limit: int, *, newest: bool) -> list[Change]:
+        """Returns the changes of these moments."""
         found: list[tuple[int, int, Change]] = [
-            *((seq, 0, change) for seq, change in self._of_nodes(first, last)),
+            *((seq, 0, change) for seq, change in self.of_nodes(first, last)),
             *((seq, 1, change) for seq, change in self._of_topics(first, last)),
         ]
         found = [each for each in found if filters.accept(each[2])]
@@ -82,7 +91,7 @@ class PastChanges:
         chosen = found[-limit:] if newest else found[:limit]
         return [change for _, _, change in chosen]
 
-    def _of_nodes(self, first: int, last: int) -> Iterator[tuple[int, Change]]:
+    def of_nodes(self, first: int, last: int) -> Iterator[tuple[int, Change]]:
         rows = self._connection.execute(
             "SELECT seq, broker, cause FROM nodes WHERE seq BETWEEN ? AND ? ORDER BY id", (first, last)
         ).fetchall()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from barnabas.monitor.columns import Volumes
 from barnabas.monitor.severity import STATES, Severity
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.texts import at
+from barnabas.monitor.topics import Topic, Topics
 
 if TYPE_CHECKING:
     import pandas
@@ -38,6 +43,22 @@ class PastTable(ClusterTable):
         self.gap: Gap | None = None
         #: The time of the sizes and offsets; None if none were recorded until then.
         self.volumes_ms: int | None = None
+
+    def only(self, topic: str) -> PastTable:
+        """Returns the state of one topic alone, at the same moment."""
+        found = PastTable()
+        found.__dict__.update(self.__dict__)
+        rows = self.topics.by_name[topic].rows if topic in self.topics.by_name else np.zeros(0, np.int32)
+        states = self.states.take(rows)
+        volumes = Volumes(*(getattr(self.volumes, each.name)[rows] for each in fields(Volumes)))
+        one = Topics()
+        if len(rows):
+            kept = Topic(self.topics.by_name[topic].number, self.topics.by_name[topic].identity)
+            for row, partition in enumerate(states.partition.tolist()):
+                kept.put(partition, row)
+            one.fill([kept])
+        found.fill(states, volumes, one)
+        return found
 
     def dataframe(self) -> pandas.DataFrame:
         """Returns the partitions as a pandas DataFrame. Raises ModuleNotFoundError without pandas."""

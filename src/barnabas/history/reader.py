@@ -14,11 +14,13 @@ used by one thread at a time.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from barnabas.history.errors import HistoryError
 from barnabas.history.files import open_for_reading, reason
@@ -31,6 +33,10 @@ from barnabas.history.times import time_of
 from barnabas.monitor.changes import Change
 from barnabas.monitor.columns import Volumes
 from barnabas.monitor.texts import at
+
+_MOMENTS_PER_PART: Final = 1_000
+#: What rows with other content than the recorder writes lead to.
+_DAMAGE: Final = (TypeError, ValueError, LookupError, OverflowError)
 
 
 class History:
@@ -74,6 +80,10 @@ class History:
         """Returns the first and the last recorded time in milliseconds. Raises HistoryError if nothing is recorded."""
         with self._reading():
             return self._span()
+
+    def time_of(self, when: int | str | datetime) -> int:
+        """Returns a time in milliseconds, from a text as `at` takes it. Raises HistoryError."""
+        return time_of(when, self.span()[1])
 
     def times(self, since_ms: int, until_ms: int) -> list[int]:
         """Returns the times of all moments in a period, for pictures of when something happened."""
@@ -125,6 +135,29 @@ class History:
             since_ms = first_ms if since_ms is None else since_ms
             until_ms = last_ms if until_ms is None else until_ms
             return self._changes().within(since_ms, until_ms, Filters(topic, broker), limit, newest=newest)
+
+    def events_of_nodes(self, since_ms: int | None = None, until_ms: int | None = None) -> list[Change]:
+        """Returns the changes of brokers and of the controller in a period, in order."""
+        with self._reading():
+            first_ms, last_ms = self._span()
+            found = self._changes()
+            first, last = found.moments(
+                first_ms if since_ms is None else since_ms, last_ms if until_ms is None else until_ms
+            )
+            return [] if first is None else [change for _, change in found.of_nodes(first, last)]
+
+    def all_events(self, since_ms: int | None = None, until_ms: int | None = None) -> Iterator[Change]:
+        """Yields all that changed in a period, in order. It reads some moments at a time."""
+        with self._reading():
+            first_ms, last_ms = self._span()
+            first, last = self._changes().moments(
+                first_ms if since_ms is None else since_ms, last_ms if until_ms is None else until_ms
+            )
+        for begin in () if first is None else range(first, last + 1, _MOMENTS_PER_PART):
+            end = min(last, begin + _MOMENTS_PER_PART - 1)
+            with self._reading():
+                part = self._changes().between(begin, end, Filters(), sys.maxsize, newest=False)
+            yield from part
 
     def partition(self, topic: str, partition: int) -> list[Change]:
         """Returns the changes of one partition, in order, beginning with its first known state (`begin`). A topic that
@@ -179,6 +212,8 @@ class History:
                     connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise HistoryError(f"{self.path}: {reason(error)}") from None
+        except _DAMAGE as error:
+            raise HistoryError(f"{self.path}: damaged: {error}") from error
 
     def _span(self) -> tuple[int, int]:
         first, last = self._connection.execute("SELECT min(time_ms), max(time_ms) FROM moments").fetchone()

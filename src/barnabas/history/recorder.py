@@ -27,7 +27,7 @@ from barnabas.history.samples import Sampler
 from barnabas.history.schema import CHANGED
 from barnabas.history.writer import Writer
 from barnabas.monitor.change_set import ChangeSet
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.table import ClusterTable
 
 EVENTS_PER_S: Final = 10_000
@@ -105,6 +105,11 @@ class Recorder:
         if self._has_begun:
             self._guarded(lambda: self._causes.add(changes))
 
+    def explain_events(self, events: Iterable[Event]) -> None:
+        """Adds the causes that events of the journal name, for changes recorded at any time."""
+        if self._has_begun:
+            self._guarded(lambda: self._causes.add_events(events))
+
     def note_gap(self, begin_ms: int, end_ms: int | None, why: str) -> None:
         """Notes a time whose changes are not known."""
         if self._has_begun:
@@ -171,6 +176,9 @@ class Recorder:
         self._writer.begin_moment(held.time_ms)
         self._writer.write_events(held.partitions, held.values, CHANGED, held.missed.tolist())
         self._writer.end_moment(held.source, held.merged)
+        if held.merged:
+            why = f"{held.merged} states of partitions were left out: more than {EVENTS_PER_S} changed within a second"
+            self._writer.add_gap(self._window[0], held.time_ms, why)
         self.merged += held.merged
         self._after_moment()
 

@@ -61,14 +61,20 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection, table: str) ->
     with contextlib.suppress(sqlite3.DatabaseError):
         cursor = source.execute(f"SELECT * FROM {table} NOT INDEXED")
         marks = ",".join("?" * len(cursor.description))
-        while rows := _some(cursor):
+        last: list[object] = []
+        while rows := _some(cursor, last):
             target.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
 
 
-def _some(cursor: sqlite3.Cursor) -> list[tuple[object, ...]]:
+def _some(cursor: sqlite3.Cursor, last: list[object]) -> list[tuple[object, ...]]:
+    """Returns the next rows. Keys that do not ascend are those of a page that is there in part."""
     found: list[tuple[object, ...]] = []
     try:
         for row in cursor:
+            if last and not _ascends(last[0], row[0]):
+                cursor.close()
+                break
+            last[:] = [row[0]]
             found.append(row)
             if len(found) == _ROWS_PER_STEP:
                 break
@@ -76,6 +82,12 @@ def _some(cursor: sqlite3.Cursor) -> list[tuple[object, ...]]:
         if not found:
             raise
     return found
+
+
+def _ascends(before: object, after: object) -> bool:
+    if isinstance(before, int) and isinstance(after, int):
+        return after > before
+    return isinstance(before, str) and isinstance(after, str) and after > before
 
 
 def _cut(target: sqlite3.Connection) -> int | None:

@@ -1,9 +1,9 @@
 """The events of the journal that one change of the metadata makes: plain values, ready to be written as JSON.
 
-One event for each (metadata offset, subject): partition, broker, controller, resource, feature, or up to 200 new
-partitions of a topic. Number, ids and before/after content of the events depend on the metadata log alone, so two
-controllers that report the same change write the same events; only the cause can differ. Has no side effects. The
-schema is in docs/explain.md.
+One event for each (metadata offset, subject): partition, broker, controller, resource, feature; one for up to 200 new
+partitions of a topic, and for up to 200 changed partitions of a large decision. Number, ids and before/after content of
+the events depend on the metadata log alone, so two controllers that report the same change write the same events; only
+the cause can differ. Has no side effects. The schema is in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -11,12 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from barnabas.common.bulk_events import BULK_KIND, ROWS_MAX
 from barnabas.common.config_keys import BROKER_KEYS
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.requests.result import Cause
 from barnabas.controller.requests.view import ControllerView
-from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
+from barnabas.journal.bulk import BulkEvents, is_large
+from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition
 from barnabas.journal.event_record import VERSION
+from barnabas.journal.partition_changes import (
+    changes_of,
+    is_decided,
+    partition_before,
+    seen_fields,
+    shown_partition,
+)
 from barnabas.metadata.acls import AclOperation, AclPattern, AclPermission, AclResource, AclRule, shown
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.quota_entities import shown_entity
@@ -29,8 +38,6 @@ Event = dict[str, Any]
 #: Infers the cause of one partition's change from its states before and after.
 Infer = Callable[[PartitionImage, PartitionImage], EventCause]
 
-#: The largest number of new partitions in one event.
-_PARTITIONS_PER_EVENT: Final = 200
 _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 _HIDDEN: Final = "[hidden]"
 
@@ -86,9 +93,13 @@ def events_of(change: MetadataChange, view: ControllerView, node_id: int) -> Ite
     for topic in change.delta.deleted_topics.values():
         fields = {"topic": topic.name, "topic_id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}
         yield builder.event("topic-deleted", f"topic:{topic.name}", whole, fields)
+    is_packed = is_large(change.delta)
     for topic_delta in change.delta.changed_topics.values():
         yield from builder.new_partitions(topic_delta)
-        yield from builder.changed_partitions(topic_delta)
+        if not is_packed:
+            yield from builder.changed_partitions(topic_delta)
+    if is_packed:
+        yield from builder.bulk()
     yield from builder.settings()
 
 
@@ -155,10 +166,10 @@ class _EventBuilder:
         new = [
             index
             for index in sorted(topic.changed_partitions)
-            if partition_before(topic, index) is None and _is_decided(topic.changed_partitions[index])
+            if partition_before(topic, index) is None and is_decided(topic.changed_partitions[index])
         ]
-        for start in range(0, len(new), _PARTITIONS_PER_EVENT):
-            part = [topic.changed_partitions[index] for index in new[start : start + _PARTITIONS_PER_EVENT]]
+        for start in range(0, len(new), ROWS_MAX):
+            part = [topic.changed_partitions[index] for index in new[start : start + ROWS_MAX]]
             first = new[start]
             fields = {
                 "topic": topic.name,
@@ -192,16 +203,20 @@ class _EventBuilder:
                 "topic": topic.name,
                 "topic_id": text_id,
                 "partition": index,
-                "before": _partition(before),
-                "after": _partition(after),
+                "before": shown_partition(before),
+                "after": shown_partition(after),
                 "min_isr": min(min_isr, len(after.replicas)),
             }
             if cause.seen is not None:
-                fields["seen"] = {
-                    "leader_leo": cause.seen.leader_leo,
-                    "members": [member._asdict() for member in cause.seen.members],
-                }
+                fields["seen"] = seen_fields(cause.seen)
             yield self.event(changes[0], f"{topic.name}-{index}", cause, fields)
+
+    def bulk(self) -> Iterator[tuple[str, Event]]:
+        """Yields an event for up to 200 changed partitions each."""
+        change = self._change
+        packing = BulkEvents(change.delta, self._whole, change.cause, lambda name: self._view.min_isr(name, 1 << 30))
+        for number, fields in enumerate(packing.fields()):
+            yield self.event(BULK_KIND, f"partitions:{number}", self._whole, fields)
 
     # -- configurations and features
 
@@ -298,83 +313,8 @@ def _iterations(credential: UserScramCredentialRecord | None) -> Event | None:
     return None if credential is None else {"iterations": credential.iterations}
 
 
-def partition_before(topic: TopicDelta, index: int) -> PartitionImage | None:
-    """Returns the partition before the change; None if it is new, or had no state in ZooKeeper."""
-    before = topic.partition_before(index)
-    return before if before is not None and _is_decided(before) else None
-
-
-def _is_decided(partition: PartitionImage) -> bool:
-    """Returns whether a controller has assigned a state to the partition: in ZooKeeper mode, a partition can have
-    replicas and no state."""
-    return partition.partition_epoch >= 0
-
-
 def _is_new(topic: TopicDelta) -> bool:
-    return topic.base is None or not any(_is_decided(partition) for partition in topic.base.partitions)
-
-
-def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -> list[str]:
-    """Returns the kinds of change, the most important first; a replica's directory is not one of them."""
-    found = []
-    if after.leader != before.leader:
-        found.append(_leader_kind(before, after, cause))
-    if (before.adding_replicas, before.removing_replicas) != (after.adding_replicas, after.removing_replicas):
-        found.append(_reassignment_kind(before, after))
-    elif before.replicas != after.replicas:
-        found.append("replicas-changed")
-    before_isr, after_isr = set(before.isr), set(after.isr)
-    if before_isr != after_isr:
-        found.append(
-            "isr-shrink" if after_isr < before_isr else "isr-expand" if after_isr > before_isr else "isr-change"
-        )
-    if (before.elr, before.last_known_elr) != (after.elr, after.last_known_elr):
-        found.append("elr-change")
-    if before.leader_recovery_state and not after.leader_recovery_state:
-        found.append("leader-recovered")
-    if after.leader == before.leader and after.leader_epoch != before.leader_epoch:
-        found.append("leader-epoch")
-    return found
-
-
-def _leader_kind(before: PartitionImage, after: PartitionImage, cause: str) -> str:
-    if is_unclean(before, after):
-        return "unclean-election"
-    if after.leader == after.preferred_leader and cause in ("election-asked", "rebalance"):
-        return "preferred-election"
-    return "leader-change"
-
-
-def _reassignment_kind(before: PartitionImage, after: PartitionImage) -> str:
-    was, now = (bool(each.adding_replicas or each.removing_replicas) for each in (before, after))
-    if not was:
-        return "reassignment-started"
-    if now:
-        return "reassignment-changed"
-    replicas = set(after.replicas)
-    is_done = replicas.issuperset(before.adding_replicas) and replicas.isdisjoint(before.removing_replicas)
-    return "reassignment-ended" if is_done else "reassignment-cancelled"
-
-
-def _partition(partition: PartitionImage) -> Event:
-    shown: Event = {
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "isr": partition.isr,
-        "replicas": partition.replicas,
-        "partition_epoch": partition.partition_epoch,
-    }
-    if partition.elr:
-        shown["elr"] = partition.elr
-    if partition.last_known_elr:
-        shown["last_known_elr"] = partition.last_known_elr
-    if partition.adding_replicas:
-        shown["adding"] = partition.adding_replicas
-    if partition.removing_replicas:
-        shown["removing"] = partition.removing_replicas
-    if partition.leader_recovery_state:
-        shown["recovering"] = True
-    return shown
+    return topic.base is None or not any(is_decided(partition) for partition in topic.base.partitions)
 
 
 def _broker(broker: BrokerImage | None) -> Event | None:

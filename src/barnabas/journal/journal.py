@@ -8,7 +8,8 @@ can drop the second copy. Each broker writes the events that only it knows: the 
 Invariants
 - No decision waits for the journal. Changes are queued and written some milliseconds later, a few events at a time,
   with one request in flight; failed writes are retried with growing pauses.
-- Memory is bounded; changes that were dropped are reported as a gap.
+- Memory is bounded; changes that were dropped are reported as a gap. Large changes are packed, so that the loss of a
+  broker with 100,000 replicas stays, whatever follows.
 - An idle cluster costs nothing: no timer and no request.
 
 In ZooKeeper mode only the active controller knows the changes, and the journal begins with it: changes that it wrote
@@ -33,10 +34,11 @@ from barnabas.controller.requests.result import Cause, ControllerEvent
 from barnabas.controller.requests.view import ControllerView
 from barnabas.journal import inferred
 from barnabas.journal.event_record import record_of
-from barnabas.journal.events import Event, MetadataChange, changes_of, events_of, makes_events, partition_before
+from barnabas.journal.events import Event, MetadataChange, events_of, makes_events
+from barnabas.journal.partition_changes import changes_of, partition_before
 from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.topic import EventsTopic
-from barnabas.journal.window import ChangeWindow
+from barnabas.journal.window import ChangeWindow, PackingTurns
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.records_metadata import RegisterControllerRecord
@@ -48,6 +50,8 @@ _PAUSE_MS: Final = 50
 _PAUSE_MS_MAX: Final = 2_000
 #: The largest number of events encoded in one step, which takes some milliseconds.
 _EVENTS_PER_BATCH: Final = 250
+#: The size of a batch after which no further event is added: one event of a large decision has up to 200 partitions.
+_BYTES_PER_BATCH: Final = 128 << 10
 #: Smaller batches are not worth compressing.
 _EVENTS_TO_COMPRESS: Final = 8
 _GZIP: Final = 1
@@ -101,7 +105,8 @@ class Journal:
         self._created: dict[bytes, Cause] = {}
         self._registered_epoch = -1
         self._voter_ids: tuple[int, ...] = ()
-        self.window = ChangeWindow()
+        self.window = ChangeWindow(self._records_of, self._needs_explaining)
+        self._packing = PackingTurns(host.timers, self.window)
         self.replica_events = ReplicaEvents(config.node_id, host.clock)
         self._unexplained = inferred.UnexplainedChanges(
             host.timers, self._inferred_events, self._on_inferred, self._on_all_inferred
@@ -211,6 +216,7 @@ class Journal:
 
     def _add(self, change: MetadataChange) -> None:
         self.window.add(change)
+        self._packing.begin()
         if self._context.controller.is_active and not self._topic.exists and self._needs_explaining(change):
             self._later(_CREATE_MS)
 
@@ -257,6 +263,7 @@ class Journal:
     def close(self) -> None:
         self._is_closed = True
         self._unexplained.close()
+        self._packing.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -295,7 +302,7 @@ class Journal:
             return False
         if self.replica_events:
             return True
-        return self._context.controller.is_active and any(self._needs_explaining(change) for change in self.window)
+        return self._context.controller.is_active and self.window.needs_explaining
 
     # -- writing
 
@@ -326,7 +333,7 @@ class Journal:
             return
         records = self.replica_events.draw(_EVENTS_PER_BATCH)
         if is_active and len(records) < _EVENTS_PER_BATCH:
-            records += self.window.draw(self._records_of, _EVENTS_PER_BATCH - len(records))
+            records += self.window.draw(_EVENTS_PER_BATCH - len(records), _BYTES_PER_BATCH)
         if records:
             self._is_busy = True
             codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0

@@ -39,8 +39,8 @@ _Parts = tuple[_Part, _Part]
 
 
 class AppliedQuota(NamedTuple):
-    """The quota that applies to a client. All clients with the same `user` and `client_id` share it; an empty one is
-    not distinguished."""
+    """The quota that applies to a client. All clients with the same `user` and `client_id` share it; an empty field
+    means that all values share it."""
 
     limit: float
     user: str
@@ -127,7 +127,7 @@ class AddressQuotas:
 
 
 def all_quotas(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> QuotaChanges:
-    """Returns the changes that make these quotas out of none."""
+    """Returns the changes from no quotas to these."""
     return {entity: dict(values) for entity, values in quotas.items()}
 
 

@@ -31,5 +31,5 @@ def has_part_in(token: DelegationTokenRecord, principal: str) -> bool:
 
 
 def owner_name(token: DelegationTokenRecord) -> str:
-    """Returns the user as whom a client with the token logs in."""
+    """Returns the user name of a client that logs in with the token."""
     return token.owner.partition(":")[2]

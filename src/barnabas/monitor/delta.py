@@ -45,6 +45,18 @@ class NameRange(NamedTuple):
     end: str | None = None
 
 
+class Rows(NamedTuple):
+    """Partitions, column by column. `topics` has the index of each one's topic in `Partitions.topics`, `scalars` its
+    number, leader, leader epoch and partition epoch.
+    """
+
+    topics: list[int]
+    scalars: list[tuple[int, int, int, int]]
+    replicas: list[Sequence[int]]
+    isr: list[Sequence[int]]
+    lists: Mapping[str, list[Sequence[int]]]
+
+
 class Partitions:
     """The partitions in a delta, collected row by row. `known` names the optional columns that its source knows."""
 
@@ -86,6 +98,15 @@ class Partitions:
         self._isr.append(isr)
         for name, column in self._lists.items():
             column.append(lists.get(name, ()))
+
+    def extend(self, rows: Rows) -> None:
+        """Adds rows of topics that were begun."""
+        self._topic += rows.topics
+        self._scalars += rows.scalars
+        self._replicas += rows.replicas
+        self._isr += rows.isr
+        for name, column in self._lists.items():
+            column += rows.lists[name]
 
     def only(self, name: str) -> Partitions:
         """Returns the part of one topic."""

@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from barnabas.common.bulk_events import is_bulk
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.partition_state import PartitionState
+from barnabas.monitor.recent_bulk_events import RecentBulkEvents
 
 #: The journal is created about a second after the first change that needs it.
 WAIT_MS: Final = 4_000
@@ -42,6 +44,7 @@ class RecentEvents:
     def __init__(self) -> None:
         self._order: deque[_Subject] = deque()
         self._by_subject: dict[_Subject, deque[tuple[int, Event]]] = {}
+        self._bulks = RecentBulkEvents()
         self._known: dict[str, None] = {}
         self._count = 0
         #: Subject of a change -> number of the last event that explained one. Partitions have none: what explained a
@@ -49,7 +52,7 @@ class RecentEvents:
         self._used: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_subject.values()))
+        return sum(map(len, self._by_subject.values())) + len(self._bulks)
 
     def add(self, events: Iterable[Event]) -> None:
         """Adds an event, in the order of the journal; an event can arrive twice."""
@@ -59,6 +62,10 @@ class RecentEvents:
             if len(self._known) == _IDS_MAX:
                 del self._known[next(iter(self._known))]
             self._known[event["id"]] = None
+            if is_bulk(event):
+                self._bulks.add(self._count, event)
+                self._count += 1
+                continue
             if len(self._order) == _EVENTS_MAX:
                 self._drop_first(self._order.popleft())
             subject = _subject(event)
@@ -80,14 +87,16 @@ class RecentEvents:
         return replace(change, events=events, time_ms=events[-1]["time_ms"])
 
     def _explain_partition(self, before: PartitionState, after: PartitionState) -> list[tuple[int, Event]]:
-        own = self._by_subject.get((after.topic, after.partition))
-        if own is None:
-            return []
-        found = _of_partition(list(own), before, after)
+        key = after.topic, after.partition
+        own = self._by_subject.get(key, deque())
+        packed = self._bulks.of_partition(*key)
+        found = _of_partition(sorted([*own, *packed], key=_number) if packed else list(own), before, after)
         while found and own and own[0][0] <= found[-1][0]:
             own.popleft()
+        if found and packed:
+            self._bulks.use(*key, found[-1][0])
         if not own:
-            del self._by_subject[after.topic, after.partition]
+            self._by_subject.pop(key, None)
         return found
 
     def _explain_other(self, change: Change) -> list[tuple[int, Event]]:
@@ -104,6 +113,10 @@ class RecentEvents:
             events.popleft()
             if not events:
                 del self._by_subject[subject]
+
+
+def _number(numbered: tuple[int, Event]) -> int:
+    return numbered[0]
 
 
 def _subject(event: Event) -> _Subject:

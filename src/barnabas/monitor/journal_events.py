@@ -11,11 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import numpy as np
+
+from barnabas.common.bulk_events import is_bulk, row_event, topic_fields
 from barnabas.common.types import uuid_from_text
 from barnabas.monitor.changes import Event
-from barnabas.monitor.columns import UNKNOWN, unpacked
-from barnabas.monitor.delta import NO_TOPIC_ID, Delta, Partitions, Source, TopicName
+from barnabas.monitor.columns import UNKNOWN, IntArray, unpacked
+from barnabas.monitor.delta import NO_TOPIC_ID, Delta, Partitions, Rows, Source, TopicName
 from barnabas.monitor.table import ClusterTable
+from barnabas.monitor.topics import Topic
 
 _COLUMNS: Final = frozenset({"partition_epoch", "elr", "adding", "removing"})
 _NEW_PARTITIONS: Final = frozenset({"topic-created", "partitions-added"})
@@ -34,6 +38,8 @@ class JournalEvents:
         self._begin_ms = begin_ms
         self._batch = Partitions(_COLUMNS)
         self._in_batch: set[tuple[str, int]] = set()
+        #: The metadata offset of the bulk events in the batch; None if it has events of single partitions.
+        self._bulk_offset: int | None = None
         self._time_ms = 0
         self.has_gap = False
         self.is_about_brokers = False
@@ -49,6 +55,8 @@ class JournalEvents:
                 self.has_gap = True
             elif kind == "controller-change":
                 self._write(Delta(event["time_ms"], Source.JOURNAL, controller=event.get("controller")))
+            elif is_bulk(event):
+                self._change_many(event)
             elif self._only not in (None, event.get("topic")):
                 continue
             elif kind in _NEW_PARTITIONS:
@@ -61,7 +69,7 @@ class JournalEvents:
 
     def _change(self, event: Event) -> None:
         topic, partition, after = str(event["topic"]), int(event["partition"]), event["after"]
-        if (topic, partition) in self._in_batch:
+        if (topic, partition) in self._in_batch or self._bulk_offset is not None:
             self._flush()
         fits = self._fits(topic, partition, event)
         if fits is None:
@@ -83,6 +91,83 @@ class JournalEvents:
         )
         self._in_batch.add((topic, partition))
         self._time_ms = event["time_ms"]
+
+    def _change_many(self, event: Event) -> None:
+        """Applies a bulk event. Those of one decision are about different partitions, and make one version."""
+        if self._bulk_offset != event["metadata_offset"]:
+            self._flush()
+            self._bulk_offset = event["metadata_offset"]
+        places: list[int] = []
+        topics: list[int] = []
+        for number, (name, topic_id, _, count) in enumerate(event["topics"]):
+            begin, known = len(places), None
+            if self._only in (None, name):
+                known = self._known_topic(TopicName(name, _topic_id(topic_id)))
+            topics += [number] * count
+            if known is None:
+                places += [UNKNOWN] * count
+            else:
+                rows = known.rows_by_partition
+                places += [
+                    rows[partition] if partition < len(rows) else self._missing()
+                    for partition in event["partition"][begin : begin + count]
+                ]
+        self._add_rows(event, topics, self._continuing(event, topics, np.array(places, np.int32)))
+        self._time_ms = event["time_ms"]
+
+    def _known_topic(self, identity: TopicName) -> Topic | None:
+        """Returns the topic; None if the table does not have it, or another one of its name."""
+        known = self._table.topics.by_name.get(identity.name)
+        self.has_gap |= known is None
+        return known if known is not None and _is_same_topic(known.identity, identity) else None
+
+    def _missing(self) -> int:
+        self.has_gap = True
+        return UNKNOWN
+
+    def _continuing(self, event: Event, topics: list[int], places: IntArray) -> list[int]:
+        """Returns the rows of a bulk event that continue the table's state. Notes a gap."""
+        states = self._table.states
+        is_known = places != UNKNOWN
+        epochs, known = np.array(event["leader_epoch"], np.int32), states.leader_epoch[places]
+        partition_epochs, known_partition_epochs = event["partition_epoch"], states.partition_epoch[places]
+        is_same = is_known & (known == epochs)
+        is_newer = is_known & (known < epochs) | is_same & (known_partition_epochs < partition_epochs)
+        doubtful = np.flatnonzero(is_same & (known_partition_epochs == UNKNOWN))
+        for row in doubtful.tolist():
+            single = row_event(event, row, topic_fields(event, event["topics"][topics[row]]))
+            fits = self._fits(single["topic"], single["partition"], single)
+            self.has_gap |= fits is False
+            is_newer[row] = bool(fits)
+        found: list[int] = np.flatnonzero(is_newer).tolist()
+        return found
+
+    def _add_rows(self, event: Event, topics: list[int], rows: list[int]) -> None:
+        """Adds rows of a bulk event to the batch."""
+        last = UNKNOWN
+        indexes = []
+        for row in rows:
+            if topics[row] != last:
+                last = topics[row]
+                name, topic_id, _, _ = event["topics"][last]
+                self._batch.add_topic(name, _topic_id(topic_id), is_complete=False)
+            indexes.append(len(self._batch.topics) - 1)
+        states = [each["after"] for each in event["transitions"]]
+        numbers, partition = event["transition"], event["partition"]
+        leader_epoch, partition_epoch = event["leader_epoch"], event["partition_epoch"]
+        after = [states[numbers[row]] for row in rows]
+        self._batch.extend(
+            Rows(
+                indexes,
+                [
+                    (partition[row], state["leader"], leader_epoch[row], partition_epoch[row])
+                    for row, state in zip(rows, after, strict=True)
+                ],
+                [state["replicas"] for state in after],
+                [state["isr"] for state in after],
+                {name: [state.get(name, ()) for state in after] for name in ("elr", "adding", "removing")},
+            )
+        )
 
     def _fits(self, topic: str, partition: int, event: Event) -> bool | None:
         """Returns whether the event continues the table's state; None if the table is newer."""
@@ -123,18 +208,27 @@ class JournalEvents:
         self._table.apply(delta)
 
     def _flush(self) -> None:
-        if self._in_batch:
+        if len(self._batch):
             batch, self._batch = self._batch, Partitions(_COLUMNS)
             self._in_batch.clear()
             self._table.apply(Delta(self._time_ms, Source.JOURNAL, partitions=batch))
+        self._bulk_offset = None
+
+
+def topic_id_of(event: Event) -> bytes:
+    """Returns the id of the topic that an event is about."""
+    return _topic_id(str(event.get("topic_id", "")))
+
+
+def _topic_id(text: str) -> bytes:
+    try:
+        return bytes(uuid_from_text(text))
+    except ValueError:
+        return NO_TOPIC_ID
 
 
 def _identity(event: Event) -> TopicName:
-    try:
-        topic_id = bytes(uuid_from_text(str(event.get("topic_id", ""))))
-    except ValueError:
-        topic_id = NO_TOPIC_ID
-    return TopicName(str(event["topic"]), topic_id)
+    return TopicName(str(event["topic"]), topic_id_of(event))
 
 
 def _is_same_topic(one: TopicName, other: TopicName) -> bool:

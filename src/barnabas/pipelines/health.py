@@ -13,11 +13,13 @@ order, each partition's changes are spans of time in one state; all figures are 
 Troubles: `unavailable` (no leader), `under_min_isr`, `under_replicated`. In the journal, a leader that crashed leads
 until the controller has noticed; the producer's own pause is longer by the time that this takes.
 
-An event can be in the journal twice; the first of each id counts. One that is not JSON is ignored.
+A bulk event, of a large decision, is unpacked to the events of its
+partitions. An event can be in the journal twice; the first of each id counts. One that is not JSON is ignored.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Mapping
@@ -28,12 +30,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
+from barnabas.common.bulk_events import BULK_KIND, unpacked
 from barnabas.pipelines.query import HEALTH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EVENTS_TOPIC = "__cluster_events"
+
+
+def _single_events(value: bytes | None) -> list[str]:
+    """Returns the event of a record as JSON; a bulk event as the events of its partitions."""
+    try:
+        event = json.loads(value or b"")
+    except ValueError:
+        return []
+    if isinstance(event, dict) and event.get("kind") == BULK_KIND:
+        return [json.dumps(each) for each in unpacked(event)]
+    return [(value or b"").decode()]
+
+
 _STATE = "struct<leader: int, leader_epoch: int, isr: array<int>, replicas: array<int>>"
 _EVENT = (
     "id string, time_ms bigint, kind string, changes array<string>, metadata_offset bigint, cause string, "
@@ -124,7 +140,8 @@ def health_tables(records: DataFrame, until_ms: int) -> dict[str, DataFrame]:
     `until_ms`.
     """
     spark = records.sparkSession
-    parsed = records.select("offset", F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
+    texts = records.select("offset", F.explode(F.udf(_single_events, "array<string>")("value")).alias("text"))
+    parsed = texts.select("offset", F.from_json("text", _EVENT).alias("event"))
     first = parsed.where("event.id IS NOT NULL").groupBy("event.id").agg(F.min_by("event", "offset").alias("event"))
     events = first.select("event.*").cache()
     states = spark.sql(_STATES_SQL, events=events).cache()

@@ -87,7 +87,7 @@ class Answer(NamedTuple):
 
     reply: AnswerReply
     message: Message
-    #: Sent instead of `message` if the promise of this event could not be saved; None if it depends on none.
+    #: The message to send instead if the promise of this event could not be saved; None if it depends on no promise.
     if_not_saved: Message | None = None
 
 

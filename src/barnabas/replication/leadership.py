@@ -66,7 +66,7 @@ class FollowerState:
         #: The time of its last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0
         self.leader_leo = _UNREACHABLE
-        #: While it is caught up: its session, whose fetches count for this partition too.
+        #: The follower's fetch session while it is caught up: each of its fetches counts for this partition too.
         self.session_fetch: SessionFetch | None = None
 
     def begin_idle(self, session_fetch: SessionFetch) -> None:

@@ -276,7 +276,7 @@ class Acceptor:
         task.add_done_callback(partial(self._established, accepted, slot))
 
     def _established(self, accepted: socket.socket, slot: Slot | None, task: asyncio.Task[bool]) -> None:
-        """Releases what a connection holds that does not become a transport, also if its task never ran."""
+        """Releases the socket and slot of a connection that does not become a transport, even if its task never ran."""
         self._establishing.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

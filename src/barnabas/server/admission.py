@@ -67,7 +67,7 @@ class Admission:
         return self._waiting is not None
 
     def offer(self, accepted: socket.socket, host: str) -> Slot | None:
-        """Returns the slot of a connection that is admitted now. None: it is refused or waits (`is_blocked`)."""
+        """Returns the slot of the connection if it is admitted now; None if it is refused or waits (`is_blocked`)."""
         limits, now_ms = self._limits, self._now_ms()
         address = peer_address(host)
         rest_ms = limits.arrive(self._listener, now_ms)
@@ -92,7 +92,7 @@ class Admission:
             return
         now_ms = self._now_ms()
         if now_ms < waiting.until_ms:
-            self._call_later(waiting.until_ms - now_ms)  # The timer's clock is coarser.
+            self._call_later(waiting.until_ms - now_ms)  # The timer can fire early: its clock is coarser.
             return
         self._waiting = None
         self._limits.waited(self._listener, now_ms - waiting.since_ms)
@@ -125,7 +125,8 @@ class Admission:
         held.close()
 
     def close(self) -> None:
-        """Closes the connections that have no slot."""
+        """Closes the connections that have no slot. No other will be admitted."""
+        self._limits.no_longer_when_free(self._continue)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -21,7 +21,7 @@ from barnabas.server.admission import Admission
 
 log = logging.getLogger("barnabas.connections")
 
-#: Connections closed in one turn of the loop.
+#: The number of connections closed in one turn of the loop.
 _CLOSED_PER_TURN: Final = 64
 #: The time after which connections whose handshake was under way are looked at again.
 _HANDSHAKE_POLL_S: Final = 1.0
@@ -49,7 +49,7 @@ class LimitedListeners:
         self._loop = loop
         self._limits = limits
         self._sockets: list[_Listening] = []
-        self.admissions = {name: Admission(each, name, now_ms, rejected) for name, each in limits.items()}
+        self._now_ms, self._rejected = now_ms, rejected
         self._closes_soon = False
         self._resolving: set[asyncio.Task[None]] = set()
         for each in self._pools():
@@ -57,6 +57,10 @@ class LimitedListeners:
 
     def _pools(self) -> list[ConnectionLimits]:
         return list({id(each): each for each in self._limits.values()}.values())
+
+    def admission(self, listener: str) -> Admission:
+        """Returns the admission of a listener that begins to accept."""
+        return Admission(self._limits[listener], listener, self._now_ms, self._rejected)
 
     def use(self, sockets: Sequence[_Listening]) -> None:
         """Sets the listeners whose connections can give way."""

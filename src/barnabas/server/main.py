@@ -22,16 +22,15 @@ from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.common.jaas_file import with_jaas_file
-from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.host import ServerHost
-from barnabas.server.limited_listeners import LimitedListeners
-from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
+from barnabas.server.listener import ListenerLog
 from barnabas.server.memory import check_regularly, prepare, settle
+from barnabas.server.node_listeners import NodeListeners
+from barnabas.server.node_tls import NodeTls
 from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
     from barnabas.server.exporter import Exporter
-    from barnabas.tls.node_contexts import NodeContexts
 
 try:
     import uvloop
@@ -143,21 +142,19 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
         host.close()
         return 0
     config = broker.config
-    contexts = _contexts(config, host)
-    sockets: list[ListeningSocket] = []
+    listeners = NodeListeners(broker, host, listener_log, NodeTls(config, host.links))
     exporter: Exporter | None = None
     try:
         prepare()
         broker.open()
-        sockets = await _bind(broker, host, listener_log, contexts)
-        early, late = _parted(sockets, broker)
-        await _open(early)
-        exporter = await _export(broker, config, sockets, host.turns, contexts)
+        await listeners.bind()
+        await listeners.open_early()
+        exporter = await _export(broker, config, listeners, host.turns)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
         if not stop.is_set():
-            await _open(late)
+            await listeners.open_all()
             await _first_of(ready, stop)
         settle()
         check_regularly(loop)
@@ -172,7 +169,7 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
 
         def release() -> None:
             host.turns.end_serving()
-            _close(sockets)
+            listeners.close()
 
         broker.stop(stopped.set, release)
         try:
@@ -181,7 +178,7 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
             log.error(
                 "the controller did not complete the controlled shutdown within %d s: stopping without it", _STOP_S_MAX
             )
-            _close(sockets)
+            listeners.close()
         if exporter is not None:
             exporter.close()
         host.close()
@@ -211,58 +208,16 @@ async def _compose(host: ServerHost, options: Options, log: ListenerLog, stop: a
     return None
 
 
-def _contexts(config: BrokerConfig, host: ServerHost) -> NodeContexts | None:
-    """Returns the TLS contexts of this node, which follow its configuration; None if it needs none. Raises
-    ConfigError.
-    """
-    if not tls_listeners(config):
-        return None
-    made: NodeContexts = importlib.import_module("barnabas.tls.node_contexts").NodeContexts(config)
-    host.links.use_tls(made)
-    config.use_files(made.check, made.refresh)
-    return made
-
-
-async def _export(
-    broker: Broker,
-    config: BrokerConfig,
-    sockets: Sequence[ListeningSocket],
-    turns: Turns,
-    contexts: NodeContexts | None,
-) -> Exporter | None:
+async def _export(broker: Broker, config: BrokerConfig, listeners: NodeListeners, turns: Turns) -> Exporter | None:
     """Starts /metrics if it is configured."""
     address = config.str_of("barnabas.metrics.listener")
     if not address:
         return None
     made: Exporter = importlib.import_module("barnabas.server.exporter").Exporter(
-        broker,
-        lambda: [(each.name, each.connection_count) for each in sockets],
-        turns,
-        contexts.certificates if contexts is not None else lambda: (),
+        broker, listeners.counts, turns, listeners.certificates
     )
     await made.start(address)
     return made
-
-
-def _close(sockets: Sequence[ListeningSocket]) -> None:
-    for listening in sockets:
-        listening.close()
-
-
-def _parted(sockets: Sequence[ListeningSocket], broker: Broker) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
-    """Divides the listeners into those that serve from the beginning and those that wait until the broker has its
-    metadata.
-    """
-    early = [each for each in sockets if broker.is_served_at_once(each.name)]
-    return early, [each for each in sockets if each not in early]
-
-
-async def _open(sockets: Sequence[ListeningSocket]) -> None:
-    for listening in sockets:
-        try:
-            await listening.serve()
-        except OSError as error:
-            raise ConfigError(f"cannot listen on port {listening.port} ({listening.name}): {error.strerror}") from error
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -282,40 +237,6 @@ def _announce(config: BrokerConfig) -> None:
     for listener in (listeners or config.advertised_listeners)[:1]:
         sys.stdout.write(f"started: {listener.host}:{listener.port}\n")
         sys.stdout.flush()
-
-
-async def _bind(
-    broker: Broker, host: ServerHost, listener_log: ListenerLog, contexts: NodeContexts | None
-) -> list[ListeningSocket]:
-    """Binds the addresses of all listeners of this node. Raises ConfigError if one is unavailable."""
-    config = broker.config
-    limited = LimitedListeners(
-        asyncio.get_running_loop(), broker.connection_limits, host.clock.now_ms, listener_log.rejected
-    )
-    await limited.resolve()
-    config.subscribe(lambda _: limited.resolve_soon())
-    sockets: list[ListeningSocket] = []
-    for listener in config.listeners:
-        dispatcher = broker.dispatcher(listener.name)
-        try:
-            bound = await ListeningSocket.bind(
-                dispatcher,
-                listener.name,
-                listener.host,
-                listener.port,
-                SocketOptions.from_config(config),
-                listener_log.accepted,
-                host.turns,
-                contexts if contexts is not None and contexts.serves(listener.name) else None,
-                limited.admissions[listener.name],
-            )
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror}"
-            ) from error
-        sockets.append(bound)
-    limited.use(sockets)
-    return sockets
 
 
 if __name__ == "__main__":

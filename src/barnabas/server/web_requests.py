@@ -1,9 +1,9 @@
-"""Requests of this node to servers of the web (`common.host.Web`): the key sets and tokens of an identity provider.
+"""Requests of this node to web servers (`common.host.Web`): the key sets and tokens of an identity provider.
 
 Each request has a thread of its own. A peer can be slow in ways that no timeout of a socket ends, a byte at a time, so
 the loop ends the connection of a request that takes too long. The thread is a daemon: a name server that does not
-answer does not delay the end of the process. At most `_THREADS_MAX` requests
-are under way; further ones fail. Redirects are not followed: only URLs that the configuration allows are asked.
+answer does not delay the process's exit. At most `_THREADS_MAX` requests are in progress; further ones fail.
+Redirects are not followed: only URLs that the configuration allows are requested.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Exchange:
         except OSError as raised:
             error = raised
         except (HTTPException, ValueError) as raised:
-            error = WebError(f"no response of HTTP: {type(raised).__name__}")
+            error = WebError(f"no HTTP response: {type(raised).__name__}")
         self._client.report(self, content, error)
 
     def give_up(self) -> None:
@@ -93,7 +93,7 @@ class WebClient:
         try:
             self._loop.call_soon_threadsafe(self._on_result, exchange, content, error)
         except RuntimeError:
-            return  # The loop has ended, and the node with it.
+            return  # The loop has ended with the node.
 
     def _on_result(self, exchange: _Exchange, content: bytes | None, error: OSError | None) -> None:
         self._threads -= 1

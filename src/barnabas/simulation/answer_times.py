@@ -54,7 +54,7 @@ class AnsweredInTime(Listener):
         self._counted_us: defaultdict[tuple[str, ...], int] = defaultdict(int)
         #: How long a link was cut or slow, less the time since then.
         self._outage_us: defaultdict[tuple[str, str], int] = defaultdict(int)
-        #: The time counted when a waiting request was first seen.
+        #: The value of its link's time counter when a waiting request was first seen.
         self._since_us: dict[tuple[Exchange, int], int] = {}
         #: The longest time that a group's members had to join again.
         self._rebalance_ms = 0
@@ -86,8 +86,8 @@ class AnsweredInTime(Listener):
         self._look(now_us)
 
     def _count_way(self, way: tuple[str, str], passed_us: int, is_well: bool) -> None:
-        """Counts time during which a link is neither cut nor slow. Bytes from before an outage arrive up to its length
-        after its end.
+        """Counts time during which a link is neither cut nor slow. Bytes that were sent before an outage can arrive
+        after it, late by its whole length.
         """
         if not is_well:
             self._outage_us[way] += passed_us

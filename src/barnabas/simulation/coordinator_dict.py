@@ -81,7 +81,7 @@ class CoordinatorDict:
         self._open: defaultdict[int, dict[bytes, tuple[int, bytes | None]]] = defaultdict(dict)
 
     def add(self, data: bytes, end: int) -> None:
-        """Replays whole batches up to `end`; those below the own end are known. Compaction leaves gaps."""
+        """Replays whole batches up to `end`, and skips those that were replayed before. Compaction leaves gaps."""
         for batch, is_control, records in batches_with_records(data, self.end, end):
             self.has_gap |= batch.base_offset > self.end or len(records) <= batch.last_offset - batch.base_offset
             self.end = batch.last_offset + 1

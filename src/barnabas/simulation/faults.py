@@ -63,7 +63,7 @@ class FaultEvent(Enum):
     SHIFT = "shift"  # the copy of a move to another log directory is complete, or has replaced the log
 
 
-#: The node of a fault that strikes where its event happens.
+#: The node field of a fault that is to strike whichever node its event happens on.
 THERE: Final = "there"
 _ANY: Final = "any"
 _WITHIN_MS: Final = 10_000
@@ -154,8 +154,8 @@ def _trigger_of(text: str) -> Trigger:
 
 
 class FaultStep(NamedTuple):
-    """The fact of a note that a fault begins or ends. `tied`: the fault of the schedule, if it struck at an event;
-    `fault` is then the same one with the time and node at which it struck.
+    """The data of a time line entry: a fault begins or ends. `tied`: the fault of the schedule, if it struck at an
+    event; `fault` is then the same one with the time and node at which it struck.
     """
 
     fault: Fault

@@ -19,13 +19,13 @@ from typing import NamedTuple
 from barnabas.simulation.history import Place, Problem
 from barnabas.simulation.world import Note, format_time
 
-#: The clocks of machines differ.
+#: The largest difference allowed between the clocks of two machines.
 _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """A member's ownership of a partition. `until_us`: when it was given back, or how long the group could not know
-    that its owner is gone.
+    """A member's ownership of a partition. `until_us`: when it was given back, or until when the group could not know
+    that its owner had gone.
     """
 
     member: str
@@ -94,8 +94,8 @@ class GroupHistory:
 
     def _lease_us(self, holding: _Holding) -> int:
         """Returns the time until which the owner can be sure that no other member has the partition."""
-        heard_us = self._contacted_us.get(holding.member)
-        return holding.since_us if heard_us is None else heard_us + self._session_us - _CLOCKS_US
+        contacted_us = self._contacted_us.get(holding.member)
+        return holding.since_us if contacted_us is None else contacted_us + self._session_us - _CLOCKS_US
 
     def contacted(self, member: str, sent_us: int) -> None:
         self._contacted_us[member] = sent_us
@@ -129,16 +129,16 @@ class GroupHistory:
 
     def _life(self, place: Place, members: Collection[str]) -> tuple[Note, ...]:
         """Returns when these members got and gave back a partition."""
-        told = []
+        notes = []
         for each in self._holdings[place]:
             if each.member in members:
-                told.append(Note(each.since_us, each.member, f"is assigned {_at(place)} in {each.generation}"))
+                notes.append(Note(each.since_us, each.member, f"is assigned {_at(place)} in {each.generation}"))
                 if each.until_us is None:
                     lease = f"can have lost {_at(place)}: the group can have removed it"
-                    told.append(Note(self._lease_us(each), each.member, lease))
+                    notes.append(Note(self._lease_us(each), each.member, lease))
                 else:
-                    told.append(Note(each.until_us, each.member, f"gives {_at(place)} back"))
-        return tuple(sorted(told, key=lambda note: note.time_us))
+                    notes.append(Note(each.until_us, each.member, f"gives {_at(place)} back"))
+        return tuple(sorted(notes, key=lambda note: note.time_us))
 
     def _one_owner(self, place: Place, holdings: list[_Holding]) -> list[Problem]:
         problems = []
@@ -147,12 +147,12 @@ class GroupHistory:
             owner = owners.setdefault(each.generation, each.member)
             if owner != each.member:
                 text = f"two owners in a generation: {_at(place)} in {each.generation}: {owner}, {each.member}"
-                problems.append(Problem(text, told=self._life(place, (owner, each.member))))
+                problems.append(Problem(text, notes=self._life(place, (owner, each.member))))
         times = sorted(self._owned(holdings), key=lambda each: each.since_us)
         for one, other in itertools.combinations(times, 2):
             if one.member != other.member and other.since_us < one.until_us:
                 text = f"owned twice at once: {_at(place)}: {_period(one)} and {_period(other)}"
-                problems.append(Problem(text, told=self._life(place, (one.member, other.member))))
+                problems.append(Problem(text, notes=self._life(place, (one.member, other.member))))
         return problems
 
     def _commits(self, place: Place, seen: list[Seen]) -> list[Problem]:
@@ -166,8 +166,8 @@ class GroupHistory:
                     f"committed offset went back: {_at(place)} is at {each.offset} at "
                     f"{format_time(each.requested_us)}, and was at {least}"
                 )
-                told = [_seen_note(place, one) for one in by_return if least <= one.offset or one is each]
-                problems.append(Problem(text, told=tuple(note for note in told if note.time_us <= each.returned_us)))
+                notes = [_seen_note(place, one) for one in by_return if least <= one.offset or one is each]
+                problems.append(Problem(text, notes=tuple(note for note in notes if note.time_us <= each.returned_us)))
         return problems
 
     def _least(self, place: Place, by_return: list[Seen], before_us: int) -> int:

@@ -95,8 +95,8 @@ class GroupWork:
             for name, history in self.group_histories.items()
         }
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
-        return self.history.told_at(spot)
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self.history.notes_at(spot)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         """Checks the histories of the groups. Nothing is required of a group that lost its records."""

@@ -47,13 +47,13 @@ class Violation(Exception):
 
 
 class Problem(NamedTuple):
-    """A broken promise. `text` is its kind, a colon, and where; `spots` are the offsets concerned; `told` is what the
+    """A broken promise. `text` is its kind, a colon, and where; `spots` are the offsets concerned; `notes` is what the
     clients know about it.
     """
 
     text: str
     spots: tuple[Spot, ...] = ()
-    told: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 class History:
@@ -91,15 +91,15 @@ class History:
 
     def problem(self, text: str, spots: Collection[Spot], values: Collection[bytes] = ()) -> Problem:
         """Returns a problem with these records and offsets."""
-        told = [note for value in dict.fromkeys(values) for note in self._told_of(value)]
-        told += [note for spot in dict.fromkeys(spots) for note in self._told_at(spot)]
-        return Problem(text, tuple(dict.fromkeys(spots)), tuple(sorted(set(told), key=lambda note: note.time_us)))
+        notes = [note for value in dict.fromkeys(values) for note in self._notes_of(value)]
+        notes += [note for spot in dict.fromkeys(spots) for note in self._notes_at(spot)]
+        return Problem(text, tuple(dict.fromkeys(spots)), tuple(sorted(set(notes), key=lambda note: note.time_us)))
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
         """Returns what the clients know of the records that were acknowledged at an offset."""
-        return self.problem("", [spot], [value for value, at in self.acked.items() if at == spot]).told
+        return self.problem("", [spot], [value for value, at in self.acked.items() if at == spot]).notes
 
-    def _told_of(self, value: bytes) -> Iterator[Note]:
+    def _notes_of(self, value: bytes) -> Iterator[Note]:
         sent, name = self.sent.get(value), text_of(value)
         if sent is None:
             return
@@ -110,7 +110,7 @@ class History:
             failed_us, error = self.failed[value]
             yield Note(failed_us, sent.session, f"gives {name} up: {error}")
 
-    def _told_at(self, spot: Spot) -> Iterator[Note]:
+    def _notes_at(self, spot: Spot) -> Iterator[Note]:
         read = self._first_polled.get(spot)
         if read is not None:
             yield Note(read[0], read[1], f"reads {spot_text(spot)}, as the first one")

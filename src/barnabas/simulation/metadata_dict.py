@@ -146,7 +146,7 @@ class MetadataDict:
         return found
 
     def add(self, data: bytes, end: int | None = None) -> None:
-        """Replays whole batches of the log, up to `end` if that is given; those below the own end are known."""
+        """Replays whole batches of the log, up to `end` if that is given, and skips those that were replayed before."""
         for batch, is_control, records in batches_with_records(data, self.end, end):
             assert batch.base_offset == self.end, f"a batch at {batch.base_offset} after {self.end}"
             self._add_records(records, is_control=is_control)

@@ -188,7 +188,7 @@ class Operator:
 
         self._send(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), CreatePartitionsResponse, answered)
 
-    def _regret(self) -> None:
+    def _cancel_addition(self) -> None:
         """Removes a replica, adds one a little later, and cancels that while the new replica is still catching up."""
         topic, index = self._place()
         ids = self._random.sample([int(name.removeprefix("broker")) for name in self._brokers], len(self._brokers))

@@ -87,7 +87,7 @@ def _key(node: Node, partition: Partition) -> tuple[str, Place, bytes]:
 
 def course_of(problem: Problem, log_ends: LogEnds, notes: Sequence[Note]) -> list[Note]:
     """Returns the course of the records and offsets of a problem, in the order of time."""
-    found = set(problem.told)
+    found = set(problem.notes)
     for spot in problem.spots:
         found |= set(_course_at(spot, log_ends.steps.get(spot[0], ()), notes))
     course = sorted(found, key=lambda note: (note.time_us, note.node, note.text))

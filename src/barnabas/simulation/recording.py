@@ -67,12 +67,12 @@ class Recording:
 
     def problems(self) -> list[Problem]:
         return [
-            Problem(f"{found.kind.value}: {found.text}", _spots(found), self.told(found.values))
+            Problem(f"{found.kind.value}: {found.text}", _spots(found), self.notes(found.values))
             for found in self.judge.verdict().findings
             if not found.note
         ]
 
-    def told(self, values: Sequence[Any]) -> tuple[Note, ...]:
+    def notes(self, values: Sequence[Any]) -> tuple[Note, ...]:
         """Returns what clients know of these values, and the steps of the transactions in which they were sent."""
         found: set[Note] = set()
         for value in values:
@@ -82,9 +82,9 @@ class Recording:
                 found.update(self._transaction_around(note.node, note.time_us))
         return tuple(sorted(found, key=lambda note: note.time_us))
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
         """Returns what clients know of the record that was acknowledged at an offset."""
-        return self.told([self._at[spot]] if spot in self._at else [])
+        return self.notes([self._at[spot]] if spot in self._at else [])
 
     def _transaction_around(self, process: str, time_us: int) -> Iterator[Note]:
         """Yields the steps of the transaction that a process has at this time: from its beginning to the next one."""

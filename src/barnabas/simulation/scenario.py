@@ -328,11 +328,11 @@ class Run:
     def _problem_of(self, broken: Violation | Livelock) -> Problem:
         if isinstance(broken, Livelock) or broken.at is None:
             return Problem(str(broken))
-        return Problem(str(broken), (broken.at,), self.work.told_at(broken.at))
+        return Problem(str(broken), (broken.at,), self.work.notes_at(broken.at))
 
     def _courses(self, problems: Sequence[Problem]) -> dict[str, list[Note]]:
-        told = [problem for problem in problems if problem.spots or problem.told][:_LIVES_MAX]
-        return {problem.text: course_of(problem, self.log_ends, self.world.trace.notes) for problem in told}
+        shown = [problem for problem in problems if problem.spots or problem.notes][:_LIVES_MAX]
+        return {problem.text: course_of(problem, self.log_ends, self.world.trace.notes) for problem in shown}
 
     # -- phases
 

@@ -18,7 +18,7 @@ _UNSET: Final = None
 class Answer(Enum):
     DONE = "done"
     REFUSED = "refused"
-    UNKNOWN = "unknown"  # no answer, or one that does not say what became of the change
+    UNKNOWN = "unknown"  # no answer, or one that does not say whether the change was made
 
 
 class Registers:

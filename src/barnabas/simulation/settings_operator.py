@@ -31,9 +31,9 @@ from barnabas.storage.directories import root_of
 
 _GAP_MS_MEAN: Final = 2_500
 _RETRY_MS: Final = 700
-#: The number of replicas from which the largest is taken for a move.
+#: The number of replicas of which the largest is chosen for a move.
 _PLACES: Final = 3
-#: When a move is taken back: a small log is copied within milliseconds.
+#: The time after which a move is reverted: a small log is copied within milliseconds.
 _BACK_MS: Final = (0, 1, 5, 30, 300)
 _SET, _DELETE = 0, 1
 _REFUSALS: Final = frozenset(
@@ -56,7 +56,7 @@ _RATES: Final = ("500", "5000", "100000")
 
 
 class _Tuned(NamedTuple):
-    """A property of brokers with values that they take and values that they refuse."""
+    """A property of brokers with values that they accept and values that they refuse."""
 
     key: str
     taken: Sequence[str]
@@ -72,7 +72,7 @@ _TUNED: Final = (
     _Tuned("message.max.bytes", ("600000", "1048588"), ("-1",)),
     _Tuned("log.dirs", (), ("/elsewhere",)),
 )
-#: Numbers of threads, with Kafka's defaults: a change can double or halve them at most.
+#: The numbers of threads, with Kafka's defaults. A change can at most double or halve a number.
 _THREADS: Final[Mapping[str, int]] = {"num.io.threads": 8, "num.network.threads": 3, "num.replica.fetchers": 1}
 _FACTORS: Final = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5)
 
@@ -123,7 +123,7 @@ class SettingsOperator:
             self._client.run(self._later)
 
     def judge(self) -> list[str]:
-        """Returns all answers that were wrong, and the first setting of each node that is not what it must be."""
+        """Returns all wrong answers, and the first wrong setting of each node."""
         found = list(self.problems)
         for name, node in self._cluster.nodes.items():
             if node.broker is not None:
@@ -187,7 +187,7 @@ class SettingsOperator:
         elif kind == 1:
             entity, key, rates = _DEFAULT_CLIENT, random.choice(_BYTE_RATES), _RATES_OF_ALL
         else:
-            # A default would also hold for the first requests of connections between nodes.
+            # A default would also apply to the first requests of connections between nodes.
             client = random.choice(self._clients)
             entity = (("client-id", client),)
             of_bytes = _BYTE_RATES[0] if client.startswith("producer") else _BYTE_RATES[1]
@@ -343,7 +343,7 @@ def _config_request(key: Key, value: str | None) -> Message:
 
 
 def _answer(response: Any) -> Answer:
-    """Returns what an answer says: errors that are not about the change itself say nothing."""
+    """Returns what an answer says about the change; an error with another cause says nothing."""
     if response is None:
         return Answer.UNKNOWN
     rows = response.entries if isinstance(response, AlterClientQuotasResponse) else response.responses

@@ -58,7 +58,7 @@ class PlainSideWork:
         """Waits for nothing."""
 
     async def read(self, client: Client) -> None:
-        """Reads nothing besides the topics of this work."""
+        """Reads only the topics of this work."""
 
     def judge(self, found: ReadRecords, verdicts: Verdicts) -> list[Problem]:
         raise NotImplementedError
@@ -110,8 +110,8 @@ class WideWork:
                 problems += side.judge(of_sides, verdicts)
         return problems
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
-        return self._base.told_at(spot)
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self._base.notes_at(spot)
 
     def counts(self) -> Counts:
         return self._base.counts()

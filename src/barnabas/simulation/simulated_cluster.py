@@ -177,7 +177,7 @@ class Cluster:
         self._held: dict[str, int] = {}
         #: Nodes whose program ran since the last check (`checkers.Watch`); all of them for a manual check.
         self.dirty: Sequence[Node] = ()
-        #: Whether everything is checked on request, also what is checked only now and then.
+        #: Whether a check that is requested covers everything, including what is otherwise checked only now and then.
         self.checks_all = False
         if layout.zookeeper:
             self.zookeeper = ZookeeperNode(world, self.network, ZOOKEEPER, on_exit=self._on_exit)

@@ -1,4 +1,4 @@
-"""The promise that a log which nothing has damaged is not called damaged.
+"""A checker: a log that nothing has damaged is never reported as damaged.
 
 The disk model knows what can have been lost: unsynced data at a power failure, everything when a disk is replaced,
 anything while calls fail. A process that ends, in whatever way, loses nothing that it has written.

@@ -63,11 +63,11 @@ def page_data(outcome: Outcome, lines: Sequence[Line]) -> dict[str, Any]:
     lanes = [_lane(name, outcome.notes, end_us, begins="dead") for name in sorted(nodes)]
     lanes += [_lane(name, outcome.notes, end_us, begins="running") for name in clients if name in struck]
     drawn = {lane["name"] for lane in lanes}
-    told = [note for note in outcome.notes if note.node in _JUDGES]
+    judged = [note for note in outcome.notes if note.node in _JUDGES]
     return {
         "end_us": end_us,
         "problem": outcome.problems[0] if outcome.failed else "",
-        "problem_us": (told[-1].time_us if told else end_us) if outcome.failed else None,
+        "problem_us": (judged[-1].time_us if judged else end_us) if outcome.failed else None,
         "clients": clients,
         "lanes": [*lanes, {"name": "everything else", "states": [], "faults": [], "rows": 0}],
         "partitions": [*_controllers(outcome.notes, end_us), *_partitions(outcome.notes, end_us)],

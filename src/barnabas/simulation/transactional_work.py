@@ -140,8 +140,8 @@ class TransactionalWork:
 
         return await read_with_retries(self._auditor, self._cluster, opened, read, "cannot read everything")
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
-        return self.recording.told_at(spot)
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self.recording.notes_at(spot)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         """Checks the history. Nothing is required if a topic that the chain depends on had an unclean election."""

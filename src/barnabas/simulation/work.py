@@ -103,7 +103,7 @@ class Work(Protocol):
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         """Returns all violations."""
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
         """Returns what the clients know of the record at an offset."""
 
     def counts(self) -> Counts: ...
@@ -175,8 +175,8 @@ class RecordsWork:
     async def read(self) -> Any:
         return await read_everything(self._cluster, self._auditor, self.topics)
 
-    def told_at(self, spot: Spot) -> tuple[Note, ...]:
-        return self.history.told_at(spot)
+    def notes_at(self, spot: Spot) -> tuple[Note, ...]:
+        return self.history.notes_at(spot)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[Problem]:
         incarnations = {topic.name: topic.incarnation for topic in self.topics if topic.is_replaced}

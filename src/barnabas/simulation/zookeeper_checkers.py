@@ -33,8 +33,7 @@ from barnabas.zookeeper.tree.database import Database
 from barnabas.zookeeper.txns import TxnEntry
 
 _STATE_PARTS: Final = 6
-#: The whole tree is compared after each of this many transactions at the beginning, and after every one at this
-#: distance later.
+#: The whole tree is compared after each of the first 100 transactions, and after every 100th transaction later.
 _WHOLE_EVERY: Final = 100
 
 

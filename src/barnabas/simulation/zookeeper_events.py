@@ -76,7 +76,7 @@ SESSIONS: Final = (
 
 
 def _pending_writes(call: Call) -> Any:
-    """Returns what is left to be done of a write that was refused alone."""
+    """Returns the writes of a refused unit that have not been made yet."""
     attempt, found = call.arguments
     writes = attempt.units[0].writes
     return [write for write in writes if not call.subject._is_done(write, found[write.path])]

@@ -99,7 +99,7 @@ class SourceOptions:
     push_filters: bool
     drop_replays: bool
     lost_ranges_path: str | None
-    #: With valueSchema: how values are read.
+    #: The format in which values are read if valueSchema is given.
     value_format: ValueFormat | None = None
 
 

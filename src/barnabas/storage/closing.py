@@ -39,7 +39,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
     touched: list[Log] = []
     faults: list[StorageFault] = []
     for log in logs:
-        # Done for all logs first, so that no thread closes a file that another one uses.
+        # This is done for all logs first, so that no thread closes a file that another one uses.
         log.segments.release()
         is_changed = log.segments.active.has_files and opened_as.get(log) != shape_of(log)
         if is_changed or log.identity is not None:

@@ -23,7 +23,7 @@ class DelayedRemoval:
         self._host = host
         self._waiting: deque[tuple[int, list[str]]] = deque()
         self._timer: Timer | None = None
-        #: Called before files are removed; by default there is nothing to prepare.
+        #: The function to call before files are removed; by default there is nothing to prepare.
         self.prepare: Prepare = _nothing_to_prepare
 
     def add(self, paths: list[str], delay_ms: int) -> None:

@@ -39,7 +39,7 @@ _API_VERSIONS_MAX: Final = 4
 _FETCH_MAX: Final = 12
 _EVENTS_PER_BATCH: Final = 250
 _FETCH_BYTES_MAX: Final = 1 << 20
-#: Encoded answers that are kept for the next equal request.
+#: The number of encoded answers kept, each for the next equal request.
 _ANSWERS_KEPT: Final = 2_000
 
 

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from barnabas.common.types import uuid_to_text
+from barnabas.testing.packed_events import packed
 
 NO_LEADER: Final = -1
+#: A change of more partitions is reported by bulk events.
+_SINGLE_MAX: Final = 50
 _TOPIC_ID_BYTES: Final = 16
 _FIRST_MS: Final = 1_700_000_000_000
 
@@ -245,14 +248,16 @@ class PhantomState:
                 if keeps:
                     changed.append((topic, index, before, row.shown()))
         events = (_event(topic, index, was, now, because, cause) for topic, index, was, now in changed)
-        self._changed(each for part in (first, events) for each in part)
+        told = (each for part in (first, events) for each in part)
+        self._changed(told, is_packed=len(changed) > _SINGLE_MAX)
         return count
 
-    def _changed(self, events: Iterable[Event]) -> None:
+    def _changed(self, events: Iterable[Event], *, is_packed: bool = False) -> None:
         self.version += 1
         self._offset += 1
         if self._on_events is not None:
-            self._on_events(self._complete(events, self._offset, self._now_ms()))
+            complete = self._complete(events, self._offset, self._now_ms())
+            self._on_events(packed(complete) if is_packed else complete)
 
     @staticmethod
     def _complete(events: Iterable[Event], offset: int, time_ms: int) -> Iterator[Event]:

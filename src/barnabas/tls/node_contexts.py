@@ -35,25 +35,16 @@ class NodeContexts:
     def __init__(self, config: BrokerConfig) -> None:
         """Reads all stores. Raises ConfigError that names the listener, the key and what is wrong."""
         self._config = config
-        self._served = {each.name for each in config.listeners if each.security_protocol in TLS_PROTOCOLS}
         self._peers = inter_broker_security(config).tls
-        self._by_name = {name: ListenerContexts(ListenerSettings.of(config, name)) for name in tls_listeners(config)}
-        for name in sorted(self._served):
-            if self._by_name[name].server is None:
-                raise ConfigError(
-                    f"listener {name}: ssl.keystore.location is not set: a listener with TLS needs a certificate, "
-                    "from ssl.keystore.location or ssl.keystore.key and ssl.keystore.certificate.chain"
-                )
-            if unused_client_auth(config, name):
-                log.warning("%s", SASL_CLIENT_AUTH_WARNING)
+        self._by_name = {name: _contexts(config, name) for name in tls_listeners(config)}
         self._check_peers()
         for name, contexts in self._by_name.items():
-            self._warn_if_expired(name, contexts)
+            self._warn(name, contexts)
 
     def _check_peers(self) -> None:
         """Raises ConfigError if a broker with these stores would refuse itself."""
         contexts = None if self._peers is None else self._by_name[self._peers]
-        if contexts is None or contexts.server is None or self._peers not in self._served:
+        if contexts is None or contexts.server is None or self._peers not in _served(self._config):
             return
         try:
             handshake(contexts.server, contexts.client)
@@ -62,6 +53,11 @@ class NodeContexts:
                 f"listener {self._peers}: A client SSLEngine created with the provided settings can't connect to a "
                 f"server SSLEngine created with those settings: {shown(error)}"
             ) from None
+
+    def _warn(self, listener: str, contexts: ListenerContexts) -> None:
+        if listener in _served(self._config) and unused_client_auth(self._config, listener):
+            log.warning("%s", SASL_CLIENT_AUTH_WARNING)
+        self._warn_if_expired(listener, contexts)
 
     def _warn_if_expired(self, listener: str, contexts: ListenerContexts) -> None:
         expired = contexts.expired(datetime.now(UTC))
@@ -80,11 +76,19 @@ class NodeContexts:
             for _, certificate in contexts.certificates:
                 yield name, certificate
 
-    # -- connections
+    # -- listeners
 
-    def serves(self, listener: str) -> bool:
-        """Returns whether this node serves the listener with TLS."""
-        return listener in self._served
+    def add(self, listener: str) -> None:
+        """Reads the stores of a listener that begins to accept, unless they are there. Raises ConfigError."""
+        if listener not in self._by_name:
+            made = self._by_name[listener] = _contexts(self._config, listener)
+            self._warn(listener, made)
+
+    def remove(self, listener: str) -> None:
+        """Forgets a listener that accepts no more connections."""
+        self._by_name.pop(listener, None)
+
+    # -- connections
 
     def server(self, listener: str) -> ssl.SSLContext:
         """Returns the current context for a connection that the listener accepts."""
@@ -113,7 +117,11 @@ class NodeContexts:
 
     def check(self, proposed: BrokerConfig) -> None:
         """Raises ConfigError if the node must not change to this configuration while it runs."""
-        for name, now in self._by_name.items():
+        for name in tls_listeners(proposed):
+            now = self._by_name.get(name)
+            if now is None:
+                _contexts(proposed, name)
+                continue
             settings = ListenerSettings.of(proposed, name)
             if settings != now.settings or files_of(settings) != now.files:
                 self._compatible(name, settings)
@@ -122,7 +130,10 @@ class NodeContexts:
         """Replaces the contexts of each listener whose settings or files have changed. Settings that cannot be used are
         reported, and the former contexts stay.
         """
+        current = set(tls_listeners(self._config))
         for name, now in self._by_name.items():
+            if name not in current:
+                continue  # The listener is about to be closed.
             try:
                 settings = ListenerSettings.of(self._config, name)
                 if settings == now.settings and files_of(settings) == now.files:
@@ -145,6 +156,22 @@ class NodeContexts:
         if why is not None:
             raise ConfigError(_REFUSED + why)
         return made
+
+
+def _served(config: BrokerConfig) -> set[str]:
+    """Returns the listeners with TLS that this node serves."""
+    return {each.name for each in config.listeners if each.security_protocol in TLS_PROTOCOLS}
+
+
+def _contexts(config: BrokerConfig, listener: str) -> ListenerContexts:
+    """Reads the stores of a listener. Raises ConfigError."""
+    made = ListenerContexts(ListenerSettings.of(config, listener))
+    if made.server is None and listener in _served(config):
+        raise ConfigError(
+            f"listener {listener}: ssl.keystore.location is not set: a listener with TLS needs a certificate, "
+            "from ssl.keystore.location or ssl.keystore.key and ssl.keystore.certificate.chain"
+        )
+    return made
 
 
 def _incompatibility(now: ListenerContexts, then: ListenerContexts) -> str | None:

@@ -11,6 +11,7 @@ count.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -80,6 +81,10 @@ class Answer:
                 for (topic, index), ids in sorted(self.moves.items())
             ],
         }
+
+    def reassignment_text(self) -> str:
+        """Returns the moves as the text of such a file."""
+        return json.dumps(self.reassignment(), separators=(",", ":"))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the whole answer. Fields are added in later versions, and keep their meaning."""

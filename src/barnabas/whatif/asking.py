@@ -103,7 +103,8 @@ def _kill(model: Model, victims: Iterable[int], note: _Note) -> None:
     if absent:
         note(f"{_brokers(absent)} {'is' if len(absent) == 1 else 'are'} not in the cluster already")
     _end(model, victims, note)
-    _note_controller(situation, victims, note)
+    if model.has_controller:
+        _note_controller(situation, victims, note)
 
 
 def _note_controller(situation: Situation, victims: Iterable[int], note: _Note) -> None:
@@ -159,7 +160,7 @@ def _(question: Restart, before: Model, notes: list[str]) -> Answer:
         for broker in question.brokers:
             model.shut_down(broker)
         _note_controller(before.situation, question.brokers, notes.append)
-        notes.append("partitions are shown while the brokers are down; leaders without loss return with them")
+        notes.append("the partitions are shown while the brokers are down")
 
     return _after(question, before, notes, happen)
 
@@ -175,7 +176,8 @@ def _(question: Drain, before: Model, notes: list[str]) -> Answer:
             model.reassign(key, target)
 
     found = _changes(before, happen)
-    notes.append("partitions are shown when all moves are complete")
+    if plan.moves:
+        notes.append("the partitions are shown when all moves are complete")
     return Answer(
         question=str(question),
         total=len(before.partitions),

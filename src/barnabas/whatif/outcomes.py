@@ -118,7 +118,7 @@ def outcomes(before: Model, after: Model, *, is_min_isr_asked: bool = False) -> 
             new,
             tuple(sorted(now_states & had)),
             _why(after, key, was, leader),
-            after.unclean_candidate(key) if leader == NO_LEADER else NO_BROKER,
+            after.unclean_candidate(key) if leader == NO_LEADER and after.has_controller else NO_BROKER,
         )
 
 

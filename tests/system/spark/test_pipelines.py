@@ -21,6 +21,7 @@ from barnabas.pipelines.orders import Batches, OrdersPipeline, release
 from barnabas.pipelines.query import table_counts
 from barnabas.pipelines.rules import BROKEN, classified
 from barnabas.testing import Cluster
+from barnabas.testing.packed_events import packed
 
 NOON = "2017-01-01T12:00:00Z"
 GOOD = order(1, NOON, [(1, 2, 1.5), (2, 0, 0.0)])
@@ -232,6 +233,12 @@ def test_health_of_a_journal(spark: Any) -> None:
         _change(7, 11000, "isr-expand", "caught-up", (2, 3, [2]), (2, 3, both)),
         _change(8, 11000, "isr-shrink", "follower-lagged", (2, 0, both), (2, 0, [2, 3]), 1),
     ]
+    # A large decision arrives in bulk, and means the same.
+    single = json.loads(events.pop(1)[1])
+    for state, epoch in ((single["before"], 4), (single["after"], 5)):
+        state["partition_epoch"] = epoch
+    (in_bulk,) = packed([single])
+    events.append((2, json.dumps(in_bulk).encode()))
     frame = spark.createDataFrame([(o, v) for o, v in events], "offset bigint, value binary")
     tables = {name: table.toArrow().to_pylist() for name, table in health_tables(frame, 21000).items()}
     shares = {row["broker"]: (row["ms"], round(row["share"], 3)) for row in tables["leader_share"]}

@@ -171,8 +171,8 @@ def test_a_listener_above_its_rate_rests_at_most_one_window() -> None:
     assert [world.limits.arrive("EXTERNAL", 0) for _ in range(9)] == [1_000] * 9
     assert world.limits.arrive("INTERNAL", 0) == 0
     (internal, external) = world.limits.listeners()
-    assert internal.throttle_times.value(0) == 0
-    assert external.throttle_times.value(0) == pytest.approx(10_500 / 11)
+    assert internal.throttle_times.average(0) is None
+    assert external.throttle_times.average(0) == pytest.approx(10_500 / 11)
     world.set(listener_name_external_max_connection_creation_rate="4")
     assert world.limits.arrive("EXTERNAL", 0) == 0
 
@@ -199,7 +199,7 @@ def test_an_address_above_its_quota_is_held_and_not_counted() -> None:
     world.open(5, address="10.0.0.2")
     (_, external) = world.limits.listeners()
     assert (world.limits.total, external.count) == (15, 15)
-    assert external.ip_throttle_times.value(0) == 1_000
+    assert external.ip_throttle_times.average(0) == 1_000
     # Refused connections are not in the rates, of the listener and of the broker either.
     assert external.rate.total(0) == world.limits.rate.total(0) == 15
     assert dict(world.limits.address_rates(0)) == {IP: 1.0}

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import pytest
 from tests.support.hostile_requests import ATTACKS, TOPICS
-from tests.support.wired import WiredBroker
+from tests.support.wired import WiredBroker, WiredClient
 
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import METADATA_TOPIC_ID
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 
 ROWS = 60_000
 
@@ -30,3 +37,27 @@ def test_no_request_of_many_rows_holds_the_loop(wired: WiredBroker, name: str) -
     client = wired.connect()
     for message, version in requested[:20]:
         assert client.call(message, version, Message, within_ms=60_000)
+
+
+def at_the_controller(wired: WiredBroker) -> WiredClient:
+    client = wired.connect()
+    client.core = wired.broker.dispatcher("CONTROLLER").connect(client.link, "/127.0.0.1", "CONTROLLER")
+    return client
+
+
+def test_a_fetch_of_many_partitions_at_the_controller_is_decoded_in_steps(wired: WiredBroker) -> None:
+    partitions = [FetchRequest.FetchPartition(partition=index) for index in range(4 * ROWS)]
+    request = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=partitions)])
+    answer = at_the_controller(wired).call(request, 17, FetchResponse, within_ms=60_000)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_names_of_many_words_do_not_hold_the_loop(wired: WiredBroker) -> None:
+    """The messages of the errors hold the names, and are shortened."""
+    cls = AlterPartitionReassignmentsRequest
+    partitions = [cls.ReassignablePartition(partition_index=index, replicas=[1, 1]) for index in range(60)]
+    request = cls(topics=[cls.ReassignableTopic(name="n " * 16_383, partitions=partitions)])
+    answer = at_the_controller(wired).call(request, 0, AlterPartitionReassignmentsResponse, within_ms=60_000)
+    rows = answer.responses[0].partitions
+    assert {row.error_code for row in rows} != {0}
+    assert {len(row.error_message or "") for row in rows} == {2_001}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from tests.support.controller_world import ControllerWorld
 from tests.support.isr_requests import isr_request
 
+from barnabas.common.bulk_events import BULK_KIND, is_bulk, unpacked
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.requests import brokers, configs, elections, partitions, reassignments, topics
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result
+from barnabas.journal import bulk
 from barnabas.journal.causes import CAUSES, cause_of_change
+from barnabas.journal.event_record import record_of
 from barnabas.journal.events import Event, MetadataChange, events_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -23,6 +27,17 @@ from barnabas.replication.isr_reasons import REASON_TAG, encode_reason
 from barnabas.replication.leadership import Leadership
 
 NODE = 9
+
+
+def as_json(events: list[Event]) -> list[Event]:
+    """Returns the events as a reader gets them."""
+    return [json.loads(record_of(event).value or b"") for event in events]
+
+
+def unpacked_by_id(events: list[Event]) -> dict[str, Event]:
+    found = [each for event in as_json(events) for each in (unpacked(event) if is_bulk(event) else (event,))]
+    assert len({event["id"] for event in found}) == len(found)
+    return {event["id"]: event for event in found}
 
 
 class TellingWorld(ControllerWorld):
@@ -42,7 +57,13 @@ class TellingWorld(ControllerWorld):
         delta = MetadataDelta(before)
         for record, _ in result.records:
             delta.replay(record)
-        return [event for _, event in events_of(MetadataChange(delta, self.image, cause), self.view(), NODE)]
+        change = MetadataChange(delta, self.image, cause)
+        told = [event for _, event in events_of(change, self.view(), NODE)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bulk, "UNPACKED_MAX", 0)
+            in_bulk = [event for _, event in events_of(change, self.view(), NODE)]
+        assert unpacked_by_id(in_bulk) == unpacked_by_id(told)
+        return told
 
     def create(self, name: str, *replicas: list[int], **configs_: str) -> list[Event]:  # type: ignore[override]
         rows = [
@@ -112,6 +133,27 @@ def test_every_event_of_a_change_has_an_id_of_its_own(world: TellingWorld) -> No
     events = world.fence(2)
     assert len(events) == 16
     assert len({event["id"] for event in events}) == 16
+
+
+def test_a_large_decision_is_told_in_bulk(world: TellingWorld) -> None:
+    """A few events have all partitions of the decision, in its order; each bulk is a record of its own."""
+    for name in ("t", "u"):
+        world.create(name, *[[1, 2, 3], [2, 3, 1], [3, 1, 2]] * 75)
+    events = world.fence(2)
+    bulks = [event for event in events if event["kind"] == BULK_KIND]
+    assert [event["kind"] for event in events] == ["broker-fenced", *[BULK_KIND] * 3]
+    assert [len(event["partition"]) for event in bulks] == [200, 200, 50]
+    assert [[topic[0] for topic in event["topics"]] for event in bulks] == [["t"], ["t", "u"], ["u"]]
+    assert [topic[3] for event in bulks for topic in event["topics"]] == [200, 25, 175, 50]
+    assert all(len(event["transitions"]) == 3 for event in bulks)
+    singles = [each for event in as_json(bulks) for each in unpacked(event)]
+    assert len({each["id"] for each in singles}) == 450
+    assert {each["cause"] for each in singles} == {"session-expired"}
+    assert [each["partition"] for event in as_json(bulks) for each in unpacked(event, _only_u)] == list(range(225))
+
+
+def _only_u(topic: str) -> frozenset[int] | None:
+    return None if topic == "u" else frozenset()
 
 
 def test_a_controller_that_did_not_decide_tells_the_same_but_for_the_cause() -> None:

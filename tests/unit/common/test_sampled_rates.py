@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.common.sampled_rates import SampledRate, TokenBucket
+from barnabas.common.sampled_rates import SampledRate, SampledTimes, TokenBucket
 
 DATA = Path(__file__).parents[2] / "data" / "quotas"
 
@@ -50,3 +50,15 @@ def test_a_rate_is_empty_when_its_windows_have_passed() -> None:
     assert not rate.is_empty(10_999)
     assert rate.is_empty(11_000)
     assert (rate.per_second(11_000), rate.excess_ms(0.001, 11_000)) == (0, 0)
+
+
+def test_a_window_of_times_counts_until_its_latest_value_is_old() -> None:
+    times = SampledTimes(2, 30_000)
+    assert (times.average(0), times.maximum(0)) == (None, None)
+    times.record(10, 0)
+    times.record(30, 29_999)
+    times.record(80, 30_000)
+    # Kafka's windows overlap the time that counts: the first one began more than a minute ago.
+    assert (times.average(89_998), times.maximum(89_998)) == (40, 80)
+    assert (times.average(89_999), times.maximum(89_999)) == (80, 80)
+    assert (times.average(90_000), times.maximum(90_000)) == (None, None)

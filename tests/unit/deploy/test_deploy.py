@@ -26,6 +26,8 @@ DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "barnabas.rules.yml"
 MONITOR_RULES = DEPLOY / "prometheus" / "monitor.rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "barnabas.json"
+MONITOR_DASHBOARD = DEPLOY / "grafana" / "monitor.json"
+DASHBOARDS = [DASHBOARD, MONITOR_DASHBOARD]
 #: Made by Prometheus for each target.
 PROMETHEUS_OWN = {"up"}
 #: Grafana puts these in.
@@ -37,24 +39,28 @@ def rules(path: Path = RULES) -> list[dict[str, Any]]:
     return [rule for group in loaded["groups"] for rule in group["rules"]]
 
 
-def dashboard() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+def dashboard(path: Path = DASHBOARD) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return loaded
 
 
-def panels() -> list[dict[str, Any]]:
-    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+def panels(path: Path = DASHBOARD) -> list[dict[str, Any]]:
+    return [panel for panel in dashboard(path)["panels"] if panel["type"] != "row"]
 
 
-def expressions() -> Iterator[tuple[str, str]]:
+def expressions(rules_file: Path = RULES, dashboard_file: Path = DASHBOARD) -> Iterator[tuple[str, str]]:
     """Yields (place, PromQL)."""
-    for rule in rules():
+    for rule in rules(rules_file):
         yield rule["alert"], rule["expr"]
-    for panel in panels():
+    for panel in panels(dashboard_file):
         for target in panel["targets"]:
             yield panel["title"], with_variables(target["expr"])
-    for annotation in dashboard()["annotations"]["list"]:
+    for annotation in dashboard(dashboard_file)["annotations"]["list"]:
         yield annotation["name"], with_variables(annotation["expr"])
+
+
+def parametrized(found: Iterator[tuple[str, str]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(("where", "expression"), [pytest.param(*each, id=each[0]) for each in found])
 
 
 def with_variables(expression: str) -> str:
@@ -84,23 +90,29 @@ def served() -> set[str]:
     return Metrics.of(wired.broker).names | PROMETHEUS_OWN
 
 
-@pytest.mark.parametrize(("where", "expression"), [pytest.param(*each, id=each[0]) for each in expressions()])
+@parametrized(expressions())
 def test_expressions_are_promql_of_metrics_that_brokers_serve(where: str, expression: str, served: set[str]) -> None:
     named = metrics_in(expression)
     assert named, where
     assert named <= served, where
 
 
-@pytest.mark.parametrize("rule", rules(MONITOR_RULES), ids=lambda rule: rule["alert"])
-def test_rules_of_the_monitor_are_promql_of_metrics_that_it_serves(rule: dict[str, Any]) -> None:
+@pytest.fixture(scope="module")
+def served_by_monitor() -> set[str]:
     feeds = ClusterFeeds([], Security(), FeedOptions(), clock_ms=lambda: T0)
     server = MetricsServer(feeds, lambda: T0)
     feeds.table.apply(look(partition("orders-0")))
-    named = metrics_in(rule["expr"])
     text = asyncio.run(server.body(is_gzip=False)).decode()
-    assert named
-    assert named <= {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert rule["annotations"]["summary"]
+    return {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+
+
+@parametrized(expressions(MONITOR_RULES, MONITOR_DASHBOARD))
+def test_expressions_are_promql_of_metrics_that_the_monitor_serves(
+    where: str, expression: str, served_by_monitor: set[str]
+) -> None:
+    named = metrics_in(expression)
+    assert named, where
+    assert named <= served_by_monitor, where
 
 
 def test_the_checks_find_what_is_wrong(served: set[str]) -> None:
@@ -127,7 +139,7 @@ def test_every_state_of_the_monitor_has_an_alert() -> None:
 
 def test_annotations_name_labels_that_are_there() -> None:
     """A rule that sums by job has only that label left."""
-    for rule in rules():
+    for rule in (*rules(), *rules(MONITOR_RULES)):
         texts = " ".join(rule["annotations"].values())
         if " by (job) " in rule["expr"]:
             assert set(re.findall(r"\$labels\.(\w+)", texts)) <= {"job"}, rule["alert"]
@@ -143,13 +155,14 @@ def test_the_configuration_loads_the_rules() -> None:
     assert any(f'job="{job["job_name"]}"' in rule["expr"] for rule in rules())
 
 
-def test_the_dashboard_is_one_that_grafana_can_load() -> None:
-    loaded = dashboard()
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_the_dashboard_is_one_that_grafana_can_load(path: Path) -> None:
+    loaded = dashboard(path)
     numbers = [panel["id"] for panel in loaded["panels"]]
     assert len(set(numbers)) == len(numbers)
     variables = {variable["name"] for variable in loaded["templating"]["list"]}
     assert variables == {"datasource", "job", "topic"}
-    for panel in panels():
+    for panel in panels(path):
         assert panel["datasource"]["uid"] == "${datasource}"
         place = panel["gridPos"]
         assert 0 <= place["x"] <= 24 - place["w"]

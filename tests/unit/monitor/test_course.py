@@ -8,6 +8,7 @@ from barnabas.monitor.changes import Change
 from barnabas.monitor.lines import change_line
 from barnabas.monitor.partition_state import BrokerState
 from barnabas.monitor.severity import Severity
+from barnabas.testing.packed_events import packed
 
 WAIT_MS = 4_000
 SOUND = partition()
@@ -80,6 +81,26 @@ def test_a_change_waits_for_its_cause_and_takes_the_journals_time() -> None:
     assert (change.time_ms, change.cause) == (T0 + 300, "broker 1 was fenced")
     assert change_line(change).endswith("now at min ISR, because broker 1 was fenced")
     assert not watched.course.waits
+
+
+def test_a_bulk_event_explains_each_of_its_partitions_once() -> None:
+    others = partition("orders-1"), partition("orders-1", leader=2, epoch=1, isr=(2, 3))
+    watched = Watched(wait_ms=WAIT_MS, has_journal=True)
+    watched.seen(look(SOUND, others[0]))
+    watched.seen(look(FAILED_OVER, others[1], at_ms=T0 + 1000))
+    single = [explained(7, SOUND, FAILED_OVER, "gone", at_ms=T0 + 300), explained(7, *others, "gone", at_ms=T0 + 300)]
+    for each in single:
+        each |= {"topic_id": ""}
+        each["before"]["partition_epoch"], each["after"]["partition_epoch"] = 1, 2
+    changes = watched.course.explained(packed(single), T0 + 1500)
+    assert [(str(change.subject), change.cause, change.time_ms) for change in changes] == [
+        ("orders-0", "gone", T0 + 300),
+        ("orders-1", "gone", T0 + 300),
+    ]
+    watched.seen(look(partition(epoch=2), others[1], at_ms=T0 + 2000))
+    watched.seen(look(partition(leader=2, epoch=3, isr=(2, 3)), others[1], at_ms=T0 + 3000))
+    late = watched.course.explained([], T0 + 3000 + WAIT_MS)
+    assert [change.cause for change in late] == [None, None], "it explains no later change"
 
 
 def test_without_a_cause_the_line_comes_in_the_end() -> None:

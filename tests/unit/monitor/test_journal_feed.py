@@ -15,6 +15,7 @@ from barnabas.monitor.journal_events import JournalEvents
 from barnabas.monitor.journal_feed import event_of
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
+from barnabas.testing.packed_events import packed
 from barnabas.testing.phantom import PhantomCluster
 
 A = partition("a-0")
@@ -24,7 +25,7 @@ SMALLEST = partition("a-0", isr=(1,))
 
 def event(before: PartitionState, after: PartitionState, epoch: int) -> Event:
     found = explained(epoch, before, after, "because", at_ms=T0 + epoch)
-    found["after"]["partition_epoch"] = epoch
+    found["before"]["partition_epoch"], found["after"]["partition_epoch"] = epoch - 1, epoch
     found["topic_id"] = uuid_to_text(after.topic_id.ljust(16, b"\0"))
     return found
 
@@ -88,6 +89,33 @@ def test_topics_come_and_go_and_old_events_bring_none_back() -> None:
     assert table.topics.names() == ["a", "b"], "another topic of that name"
     applied(table, deleted | {"topic_id": created["topic_id"]})
     assert table.topics.names() == ["a"]
+
+
+def test_a_bulk_event_changes_what_continues_the_table() -> None:
+    elsewhere = partition("b-0", epoch=4, isr=(1, 2))
+    table = table_of(A, partition("a-1"), partition("b-0", epoch=5))
+    applied(table, event(A, A, 3))
+    changes: list[Any] = []
+    table.subscribe(changes.append)
+    told = [
+        event(A, SMALLER, 4),
+        event(partition("a-1"), partition("a-1", leader=2, epoch=1, isr=(2, 3)), 4),
+        event(partition("b-0", epoch=3), elsewhere, 4),
+    ]
+    bulks = list(packed(told, rows_max=2))
+    assert [len(each["partition"]) for each in bulks] == [2, 1]
+    assert not applied(table, *bulks).has_gap
+    states = {str(state.key): (state.leader, state.leader_epoch, state.isr) for state in table.values()}
+    assert states == {"a-0": (1, 0, (1, 2)), "a-1": (2, 1, (2, 3)), "b-0": (1, 5, (1, 2, 3))}
+    assert len(changes) == 1, "one decision is one version"
+    assert not applied(table, *bulks).has_gap, "delivered twice"
+    assert len(changes) == 1
+    unseen = event(partition("unseen-0"), partition("unseen-0", isr=(1,)), 9)
+    assert applied(table, *packed([unseen])).has_gap
+    only = JournalEvents(table, "b", 0)
+    only.apply(packed([unseen, event(partition("b-0", epoch=5), partition("b-0", epoch=6, isr=(1,)), 9)]))
+    assert not only.has_gap
+    assert {str(state.key): state.isr for state in table.values()}["b-0"] == (1,)
 
 
 def test_what_is_no_event_is_none() -> None:

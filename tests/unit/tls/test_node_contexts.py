@@ -41,7 +41,7 @@ def test_stores_of_each_format_give_contexts_that_trust_each_other(stores: Store
 
 def test_stores_are_recognized_by_their_content_as_in_java(stores: Stores) -> None:
     settings = stores.settings("PKCS12", "broker") | {"ssl.keystore.type": "JKS", "ssl.truststore.type": "JKS"}
-    assert NodeContexts(config(settings)).serves("SSL")
+    assert NodeContexts(config(settings)).server("SSL") is not None
 
 
 def test_keys_and_certificates_stand_in_the_configuration_with_blanks_for_line_ends(stores: Stores) -> None:

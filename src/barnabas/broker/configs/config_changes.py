@@ -10,11 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from barnabas.broker.configs import loggers
+from barnabas.broker.configs import listener_changes, loggers
 from barnabas.broker.configs.config_describe import parse_broker_id
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.config import BrokerConfig
-from barnabas.common.config_keys import CLUSTER_LEVEL_LISTENER_KEYS, ConfigType, ResourceType, parse_text
+from barnabas.common.config_keys import (
+    CLUSTER_LEVEL_LISTENER_KEYS,
+    LISTENER_KEYS,
+    ConfigType,
+    ResourceType,
+    parse_text,
+)
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.topic_names import topic_name_problem
 from barnabas.controller.requests.configs import check_count
@@ -235,6 +241,11 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
             per_broker = after
         else:
             cluster_default = after
+        if not config.is_zookeeper_mode:
+            listener_changes.check(config, per_broker, cluster_default)
+            why = listener_changes.refusal(config, per_broker, cluster_default)
+            if why is not None:
+                raise _refused(why)
         proposed = config.with_dynamic(per_broker, cluster_default)
         _check_thread_counts(config, proposed)
         _check_live_change(config, proposed)
@@ -317,8 +328,8 @@ def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
             now = current.value_of(name) if listener is None else current.value_on(listener, name)
             if isinstance(then, int) and then <= 0 and then != now:
                 raise _refused(f"Invalid {name} {then}")
-    for name in ("listeners", "listener.security.protocol.map"):
-        if proposed.list_of(name) != current.list_of(name):
+    for name in LISTENER_KEYS:
+        if current.is_zookeeper_mode and proposed.list_of(name) != current.list_of(name):
             raise ConfigError(f"{name} cannot be changed while the node runs")
 
 

@@ -36,7 +36,7 @@ _LEADER = struct.Struct(">ii")
 Reported = Sequence[tuple[FetchItem, FetchResult]]
 
 
-#: Topics, and rows of a topic, that are encoded per step, and rows that are grouped by topic per step.
+#: The number of topics, and of a topic's rows, encoded per step; and the number of rows grouped by topic per step.
 _ROWS_PER_STEP = 100
 _GROUPED_PER_STEP = 500
 

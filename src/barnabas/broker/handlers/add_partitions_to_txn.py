@@ -42,7 +42,7 @@ Requested = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
 CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
-#: Rows that are read per step.
+#: The number of rows read per step.
 _ROWS_PER_STEP: Final = 200
 
 

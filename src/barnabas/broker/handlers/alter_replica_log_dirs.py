@@ -28,7 +28,7 @@ ERROR_ROWS: Final = (
 Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-#: Rows that are read per step.
+#: The number of rows read per step.
 _ROWS_PER_STEP = 200
 
 

@@ -64,7 +64,7 @@ def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
 
 def _encode(request: InFlight, response: ApiVersionsResponse, version: int) -> Chunks:
     """Encodes the response, always with header version 0, so that any client can read it (KIP-511)."""
-    response = response if request.throttle is None else request.throttle.told(response, version)
+    response = response if request.throttle is None else request.throttle.with_throttle_time(response, version)
     head = start_response(request.correlation_id, 0)
     codec.encode_into(response, version, head)
     finish_response(head)

@@ -23,7 +23,7 @@ def handle(
     is_decided_here = token_requests.is_decided_here(context, services)
     code = _refusal(context, request, services, owner)
     if code is ErrorCode.INVALID_PRINCIPAL_TYPE and is_decided_here:
-        # The controller looks at them later, when it knows that tokens are on.
+        # The controller checks the renewers later, after it has checked that tokens are enabled.
         code = None
     if code is not None:
         return _as_of(context, creation_response(code, owner, context.principal, token_requests.NO_TIME))
@@ -50,7 +50,7 @@ def _refusal(
 
 
 def _as_of(context: RequestContext, response: CreateDelegationTokenResponse) -> CreateDelegationTokenResponse:
-    """Returns the response without what its version has no field for."""
+    """Returns the response without the values that its version has no field for."""
     if context.api_version < token_requests.REQUESTER_VERSION:
         response.token_requester_principal_type = response.token_requester_principal_name = ""
     return response

@@ -12,7 +12,7 @@ from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, Descri
 
 _Resource = DescribeAclsResponse.DescribeAclsResource
 _Acl = DescribeAclsResponse.AclDescription
-#: Rules that are read per step.
+#: The number of rules read per step.
 _RULES_PER_STEP = 500
 
 

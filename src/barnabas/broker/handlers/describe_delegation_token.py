@@ -1,8 +1,8 @@
 """DescribeDelegationToken (41), versions 1-3: the tokens that the client may see, with their HMACs (KIP-48).
 
-A client sees the tokens in which it has a part, as owner, requester or renewer. With an authorizer it sees those of
-others if it has DESCRIBE on the token, or DESCRIBE_TOKENS on their owner (KIP-373); without one it sees all. The answer
-is from this broker's metadata. No list of owners asks for all tokens; an empty one for none.
+A client sees the tokens of which it is the owner, the requester or a renewer. With an authorizer it sees other tokens
+if it has DESCRIBE on the token, or DESCRIBE_TOKENS on its owner (KIP-373); without one it sees all. The answer is from
+this broker's metadata. A request without a list of owners asks for all tokens; an empty list asks for none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.protocol.messages.records_metadata import DelegationTokenRecord
 
 _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
 _Renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
-#: The tokens that take one unit of work.
+#: The number of tokens that count as one unit of work.
 _TOKENS_PER_UNIT: Final = 50
 
 

@@ -21,7 +21,7 @@ Row = DescribeLogDirsResponse.DescribeLogDirsPartition
 _NO_LAG_KNOWN = -1
 
 
-#: Partitions that are read per step.
+#: The number of partitions read per step.
 _ROWS_PER_STEP = 50
 
 

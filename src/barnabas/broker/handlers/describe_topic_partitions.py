@@ -30,7 +30,7 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-#: Topics or partitions that are read per step.
+#: The number of topics or partitions read per step.
 _ROWS_PER_STEP = 50
 
 

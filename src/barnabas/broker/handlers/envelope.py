@@ -93,7 +93,7 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
     return message
 
 
-#: Rows that are read per step.
+#: The number of rows read per step.
 _ROWS_PER_STEP = 100
 
 

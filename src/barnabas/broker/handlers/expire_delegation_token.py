@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from barnabas.broker.requests import token_requests
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -17,11 +16,10 @@ from barnabas.protocol.messages.expire_delegation_token import (
 def handle(
     context: RequestContext, request: ExpireDelegationTokenRequest, services: Services
 ) -> ExpireDelegationTokenResponse | None:
-    if not token_requests.may_ask(context, services.config):
-        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=token_requests.NO_TIME)
-    if token_requests.is_decided_here(context, services):
-        services.quorum.controller.tokens.expire(request, context.reply, requester=context.principal)
-    else:
-        token_requests.forward(context, request, services)
-    return None
+    return token_requests.change(
+        context,
+        request,
+        services,
+        ExpireDelegationTokenResponse(),
+        lambda tokens: tokens.expire(request, context.reply, requester=context.principal),
+    )

@@ -42,7 +42,7 @@ _DEBUGGER = -2
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-#: Partitions per step: of those to read, of those in a request, and of those counted in its response.
+#: The number of partitions per step: to read, in a request, and to count in its response.
 _READ_AT_ONCE = 25
 _ROWS_PER_STEP = 100
 _COUNTED_PER_STEP = 1_000

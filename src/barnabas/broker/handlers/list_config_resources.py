@@ -23,7 +23,7 @@ _SUPPORTED: Final = (
     frozenset({ResourceType.CLIENT_METRICS}),
     frozenset(ResourceType) - {ResourceType.UNKNOWN},
 )
-#: The rows that are built in about a quarter of a millisecond.
+#: The number of rows built per step, in about a quarter of a millisecond.
 _ROWS_PER_STEP: Final = 250
 
 

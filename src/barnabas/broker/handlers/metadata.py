@@ -43,7 +43,7 @@ _TOPIC_IDS_SINCE = 12
 _LISTENER_ERROR_SINCE = 6
 
 
-#: Partitions that are described per step.
+#: The number of partitions described per step.
 _ROWS_PER_STEP = 50
 
 

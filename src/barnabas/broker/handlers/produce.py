@@ -38,7 +38,7 @@ _INT32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
-#: Rows that are built per step.
+#: The number of rows built per step.
 _ROWS_PER_STEP = 100
 
 
@@ -109,7 +109,7 @@ def _shortcut(
     ((_, (append,)),) = topics
     if append.partition is None or append.result.info is None:
         return None
-    if services.authorizer is not None and services.authorizer.audit.tells_allowed:
+    if services.authorizer is not None and services.authorizer.audit.logs_allowed:
         return None  # The audit log has a line for each request, which the shortcut would not write.
     records_bytes = len(requested[0][1][0][1])
     return ProduceShortcut.of(
@@ -267,7 +267,7 @@ def _reply(topics: TopicAppends, request: InFlight, services: Services) -> Work:
 def _as_message(topics: TopicAppends, request: InFlight, services: Services) -> Generator[int, None, ProduceResponse]:
     """Builds the response as a message, for errors and for long responses."""
     response = ProduceResponse()
-    tells_leader = request.api_version >= _LEADER_SINCE
+    has_current_leader = request.api_version >= _LEADER_SINCE
     leaders: set[int] = set()
     for topic, appends in topics:
         rows = []
@@ -276,7 +276,7 @@ def _as_message(topics: TopicAppends, request: InFlight, services: Services) -> 
             rows.append(row)
             if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
-            if tells_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if has_current_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 hint = services.replicas.leader_hint(name_of(services.replicas, topic), row.index)
                 leader, epoch = hint or (-1, -1)
                 row.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)

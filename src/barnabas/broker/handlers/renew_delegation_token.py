@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from barnabas.broker.requests import token_requests
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 def handle(
     context: RequestContext, request: RenewDelegationTokenRequest, services: Services
 ) -> RenewDelegationTokenResponse | None:
-    if not token_requests.may_ask(context, services.config):
-        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=token_requests.NO_TIME)
-    if token_requests.is_decided_here(context, services):
-        services.quorum.controller.tokens.renew(request, context.reply, requester=context.principal)
-    else:
-        token_requests.forward(context, request, services)
-    return None
+    return token_requests.change(
+        context,
+        request,
+        services,
+        RenewDelegationTokenResponse(),
+        lambda tokens: tokens.renew(request, context.reply, requester=context.principal),
+    )

@@ -35,7 +35,7 @@ Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 Row = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-#: Refused rows per step.
+#: The number of refused rows added per step.
 _ROWS_PER_STEP = 50
 
 

@@ -1,4 +1,4 @@
-"""A document that is fetched again and again: a key set, or a token of this node; from the web, or from a file.
+"""A document that is fetched regularly, from the web or from a file: a key set, or a token of this node.
 
     waiting --due, or asked for--> fetching --a document that its owner can use--> waiting, until it is to be renewed
        ^                               '--an error-----------------------------> waiting, longer each time

@@ -1,4 +1,4 @@
-"""The tokens of OAUTHBEARER by which this node logs in to others: from a token endpoint, a file, or unsecured ones.
+"""The OAUTHBEARER tokens with which this node logs in to others: from an endpoint, from a file, or unsecured ones.
 
 A token is replaced before its end (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While the
 endpoint does not answer, the last token stays in use until it ends; without a token no connection logs in, and the
@@ -31,7 +31,7 @@ _TOKEN: Final = re.compile(r"[-_.a-zA-Z0-9]+")
 
 
 class NodeTokens:
-    """The tokens of a node, by the listener of others that it logs in to."""
+    """The tokens of a node, one for each listener of other nodes where it logs in."""
 
     def __init__(self, host: Host, config: BrokerConfig) -> None:
         self._host = host
@@ -73,7 +73,7 @@ class NodeTokens:
         return _Fetched(self._host, settings, listener, _timeout_ms(self._config, listener))
 
     def _on_config(self, keys: frozenset[str]) -> None:
-        """Replaces the sources whose settings have changed. Their last token is used until the next one is there."""
+        """Replaces the sources whose settings have changed. The last token is used until the next one arrives."""
         if not log_in_settings.affects_log_in(keys):
             return
         for listener, source in list(self._sources.items()):
@@ -104,12 +104,12 @@ class _Source:
 
     def login(self) -> Login:
         settings = self.settings
-        assert isinstance(settings, UnsecuredLogin), "other sources have tokens of others"
+        assert isinstance(settings, UnsecuredLogin), "other sources override this method"
         token = make_unsecured(settings, self._host.clock.wall_ms())
         return Login(OAUTHBEARER, str(settings.claims[settings.principal_claim]), token)
 
     def close(self) -> None:
-        """Ends the work of the source; this one has none."""
+        """Ends the work of the source. Unsecured tokens need no work."""
 
 
 class _Fetched(_Source):
@@ -139,7 +139,7 @@ class _Fetched(_Source):
         return self._login
 
     def begin_with(self, other: _Fetched) -> None:
-        """Uses another source's token until there is one of this source."""
+        """Uses another source's token until this source has one."""
         if self._login is None:
             self._login, self._expires_ms = other._login, other._expires_ms
 

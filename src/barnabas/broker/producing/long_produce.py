@@ -21,9 +21,9 @@ from barnabas.protocol import codec
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE
 
-#: Rows that are appended in one part.
+#: The number of rows appended in one part.
 _ROWS_PER_PART: Final = 100
-#: Rows that are read per step.
+#: The number of rows read per step.
 _ROWS_PER_STEP: Final = 200
 
 #: Builds the response from the results of all rows, `acks` and the timeout in ms; returns None if it is sent later.

@@ -20,7 +20,7 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 
 
-#: Rows that are built per step.
+#: The number of rows built per step.
 _ROWS_PER_STEP: Final = 200
 
 

@@ -14,15 +14,11 @@ from barnabas.broker.requests.error_responses import INDEXES, TOPICS, ErrorRows
 from barnabas.broker.requests.judging import All, ByHandler, Open, Question, Rows, Whole
 from barnabas.metadata.acls import AclOperation, AclResource
 
-_TOPIC: Final = AclResource.TOPIC
-_GROUP: Final = AclResource.GROUP
-_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
-
 _CLUSTER_ACTION: Final = Whole(AclOperation.CLUSTER_ACTION)
 _ALTER: Final = Whole(AclOperation.ALTER)
 _DESCRIBE: Final = Whole(AclOperation.DESCRIBE)
-_MEMBER: Final = Whole(AclOperation.READ, _GROUP, "group_id")
-_IN_TRANSACTION: Final = Whole(AclOperation.WRITE, _TRANSACTIONAL_ID, "transactional_id")
+_MEMBER: Final = Whole(AclOperation.READ, AclResource.GROUP, "group_id")
+_IN_TRANSACTION: Final = Whole(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id")
 _RESOURCES: Final = ErrorRows("responses", "resources")
 _EACH_TOPIC: Final = "TOPIC_AUTHORIZATION_FAILED for each one"
 
@@ -39,9 +35,13 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "list_offsets": topic_questions.ListOffsets(
         "DESCRIBE on each topic; CLUSTER_ACTION on the cluster in the name of a replica", _EACH_TOPIC
     ),
-    "offset_for_leader_epoch": Rows(AclOperation.DESCRIBE, _TOPIC, TOPICS, "topic", unless=AclOperation.CLUSTER_ACTION),
-    "delete_records": Rows(AclOperation.DELETE, _TOPIC, TOPICS, "name", values=(("low_watermark", -1),)),
-    "describe_producers": Rows(AclOperation.READ, _TOPIC, ErrorRows("topics", "topics", inner=INDEXES), "name"),
+    "offset_for_leader_epoch": Rows(
+        AclOperation.DESCRIBE, AclResource.TOPIC, TOPICS, "topic", unless=AclOperation.CLUSTER_ACTION
+    ),
+    "delete_records": Rows(AclOperation.DELETE, AclResource.TOPIC, TOPICS, "name", values=(("low_watermark", -1),)),
+    "describe_producers": Rows(
+        AclOperation.READ, AclResource.TOPIC, ErrorRows("topics", "topics", inner=INDEXES), "name"
+    ),
     # Topics
     "metadata": ByHandler(
         "DESCRIBE on each topic; CREATE on the cluster or the topic for one that is created",
@@ -58,7 +58,9 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "delete_topics": topic_questions.DeleteTopics(
         "DELETE on the cluster, or DESCRIBE and DELETE on each topic", _EACH_TOPIC
     ),
-    "create_partitions": Rows(AclOperation.ALTER, _TOPIC, ErrorRows("results", "topics"), "name", is_silent=True),
+    "create_partitions": Rows(
+        AclOperation.ALTER, AclResource.TOPIC, ErrorRows("results", "topics"), "name", is_silent=True
+    ),
     # Groups
     "find_coordinator": group_questions.FindCoordinator(
         "DESCRIBE on each group or transactional id; CLUSTER_ACTION on the cluster for share groups",
@@ -74,7 +76,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
             "DESCRIBE on each topic subscribed to by name", "TOPIC_AUTHORIZATION_FAILED for the member"
         ),
     ),
-    "offset_commit": All(_MEMBER, Rows(AclOperation.READ, _TOPIC, TOPICS, "name")),
+    "offset_commit": All(_MEMBER, Rows(AclOperation.READ, AclResource.TOPIC, TOPICS, "name")),
     "offset_fetch": group_questions.OffsetFetch(
         "DESCRIBE on each group and on each topic",
         "GROUP_AUTHORIZATION_FAILED for a group, TOPIC_AUTHORIZATION_FAILED for a topic; of all topics, those that may "
@@ -84,7 +86,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "DELETE on the group; READ on each topic", f"GROUP_AUTHORIZATION_FAILED for the whole request; {_EACH_TOPIC}"
     ),
     "describe_groups": Rows(
-        AclOperation.DESCRIBE, _GROUP, ErrorRows("groups", "groups", key="group_id"), is_silent=True
+        AclOperation.DESCRIBE, AclResource.GROUP, ErrorRows("groups", "groups", key="group_id"), is_silent=True
     ),
     "consumer_group_describe": group_questions.ConsumerGroupDescribe(
         "DESCRIBE on each group, and on each topic of its members",
@@ -94,7 +96,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "DESCRIBE on the cluster or on each group", "groups that may not be described are left out"
     ),
     "delete_groups": Rows(
-        AclOperation.DELETE, _GROUP, ErrorRows("results", "groups_names", key="group_id"), is_silent=True
+        AclOperation.DELETE, AclResource.GROUP, ErrorRows("results", "groups_names", key="group_id"), is_silent=True
     ),
     # Transactions
     "init_producer_id": transaction_questions.InitProducerId(
@@ -108,7 +110,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     ),
     "add_offsets_to_txn": All(_IN_TRANSACTION, _MEMBER),
     "end_txn": _IN_TRANSACTION,
-    "txn_offset_commit": All(_IN_TRANSACTION, _MEMBER, Rows(AclOperation.READ, _TOPIC, TOPICS, "name")),
+    "txn_offset_commit": All(_IN_TRANSACTION, _MEMBER, Rows(AclOperation.READ, AclResource.TOPIC, TOPICS, "name")),
     "write_txn_markers": transaction_questions.WriteTxnMarkers(
         "ALTER or CLUSTER_ACTION on the cluster", "CLUSTER_AUTHORIZATION_FAILED for everything"
     ),

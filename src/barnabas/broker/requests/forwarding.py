@@ -73,7 +73,7 @@ class _ForwardedRequest:
         if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
             answer = response.response_data
             if request.throttle is not None:
-                _pause_as_told(request, answer)
+                _apply_throttle_time(request, answer)
             head = len(answer).to_bytes(4, "big")
             request.reply_with(lambda: [head + answer])
         elif response is None:
@@ -95,7 +95,7 @@ class _ForwardedRequest:
         request.reply(answer)
 
 
-def _pause_as_told(request: InFlight, answer: bytes) -> None:
+def _apply_throttle_time(request: InFlight, answer: bytes) -> None:
     """Mutes the client for the throttle time in the controller's response, which is its first field (KIP-599)."""
     assert request.throttle is not None, "the cluster has quotas"
     first = response_class(request.api_key).FIELDS[0]

@@ -26,10 +26,6 @@ from barnabas.protocol.messages.list_groups import ListGroupsResponse
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-_TOPIC: Final = AclResource.TOPIC
-_GROUP: Final = AclResource.GROUP
-_CLUSTER: Final = AclResource.CLUSTER
-_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
 _HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -37,13 +33,15 @@ class OffsetDelete(Described):
     """DELETE on the group and READ on each topic. The coordinator decides about the group although no topic is left: an
     error of the group replaces the rows."""
 
-    _ROWS = Rows(AclOperation.READ, _TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
+    _ROWS = Rows(AclOperation.READ, AclResource.TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, OffsetDeleteRequest)
-        if not judge.may(AclOperation.DELETE, _GROUP, request.group_id):
+        if not judge.may(AclOperation.DELETE, AclResource.GROUP, request.group_id):
             return Verdict(request, judge.refusal(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        allowed, denied = yield from split(judge, AclOperation.READ, _TOPIC, request.topics, self._ROWS.name_of)
+        allowed, denied = yield from split(
+            judge, AclOperation.READ, AclResource.TOPIC, request.topics, self._ROWS.name_of
+        )
         if not denied:
             return Verdict(request)
         rows = self._ROWS.refused(judge, request, denied)
@@ -61,7 +59,7 @@ class OffsetFetch(Described):
 
     _TOPICS = Rows(
         AclOperation.DESCRIBE,
-        _TOPIC,
+        AclResource.TOPIC,
         ErrorRows("topics", "topics", inner=ErrorRows("partitions", "partition_indexes", key="partition_index")),
         "name",
         values=(("committed_offset", -1),),
@@ -72,7 +70,7 @@ class OffsetFetch(Described):
         if judge.version >= 8:
             verdict = yield from self._groups(judge, request)
             return verdict
-        if judge.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
+        if judge.may(AclOperation.DESCRIBE, AclResource.GROUP, request.group_id):
             if request.topics is not None:
                 verdict = yield from self._TOPICS.judge(judge, request)
                 return verdict
@@ -97,7 +95,7 @@ class OffsetFetch(Described):
         #: Group id -> the rows of its refused topics; None if all topics were requested.
         more: dict[str, list[Any] | None] = {}
         for group in request.groups:
-            if not judge.may(AclOperation.DESCRIBE, _GROUP, group.group_id):
+            if not judge.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
                 code = ErrorCode.GROUP_AUTHORIZATION_FAILED
                 row = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
                 refused.append(row)
@@ -105,7 +103,7 @@ class OffsetFetch(Described):
             more[group.group_id] = None
             if group.topics is not None:
                 allowed, denied = yield from split(
-                    judge, AclOperation.DESCRIBE, _TOPIC, group.topics, self._TOPICS.name_of
+                    judge, AclOperation.DESCRIBE, AclResource.TOPIC, group.topics, self._TOPICS.name_of
                 )
                 more[group.group_id] = [_unauthorized(topic) for topic in denied]
                 if denied:
@@ -146,14 +144,14 @@ class ListGroups(Described):
     """No refusal; groups that the client may not describe are left out."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
-        if judge.may(AclOperation.DESCRIBE, _CLUSTER, log_denied=False):
+        if judge.may(AclOperation.DESCRIBE, AclResource.CLUSTER, log_denied=False):
             return Verdict(request)
 
         def amend(response: ListGroupsResponse) -> ListGroupsResponse:
             response.groups = [
                 group
                 for group in response.groups
-                if judge.may(AclOperation.DESCRIBE, _GROUP, group.group_id, log_denied=False)
+                if judge.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, log_denied=False)
             ]
             return response
 
@@ -166,7 +164,9 @@ class ConsumerGroupDescribe(Described):
     refused.
     """
 
-    _ROWS = Rows(AclOperation.DESCRIBE, _GROUP, ErrorRows("groups", "group_ids", key="group_id"), is_silent=True)
+    _ROWS = Rows(
+        AclOperation.DESCRIBE, AclResource.GROUP, ErrorRows("groups", "group_ids", key="group_id"), is_silent=True
+    )
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         verdict = yield from self._ROWS.judge(judge, request)
@@ -181,7 +181,7 @@ class ConsumerGroupDescribe(Described):
                     for assignment in (member.assignment, member.target_assignment)
                     for topic in assignment.topic_partitions
                 }
-                if not all(judge.may(AclOperation.DESCRIBE, _TOPIC, topic) for topic in sorted(topics)):
+                if not all(judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic) for topic in sorted(topics)):
                     group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     group.error_message = _HIDDEN_TOPICS
                     group.members = []
@@ -197,7 +197,7 @@ class SubscribedTopics(Described):
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         names = request.subscribed_topic_names
         if names:
-            _, refused = yield from split(judge, AclOperation.DESCRIBE, _TOPIC, names, str)
+            _, refused = yield from split(judge, AclOperation.DESCRIBE, AclResource.TOPIC, names, str)
             if refused:
                 return Verdict(request, judge.refusal(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return Verdict(request)
@@ -208,9 +208,9 @@ class FindCoordinator(Described):
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, FindCoordinatorRequest)
-        resource = {0: _GROUP, 1: _TRANSACTIONAL_ID}.get(request.key_type)
+        resource = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}.get(request.key_type)
         if resource is None:
-            if judge.may(AclOperation.CLUSTER_ACTION, _CLUSTER):
+            if judge.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
                 return Verdict(request)
             return Verdict(request, judge.refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         if judge.version < 4:

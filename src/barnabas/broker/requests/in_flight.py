@@ -197,7 +197,7 @@ class InFlight:
     def encode(self, response: Message) -> Chunks:
         """Returns the whole response frame."""
         if self.throttle is not None:
-            response = self.throttle.told(response, self.api_version)
+            response = self.throttle.with_throttle_time(response, self.api_version)
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         encode_response(response, self.api_version, head)
         effort.add(Work.ENCODED_BYTE, len(head))
@@ -226,7 +226,7 @@ class InFlight:
 
     def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
         if self.throttle is not None:
-            response = self.throttle.told(response, self.api_version)
+            response = self.throttle.with_throttle_time(response, self.api_version)
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         yield from encode_response_in_steps(response, self.api_version, head)
         finish_response(head)

@@ -37,7 +37,7 @@ TEXTS: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-#: The rows that are checked per step.
+#: The number of rows checked per step.
 ROWS_PER_STEP: Final = 100
 
 

@@ -1,4 +1,4 @@
-"""GSSAPI on one listener: the keys of its service, and the rules that make users of principals."""
+"""GSSAPI on one listener: the keys of its service, and the rules that map principals to users."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class KerberosLogIn:
         self._listener = listener
 
     def begin(self) -> GssapiServer:
-        return GssapiServer(self._acceptor.accept(), self._names.of, self._tell)
+        return GssapiServer(self._acceptor.accept(), self._names.of, self._report)
 
-    def _tell(self, cause: str) -> None:
-        # Names in it come from a peer that nobody knows.
+    def _report(self, cause: str) -> None:
+        # The cause can contain names that an unauthenticated peer chose.
         text = f"listener {self._listener}: a log-in by {GSSAPI} failed: {cause[:_CAUSE_LETTERS_MAX]!r}"
         self._reports.inform(GSSAPI, text)

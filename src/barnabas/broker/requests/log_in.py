@@ -67,7 +67,8 @@ class ListenerLogIn:
         config.subscribe(self._on_config)
 
     def _on_config(self, keys: frozenset[str]) -> None:
-        if log_in_settings.affects_log_in(keys):
+        is_served = any(each.name == self._listener for each in self._config.listeners)
+        if is_served and log_in_settings.affects_log_in(keys):
             try:
                 self._read_users()
             except ConfigError as error:
@@ -85,7 +86,8 @@ class ListenerLogIn:
         self.mechanisms = [name for name in offered if name in log_in_settings.SERVED]
 
     def _read_tokens(self, is_offered: bool) -> OAuthLogIn | None:
-        """Returns the log-in by tokens; None if it is not offered. One whose settings are the same continues."""
+        """Returns the log-in by tokens; None if it is not offered. The current one stays if its settings are the
+        same."""
         now = self._oauth
         settings = log_in_settings.listener_tokens_of(self._config, self._listener) if is_offered else None
         if now is not None and now.settings == settings:

@@ -7,15 +7,20 @@ controller checks the token again, whose mark is in the envelope.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.forwarding import forward_message
 from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.kraft.token_control import TokenControl
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
+from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 
-M = TypeVar("M", bound=Message)
+R = TypeVar("R", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 
 #: The first version whose responses name the requester of a token (KIP-373).
 REQUESTER_VERSION: Final = 3
@@ -46,3 +51,19 @@ def forward(context: RequestContext, request: Message, services: Services) -> No
         context.reply(timed_out(request, context.api_version) if response is None else response)
 
     forward_message(services.access, context, request, answered)
+
+
+def change(
+    context: RequestContext, request: Message, services: Services, refusal: R, decide: Callable[[TokenControl], None]
+) -> R | None:
+    """Serves a request that changes a token: `decide` is called at the controller, which replies. Returns `refusal`,
+    with its error, if this client may not send such a request."""
+    if not may_ask(context, services.config):
+        refusal.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        refusal.expiry_timestamp_ms = NO_TIME
+        return refusal
+    if is_decided_here(context, services):
+        decide(services.quorum.controller.tokens)
+    else:
+        forward(context, request, services)
+    return None

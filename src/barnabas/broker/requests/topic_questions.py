@@ -28,24 +28,20 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 
-_TOPIC: Final = AclResource.TOPIC
-_GROUP: Final = AclResource.GROUP
-_CLUSTER: Final = AclResource.CLUSTER
-
 
 class CreateTopics(Described):
     """CREATE on the cluster or on each topic; without DESCRIBE_CONFIGS the result does not show configurations."""
 
-    _ROWS = Rows(AclOperation.CREATE, _TOPIC, ErrorRows("topics", "topics"), "name")
+    _ROWS = Rows(AclOperation.CREATE, AclResource.TOPIC, ErrorRows("topics", "topics"), "name")
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, CreateTopicsRequest)
         counts = Counter(topic.name for topic in request.topics)
         refused: list[Any] = []
-        if not judge.may(AclOperation.CREATE, _CLUSTER, log_denied=False):
+        if not judge.may(AclOperation.CREATE, AclResource.CLUSTER, log_denied=False):
             # Duplicates are refused by the controller, whatever the rights.
             single = [topic for topic in request.topics if counts[topic.name] == 1]
-            _, refused = yield from split(judge, AclOperation.CREATE, _TOPIC, single, self._ROWS.name_of)
+            _, refused = yield from split(judge, AclOperation.CREATE, AclResource.TOPIC, single, self._ROWS.name_of)
         rows = self._ROWS.refused(judge, request, refused) if refused else []
         for row in rows:
             row.error_message = "Authorization failed."
@@ -57,7 +53,7 @@ class CreateTopics(Described):
         def amend(response: CreateTopicsResponse) -> CreateTopicsResponse:
             for result in response.topics:
                 if result.error_code == ErrorCode.NONE and not judge.may(
-                    AclOperation.DESCRIBE_CONFIGS, _TOPIC, result.name, log_denied=False
+                    AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, result.name, log_denied=False
                 ):
                     result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     result.num_partitions = result.replication_factor = -1
@@ -74,7 +70,7 @@ class DeleteTopics(Described):
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, DeleteTopicsRequest)
-        if judge.may(AclOperation.DELETE, _CLUSTER, log_denied=False):
+        if judge.may(AclOperation.DELETE, AclResource.CLUSTER, log_denied=False):
             return Verdict(request)
         by_name = "topics" if judge.version >= 6 else "topic_names"
         rows: list[DeleteTopicsResponse.DeletableTopicResult] = []
@@ -106,8 +102,10 @@ class DeleteTopics(Described):
             if known is None:
                 return None
             name = known.name
-        is_shown = judge.may(AclOperation.DESCRIBE, _TOPIC, name)
-        if is_shown and (name not in judge.image.topics_by_name or judge.may(AclOperation.DELETE, _TOPIC, name)):
+        is_shown = judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        if is_shown and (
+            name not in judge.image.topics_by_name or judge.may(AclOperation.DELETE, AclResource.TOPIC, name)
+        ):
             return None
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return DeleteTopicsResponse.DeletableTopicResult(
@@ -118,14 +116,14 @@ class DeleteTopics(Described):
 class ListOffsets(Described):
     """DESCRIBE on each topic. A request with a replica id comes from a broker and needs CLUSTER_ACTION."""
 
-    _ROWS = Rows(AclOperation.DESCRIBE, _TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
+    _ROWS = Rows(AclOperation.DESCRIBE, AclResource.TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, ListOffsetsRequest)
         if request.replica_id < 0:
             verdict = yield from self._ROWS.judge(judge, request)
             return verdict
-        if judge.may(AclOperation.CLUSTER_ACTION, _CLUSTER):
+        if judge.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
             return Verdict(request)
         rows = self._ROWS.refused(judge, request, request.topics)
         return Verdict(request, only_rows(request, self._ROWS.shape, rows))
@@ -151,7 +149,7 @@ class Configs:
         rows: list[Any] = []
         for place, resource in enumerate(getattr(request, self._shape.of)):
             kind = self._type_of(resource)
-            name = () if kind is _CLUSTER else (resource.resource_name,)
+            name = () if kind is AclResource.CLUSTER else (resource.resource_name,)
             if kind is None or judge.may(self._operation, kind, *name):
                 left.append(resource)
             else:
@@ -177,11 +175,11 @@ class Configs:
 
 
 _CONFIG_RESOURCES: Final = {
-    ResourceType.TOPIC: _TOPIC,
-    ResourceType.GROUP: _GROUP,
-    ResourceType.BROKER: _CLUSTER,
-    ResourceType.BROKER_LOGGER: _CLUSTER,
-    ResourceType.CLIENT_METRICS: _CLUSTER,
+    ResourceType.TOPIC: AclResource.TOPIC,
+    ResourceType.GROUP: AclResource.GROUP,
+    ResourceType.BROKER: AclResource.CLUSTER,
+    ResourceType.BROKER_LOGGER: AclResource.CLUSTER,
+    ResourceType.CLIENT_METRICS: AclResource.CLUSTER,
 }
 
 
@@ -189,7 +187,7 @@ class DescribeLogDirs(Described):
     """DESCRIBE on the cluster; older versions have no field for the refusal and show no directory."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
-        if judge.may(AclOperation.DESCRIBE, _CLUSTER):
+        if judge.may(AclOperation.DESCRIBE, AclResource.CLUSTER):
             return Verdict(request)
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if judge.version >= 3 else ErrorCode.NONE
         return Verdict(request, DescribeLogDirsResponse(error_code=code))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from barnabas.broker.requests.error_responses import ErrorRows
 from barnabas.broker.requests.judging import (
@@ -23,10 +23,6 @@ from barnabas.protocol.messages.describe_transactions import DescribeTransaction
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsResponse
 
-_TOPIC: Final = AclResource.TOPIC
-_CLUSTER: Final = AclResource.CLUSTER
-_TRANSACTIONAL_ID: Final = AclResource.TRANSACTIONAL_ID
-
 
 class InitProducerId(Described):
     """WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster, or WRITE on any topic."""
@@ -34,13 +30,13 @@ class InitProducerId(Described):
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, InitProducerIdRequest)
         if request.transactional_id is not None:
-            if judge.may(AclOperation.WRITE, _TRANSACTIONAL_ID, request.transactional_id):
+            if judge.may(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id):
                 return Verdict(request)
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         else:
-            if judge.may(AclOperation.IDEMPOTENT_WRITE, _CLUSTER, log_denied=False) or judge.authorizer.allows_any(
-                judge.asker, AclOperation.WRITE, _TOPIC
-            ):
+            if judge.may(
+                AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER, log_denied=False
+            ) or judge.authorizer.allows_any(judge.asker, AclOperation.WRITE, AclResource.TOPIC):
                 return Verdict(request)
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         response: Any = judge.refusal(request, code)
@@ -57,14 +53,14 @@ class AddPartitionsToTxn(Described):
     def judge(self, judge: Judge, request: Message) -> Judgement:
         assert isinstance(request, AddPartitionsToTxnRequest)
         if judge.version >= 4:
-            if judge.may(AclOperation.CLUSTER_ACTION, _CLUSTER):
+            if judge.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
                 return Verdict(request)
             return Verdict(request, AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         topics = request.v3_and_below_topics
-        if not judge.may(AclOperation.WRITE, _TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        if not judge.may(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
             return Verdict(request, judge.refusal(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         names = [topic.name for topic in topics if topic.name not in INTERNAL_TOPICS]
-        allowed, _ = yield from split(judge, AclOperation.WRITE, _TOPIC, names, str)
+        allowed, _ = yield from split(judge, AclOperation.WRITE, AclResource.TOPIC, names, str)
         writable = set(allowed)
         if all(topic.name in writable for topic in topics):
             return Verdict(request)
@@ -95,8 +91,8 @@ class WriteTxnMarkers(Described):
     """ALTER or CLUSTER_ACTION on the cluster."""
 
     def judge(self, judge: Judge, request: Message) -> Judgement:
-        if judge.may(AclOperation.ALTER, _CLUSTER, log_denied=False) or judge.may(
-            AclOperation.CLUSTER_ACTION, _CLUSTER
+        if judge.may(AclOperation.ALTER, AclResource.CLUSTER, log_denied=False) or judge.may(
+            AclOperation.CLUSTER_ACTION, AclResource.CLUSTER
         ):
             return Verdict(request)
         return Verdict(request, judge.refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
@@ -108,7 +104,7 @@ class DescribeTransactions(Described):
 
     _ROWS = Rows(
         AclOperation.DESCRIBE,
-        _TRANSACTIONAL_ID,
+        AclResource.TRANSACTIONAL_ID,
         ErrorRows("transaction_states", "transactional_ids", key="transactional_id"),
     )
 
@@ -133,7 +129,7 @@ class ListTransactions(Described):
             response.transaction_states = [
                 state
                 for state in response.transaction_states
-                if judge.may(AclOperation.DESCRIBE, _TRANSACTIONAL_ID, state.transactional_id)
+                if judge.may(AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, state.transactional_id)
             ]
             return response
 

@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Clock
-from barnabas.common.sampled_rates import SampledAverage, SampledRate, TokenBucket
+from barnabas.common.sampled_rates import SampledRate, SampledTimes, TokenBucket
 from barnabas.metadata.quota_entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -67,14 +67,14 @@ class _Measured:
 
     def __init__(self, windows: Windows) -> None:
         self.rate = SampledRate(*windows)
-        self._throttle_times = SampledAverage(*windows)
+        self._throttle_times = SampledTimes(*windows)
 
     def throttled(self, time_ms: int, now_ms: int) -> None:
         self._throttle_times.record(time_ms, now_ms)
 
     def throttle_time_ms(self, now_ms: int) -> float:
         """Returns the average throttle time of the recent requests."""
-        return self._throttle_times.value(now_ms)
+        return self._throttle_times.average(now_ms) or 0.0
 
 
 class ClientRate(_Measured):
@@ -147,7 +147,7 @@ class Quota(Generic[_R]):
         applied = self.table.find(*client)
         if len(self._by_client) >= self._kept_max:
             self._forget_idle(now_ms)
-        # Znodes can hold a limit of 0, below it or NaN, with which Kafka throttles nobody either.
+        # Znodes can hold a limit that is zero, negative or NaN. Kafka throttles no client by such a limit either.
         found = None if applied is None or not applied.limit > 0 else self._shared(applied)
         self._by_client[client] = found
         return found

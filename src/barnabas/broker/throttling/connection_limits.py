@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from barnabas.common.addresses import canonical, peer_address
 from barnabas.common.config import BrokerConfig
-from barnabas.common.sampled_rates import SampledAverage, SampledRate
+from barnabas.common.sampled_rates import SampledRate, SampledTimes
 from barnabas.metadata.quota_entities import AddressQuotas, QuotaChanges
 
 PER_IP: Final = "max.connections.per.ip"
@@ -93,8 +93,8 @@ class _Listener:
         self.blocked_ms = 0
         self.rate = SampledRate(*windows)
         #: The times for which the listener rested because of a rate, and those for which addresses were held.
-        self.throttle_times = SampledAverage(*_METRIC_WINDOWS)
-        self.ip_throttle_times = SampledAverage(*_METRIC_WINDOWS)
+        self.throttle_times = SampledTimes(*_METRIC_WINDOWS)
+        self.ip_throttle_times = SampledTimes(*_METRIC_WINDOWS)
 
 
 class Slot:
@@ -125,8 +125,8 @@ class ConnectionLimits:
         """
         self._windows = windows
         self._throttle_ms_max = windows[1]
+        self._inter_broker_listener = inter_broker_listener
         self._listeners = {name: _Listener(name, windows) for name in listeners}
-        self._protected = inter_broker_listener if len(self._listeners) > 1 else None
         self.total = 0
         self.rate = SampledRate(*windows)
         self._by_address: dict[str, int] = {}
@@ -150,6 +150,18 @@ class ConnectionLimits:
             listener.connections_max, listener.rate_max = limits.by_listener.get(name, (UNLIMITED, UNLIMITED))
         self._name_overrides()
         self._notify()
+
+    def add(self, listener: str) -> None:
+        """Adds a listener, which has no limits of its own until `change`."""
+        self._listeners[listener] = _Listener(listener, self._windows)
+
+    def remove(self, listener: str) -> None:
+        """Removes a listener that accepts no more connections; those that are open still count until they close."""
+        del self._listeners[listener]
+
+    @property
+    def _protected(self) -> str | None:
+        return self._inter_broker_listener if len(self._listeners) > 1 else None
 
     def follow(self, changes: QuotaChanges) -> None:
         """Applies changes of the quotas of addresses."""
@@ -176,6 +188,9 @@ class ConnectionLimits:
         """Calls `callback` whenever a connection was closed or the limits have changed."""
         self._waiters.append(callback)
 
+    def no_longer_when_free(self, callback: Callable[[], None]) -> None:
+        self._waiters.remove(callback)
+
     def when_exceeded(self, callback: Callable[[], None]) -> None:
         """Calls `callback` whenever there are more connections than the broker can have (`excess`)."""
         self._on_excess = callback
@@ -190,7 +205,7 @@ class ConnectionLimits:
         for waiter in tuple(waiters):
             waiter()
         if len(waiters) > 1:
-            # Another listener is the first to get the next slot.
+            # The next free slot goes to another listener first.
             waiters.append(waiters.pop(0))
 
     # -- connections

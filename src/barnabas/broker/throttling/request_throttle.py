@@ -66,14 +66,14 @@ class RequestThrottle:
         self._throttle(max(self._charge(), time_ms))
         return self._time_ms
 
-    def told(self, response: M, version: int) -> M:
+    def with_throttle_time(self, response: M, version: int) -> M:
         """Returns the response with the throttle time filled in."""
         time_ms = self.answered(getattr(response, _FIELD, 0))
         if not time_ms or not any(field.attribute == _FIELD and field.is_in(version) for field in response.FIELDS):
             return response
-        told = copy(response)
-        setattr(told, _FIELD, time_ms)
-        return told
+        changed = copy(response)
+        setattr(changed, _FIELD, time_ms)
+        return changed
 
     def left(self) -> None:
         """Records the CPU time of a handler that has returned."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from barnabas.broker.zookeeper.client_door import ClientDoor
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
 from barnabas.broker.zookeeper.config_writes import ConfigWrites
+from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
 from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
@@ -50,14 +50,14 @@ class Membership:
         store: SessionStore,
         metadata: MetadataStore,
         controller: ZookeeperController,
-        door: ClientDoor,
+        catch_up: InitialCatchUp,
         on_registered: Callable[[], None],
     ) -> None:
         self._host = host
         self._store = store
         self._metadata = metadata
         self._controller = controller
-        self._door = door
+        self._catch_up = catch_up
         self._on_registered = on_registered
         endpoints = endpoints_of(config.advertised_listeners, config.advertised_listeners)
         self._registrar = Registrar(host, config, store, endpoints)
@@ -117,8 +117,8 @@ class Membership:
         if isinstance(found, int):
             self.broker_epoch = found
             self._on_registered()
-            if self._door.is_waiting:
-                self._door.registered()
+            if self._catch_up.is_waiting:
+                self._catch_up.registered()
                 self._begin(self._read_topics())
         return found
 
@@ -142,7 +142,7 @@ class Membership:
             reply: ExistsReply = yield partial(self._store.exists, paths.partitions(name))
             counts[name] = 0 if reply.stat is None else reply.stat.num_children
         if len(counts) == total:
-            self._door.expect(counts, self._metadata.image)
+            self._catch_up.expect(counts, self._metadata.image)
 
     def _on_joined(self, found: int | ConfigError) -> None:
         self._joining = None

@@ -2,8 +2,8 @@
 
 start      registration (`membership.py`); the controller of this process claims /controller if it can
 requests   LeaderAndIsr, UpdateMetadata, StopReplica -> image and roles (`controller_feed.py`); before the broker
-           opens to clients (`client_door.py`) only they are served, and nothing before the registration: until then,
-           requests of the controller are for the last process with this broker's id (G37)
+           opens to clients (`initial_catch_up.py`) it serves nothing else, and before its registration nothing at all:
+           until then, requests of the controller are for the last process with this broker's id (G37)
 stop       ControlledShutdown, then the end of the session, so that no broker waits for it
 """
 
@@ -18,10 +18,10 @@ from barnabas.broker.requests.cluster_side import FeatureView
 from barnabas.broker.requests.context import RequestContext, ZooKeeperServices
 from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.sides import ConnectedParts, SideParts
-from barnabas.broker.zookeeper.client_door import ClientDoor
 from barnabas.broker.zookeeper.controller_feed import ControllerFeed
 from barnabas.broker.zookeeper.departure import Departure
 from barnabas.broker.zookeeper.directory_assignments import UnreportedAssignments
+from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
 from barnabas.broker.zookeeper.membership import Membership
 from barnabas.broker.zookeeper.session import ZooKeeperSession
 from barnabas.broker.zookeeper.session_counts import SessionCounts
@@ -93,11 +93,11 @@ class ZooKeeperSide:
         self.assignments = UnreportedAssignments()
         self.decisions = _OwnDecisions(self.controller)
         self.journal_controller = self.controller
-        self._door = ClientDoor(host.timers, config.node_id)
+        self._catch_up = InitialCatchUp(host.timers, config.node_id)
         #: The APIs that are served before the broker opens to clients: none before the registration.
         self._early_offers: dict[int, Offer] = {}
         self._membership = Membership(
-            host, config, session.store, metadata, self.controller, self._door, self._on_registered
+            host, config, session.store, metadata, self.controller, self._catch_up, self._on_registered
         )
         self._parts: ConnectedParts | None = None
         self._feed: ControllerFeed | None = None
@@ -154,7 +154,7 @@ class ZooKeeperSide:
             if on_ready is not None:
                 on_ready()
 
-        self._door.start(let_in)
+        self._catch_up.start(let_in)
         self._membership.start()
 
     def _on_registered(self) -> None:
@@ -163,7 +163,7 @@ class ZooKeeperSide:
     def hand_over(self, done: Callable[[], None]) -> None:
         """Hands over the leaderships, then ends the session, so that the others see immediately that this broker is
         gone."""
-        self._door.close()
+        self._catch_up.close()
 
         def leave() -> None:
             self._membership.leave()
@@ -194,7 +194,7 @@ class ZooKeeperSide:
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         assert self._parts is not None, "set by connect"
-        self._door.check(image)
+        self._catch_up.check(image)
         if self._departure is not None:
             self._departure.check()
         if self._feed is not None and self._feed.is_of_kafka:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -59,8 +61,13 @@ class Worker:
         return answer
 
     async def end(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        """Ends the process: one that works on nothing ends with its input, any other is killed."""
+        if self.is_usable and self._process.stdin is not None:
+            self._process.stdin.close()
+        elif self._process.returncode is None:
+            # The method of `Process` reaps a process that has ended, which asyncio's own watch then misses.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
 

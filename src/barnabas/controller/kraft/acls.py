@@ -2,7 +2,7 @@
 
 A rule that exists already is a success without a record. A request that would change more than 10,000 rules changes
 none. Many rules are decided in portions, one turn of the event loop after the other; if the controller resigns in
-between, the client asks again, and what was decided is a success.
+between, the client asks again, and the changes already decided count as successes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _Match = DeleteAclsResponse.DeleteAclsMatchingAcl
 _Matched = tuple[dict[bytes, AclRule], list[_Deleted]]
 
 _RECORDS_MAX: Final = 10_000
-#: The rules that are decided in one turn of the event loop.
+#: The number of rules decided in one turn of the event loop.
 _RULES_IN_PORTION: Final = 500
-#: The rules that are compared with a filter in one turn.
+#: The number of rules compared with a filter in one turn.
 _SEARCHED_IN_PORTION: Final = 10_000
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 #: The maximum number of rules that a cause names; further ones are only counted.

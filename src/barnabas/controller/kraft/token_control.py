@@ -1,5 +1,5 @@
-"""The active controller's part for delegation tokens: requests in, decisions of `tokens` out, responses once they are
-committed. Expired tokens are removed every `delegation.token.expiry.check.interval.ms`.
+"""Requests about delegation tokens at the active controller: proposes the decisions of `tokens`, and responds after
+their commit. Expired tokens are removed every `delegation.token.expiry.check.interval.ms`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Decision = Callable[[ControllerView, TokenQuestion, DelegationTokenRecord | Non
 
 #: The actor of the removal of expired tokens.
 _SELF: Final = "controller"
-#: The tokens whose HMACs are computed in one portion.
+#: The number of tokens whose HMACs are computed in one portion.
 _PORTION: Final = 1_000
 
 

@@ -42,7 +42,7 @@ class TokenQuestion(NamedTuple):
     now_ms: int
 
     def after(self, duration_ms: int) -> int:
-        """Returns the time after this duration; the last one that there is if it is beyond that."""
+        """Returns the time after this duration, at most the largest possible time."""
         return min(self.now_ms + duration_ms, _TIME_MAX)
 
 

@@ -34,7 +34,7 @@ _Response = AlterClientQuotasResponse
 
 
 class _Kind(NamedTuple):
-    """The type of a quota's value: the largest one, and whether it can be fractional."""
+    """The type of a quota's values: the largest allowed one, and whether they can be fractional."""
 
     name: str
     max: float
@@ -87,7 +87,7 @@ def refused(request: _Request, code: ErrorCode) -> _Response:
 
 
 def entity_of(entry: _Request.EntryData) -> QuotaEntity:
-    """Returns the entity of a row; of a part that is named twice, the last."""
+    """Returns the entity of a row. If a part is named twice, the last one counts."""
     parts = {part.entity_type: part.entity_name for part in entry.entity}
     return tuple(sorted(parts.items(), key=lambda part: part[0]))
 

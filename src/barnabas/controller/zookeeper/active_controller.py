@@ -78,8 +78,8 @@ class ActiveController:
         self._events = events
         self._is_loaded = False
         self._writer = FencedWriter(store, won.epoch_version, events.on_fenced)
-        told = StoreEvents(self._on_commit, self._on_conflict)
-        records = RecordStore(self._writer, won.epoch, host.clock, told)
+        store_events = StoreEvents(self._on_commit, self._on_conflict)
+        records = RecordStore(self._writer, won.epoch, host.clock, store_events)
         self.core = Core(
             host,
             config,

@@ -219,14 +219,14 @@ class RequestBatch:
 
 
 def add_change(
-    batch: RequestBatch, delta: MetadataDelta, after: MetadataImage, is_told_later: Callable[[str], bool]
+    batch: RequestBatch, delta: MetadataDelta, after: MetadataImage, is_sent_later: Callable[[str], bool]
 ) -> None:
     """Adds all requests that follow from this change of the image, in slices. The requests about deleted topics are not
     among them: they are sent later.
     """
     _add_brokers(batch, delta, after)
     for topic in delta.deleted_topics.values():
-        if not is_told_later(topic.name):
+        if not is_sent_later(topic.name):
             batch.show_deleted(topic, range(len(topic.partitions)))
     for topic_id, change in delta.changed_topics.items():
         for index, partition in sorted(change.changed_partitions.items()):

@@ -57,7 +57,7 @@ class DeletionCounts(NamedTuple):
 class _Deletion:
     """A topic whose deletion has begun."""
 
-    __slots__ = ("is_ending", "is_told", "ordered", "replicas")
+    __slots__ = ("is_announced", "is_ending", "ordered", "replicas")
 
     def __init__(self, topic: TopicImage) -> None:
         #: All replicas in the order of the partitions, and those that have not answered.
@@ -65,7 +65,7 @@ class _Deletion:
         self.replicas = set(self.ordered)
         #: Whether the topic has left the committed image, and the requests that announce this are queued. Until then,
         #: requests of earlier decisions can still give its replicas roles.
-        self.is_told = False
+        self.is_announced = False
         self.is_ending = False
 
 
@@ -160,9 +160,9 @@ class TopicDeletions:
             elif not any(is_in_progress(partition) for partition in topic.partitions):
                 left -= len(topic.partitions)
                 yield from self._begin(topic)
-        untold = {name for name, deletion in self._begun.items() if not deletion.is_told}
-        if done is not None and untold:
-            self._waiting.append((untold, done))
+        unannounced = {name for name, deletion in self._begun.items() if not deletion.is_announced}
+        if done is not None and unannounced:
+            self._waiting.append((unannounced, done))
         elif done is not None:
             done()
 
@@ -206,19 +206,19 @@ class TopicDeletions:
             batch = self._core.batch()
             batch.show_deleted(topic, portion)
             self._core.send(batch)
-        deletion.is_told = True
+        deletion.is_announced = True
         for names, _ in self._waiting:
             names.discard(name)
-        told = [done for names, done in self._waiting if not names]
+        completed = [done for names, done in self._waiting if not names]
         self._waiting = [(names, done) for names, done in self._waiting if names]
-        for done in told:
+        for done in completed:
             done()
         self._ask(name, None)
 
     def _ask(self, name: str, broker_id: int | None) -> None:
         """Asks all live brokers, or only this one, to delete the replicas that remain."""
         deletion = self._begun.get(name)
-        if deletion is not None and deletion.is_told:
+        if deletion is not None and deletion.is_announced:
             self._core.slices.begin(self._asking(name, deletion, broker_id))
 
     def _asking(self, name: str, deletion: _Deletion, broker_id: int | None) -> Job:

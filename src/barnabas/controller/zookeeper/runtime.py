@@ -4,7 +4,7 @@ The broker forwards what its ZooKeeper client reports, and registers before it r
 same methods as those of the quorum's controller, so handlers need not distinguish the two.
 
     signal --lifecycle--> actions: watch /controller, claim, load, serve, resign, delete /controller
-    request --decision--> ActiveController --written and told--> response, or NOT_CONTROLLER
+    request --decision--> ActiveController --written and announced--> response, or NOT_CONTROLLER
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ class TopicWatch:
         written = {(topic.topic_id, index) for topic, index, _ in located(self._core.records.committed, places)}
         return first_states(view, [each for each in partitions if (each[0].topic_id, each[1]) in written])
 
-    # The whole topic.
+    # Changes of a whole topic.
 
     def read_again(self, name: str) -> None:
         """Reads all znodes of a topic, as soon as no decision about it is under way."""

@@ -10,7 +10,7 @@ from barnabas.common.host import Timers
 from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.shard import GroupShard
 
-#: Members removed in one turn of the loop.
+#: The number of members removed in one turn of the loop.
 _PART: Final = 500
 
 

@@ -27,7 +27,7 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 _BATCHED_SINCE = 8
 _GROUP_ERROR_SINCE = 2
 _NO_OFFSET = -1
-#: Groups processed in one step.
+#: The number of groups processed in one step.
 _GROUPS = 200
 
 
@@ -232,9 +232,9 @@ class OffsetRequests:
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
-                told = client_error(code)
-                is_away = told is ErrorCode.COORDINATOR_NOT_AVAILABLE
-                give(_Fetched(fetch.group_id, ErrorCode.NOT_COORDINATOR if is_away else told, ()))
+                answer = client_error(code)
+                is_away = answer is ErrorCode.COORDINATOR_NOT_AVAILABLE
+                give(_Fetched(fetch.group_id, ErrorCode.NOT_COORDINATOR if is_away else answer, ()))
 
         if require_stable:
             shard.log.when_settled(settled, has_timeout=True)

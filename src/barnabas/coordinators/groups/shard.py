@@ -48,7 +48,7 @@ from barnabas.coordinators.runtime import (
 )
 from barnabas.coordinators.steps import ROWS, in_steps
 
-#: Groups processed in one turn of the loop after loading.
+#: The number of groups processed in one turn of the loop after loading.
 _SLICE = 256
 #: The cost of a check for expired offsets per group, in offsets.
 _GROUP_WEIGHT = 4

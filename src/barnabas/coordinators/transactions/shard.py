@@ -36,7 +36,7 @@ from barnabas.coordinators.transactions.transaction_records import (
 )
 from barnabas.coordinators.transactions.transitions import completed, fenced
 
-#: Transactions processed in one turn of the loop, and tombstones in one batch.
+#: The number of transactions processed in one turn of the loop, and tombstones in one batch.
 _SLICE: Final = 256
 #: The delay before a Complete record that could not be written is written again.
 _RETRY_MS: Final = 100

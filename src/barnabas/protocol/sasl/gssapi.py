@@ -4,7 +4,7 @@
     server -> client   which layers it offers: none, which is what Kafka offers ("auth")
     client -> server   which layer it chooses, and the identity that it asks for
 
-Kafka takes the identity of the context, whatever the client asks for, and so does this.
+The user is the identity of the context, whatever the client asks for, as in Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.common.kerberos_names import NoLocalName
 from barnabas.protocol.sasl.mechanism import LogInRefused, Outcome, Step
 
 _NO_LAYER: Final = 1
-#: The offer of Java's server: no layer, and a size that is without meaning then.
+#: The offer of Java's server: no layer, and a size that has no meaning without one.
 _OFFER: Final = bytes([_NO_LAYER]) + (65_536).to_bytes(3, "big")
 _CHOICE_BYTES: Final = 4
 
@@ -33,13 +33,15 @@ class _State(Enum):
 class GssapiServer:
     """An exchange. `local_name` returns the user of a principal, or raises NoLocalName."""
 
-    __slots__ = ("_context", "_local_name", "_state", "_tell")
+    __slots__ = ("_context", "_local_name", "_report", "_state")
 
-    def __init__(self, context: SecurityContext, local_name: Callable[[str], str], tell: Callable[[str], None]) -> None:
-        """`tell` receives the cause of a failure, which the client must not learn."""
+    def __init__(
+        self, context: SecurityContext, local_name: Callable[[str], str], report: Callable[[str], None]
+    ) -> None:
+        """`report` receives the cause of a failure, which the client must not learn."""
         self._context = context
         self._local_name = local_name
-        self._tell = tell
+        self._report = report
         self._state = _State.TOKENS
 
     def evaluate(self, message: bytes) -> Step:
@@ -54,7 +56,7 @@ class GssapiServer:
             if state is _State.OFFERED:
                 return self._take_choice(self._context.unwrap(message))
         except (KerberosError, NoLocalName) as error:
-            self._tell(str(error))
+            self._report(str(error))
             raise LogInRefused from error
         raise LogInRefused
 

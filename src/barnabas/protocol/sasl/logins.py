@@ -28,7 +28,7 @@ _ITERATIONS_MAX: Final = 1_000_000
 
 
 class Ticket(NamedTuple):
-    """A context at a peer that has begun, and its first token."""
+    """A Kerberos context that has begun, and its first token for the peer."""
 
     context: SecurityContext
     token: bytes
@@ -36,7 +36,7 @@ class Ticket(NamedTuple):
 
 @dataclass(frozen=True)
 class Login:
-    """A user's credentials. The password, the token of OAUTHBEARER, is never shown."""
+    """A user's credentials. `password`, which is the token for OAUTHBEARER, is never shown."""
 
     mechanism: str
     username: str

@@ -21,7 +21,7 @@ class FirstMessage(NamedTuple):
     """The client's message. Its extensions have no meaning here, as in Kafka without a handler for them."""
 
     token: str
-    #: The user that the client wants to be; empty for that of the token.
+    #: The authorization id that the client requests; empty for the token's user.
     authorization_id: str
 
 

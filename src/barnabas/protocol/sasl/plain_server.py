@@ -8,7 +8,7 @@ from typing import Final
 
 from barnabas.protocol.sasl.mechanism import LogInRefused, Outcome, Step
 
-#: The password to which that of an unknown user is compared.
+#: The password that is compared for an unknown user.
 _NOBODY: Final = bytes(32)
 
 

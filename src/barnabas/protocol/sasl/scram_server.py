@@ -61,7 +61,7 @@ class TokenUsers(Protocol):
         """Returns a token that is valid now."""
 
     def imitate(self, hash_name: str, token_id: str) -> Credential:
-        """Returns a credential that no password fits, in the shape of a token's."""
+        """Returns a credential that no password matches, in the shape of a token's."""
 
 
 def salted_password(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -75,7 +75,7 @@ def keys_of(hash_name: str, salted: bytes) -> tuple[bytes, bytes]:
 
 
 def imitation(hash_name: str, secret: bytes, name: str, model: Credential | None) -> Credential:
-    """Returns a credential that no password fits, in the shape of `model`. It depends on the name and the secret."""
+    """Returns a credential that no password matches, in the shape of `model`. It depends on the name and the secret."""
     salt = hmac.digest(secret, name.encode(), "sha512")
     size = hashlib.new(hash_name).digest_size
     shape = Credential(bytes(26), b"", b"", ITERATIONS_MIN) if model is None else model

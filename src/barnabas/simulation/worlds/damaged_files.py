@@ -47,11 +47,11 @@ Files = dict[str, bytes]
 
 
 class Damage(NamedTuple):
-    """A damaged file. `must_tell`: a verification must name this very file."""
+    """A damaged file. `must_be_named`: a verification must name this very file."""
 
     path: str
     what: str
-    must_tell: bool
+    must_be_named: bool
 
 
 class DamagedFiles:
@@ -140,9 +140,9 @@ class DamagedFiles:
         if Repair(disk, verification).steps:
             raise self._wrong("a repair has something to do")
         lines, complaints = _dump(disk, may_fail=False)
-        told = sum(line.startswith("baseOffset: ") for line in lines)
-        if complaints or told != len(batches):
-            raise self._wrong(f"the dump shows {told} of {len(batches)} batches, and says {complaints}")
+        shown = sum(line.startswith("baseOffset: ") for line in lines)
+        if complaints or shown != len(batches):
+            raise self._wrong(f"the dump shows {shown} of {len(batches)} batches, and says {complaints}")
         self._check_rules(disk, written, end, "written")
 
     def _complaints(self, disk: MemoryDisk, written: LogFiles) -> None:
@@ -189,7 +189,7 @@ class DamagedFiles:
             first, second = entry.unpack_from(data, place)
             changed = entry.pack(first, second + 1) if entry is _OFFSET_ENTRY else entry.pack(first + 1, second)
             disk.write(path, data[:place] + changed + data[place + entry.size :])
-        self.damages.append(Damage(path, way, must_tell=True))
+        self.damages.append(Damage(path, way, must_be_named=True))
 
     def _damage_anything(self, disk: MemoryDisk) -> None:
         random = self._random
@@ -220,16 +220,16 @@ class DamagedFiles:
         else:
             place = random.randrange(len(data))
             disk.write(path, data[:place] + bytes([data[place] ^ (1 << random.randrange(8))]) + data[place + 1 :])
-        self.damages.append(Damage(path, way, must_tell=name.endswith(".snapshot")))
+        self.damages.append(Damage(path, way, must_be_named=name.endswith(".snapshot")))
 
     # -- promises
 
     def _verify(self, disk: MemoryDisk) -> None:
         faults = PartitionVerification(disk, _DIRECTORY).run().faults
-        told = {fault.path for fault in faults}
+        named = {fault.path for fault in faults}
         for damage in self.damages:
-            if damage.must_tell and damage.path not in told and not any(path.endswith(".log") for path in told):
-                raise self._wrong(f"the verification does not name {damage.path}, only {sorted(told)}")
+            if damage.must_be_named and damage.path not in named and not any(path.endswith(".log") for path in named):
+                raise self._wrong(f"the verification does not name {damage.path}, only {sorted(named)}")
 
     def _repair(self, disk: MemoryDisk, written: LogFiles) -> None:
         verification = PartitionVerification(disk, _DIRECTORY)

@@ -180,11 +180,11 @@ class CommitObserver:
 def _watch(delivery: Any, checker: Checker, key: VoterKey) -> None:
     """Passes appends to and truncations of a node's log to the checker."""
 
-    def watched(name: str, told: Callable[[VoterKey, Any], None]) -> None:
+    def watched(name: str, notify: Callable[[VoterKey, Any], None]) -> None:
         method = getattr(delivery, name)
 
         def both(value: Any) -> None:
-            told(key, value)
+            notify(key, value)
             method(value)
 
         setattr(delivery, name, both)

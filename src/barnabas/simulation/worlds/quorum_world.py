@@ -232,11 +232,11 @@ class World(Places):
         promised_before = len(self.checker.promised)
         self.heap.run_until(begin + _HEALING_MS_MAX, lambda: self._is_useful(promised_before))
         if not self._is_useful(promised_before):
-            self._tell_state()
+            self._report_state()
             raise Violation(f"no progress within {_HEALING_MS_MAX} ms")
         self.checker.check_promises()
 
-    def _tell_state(self) -> None:
+    def _report_state(self) -> None:
         for place in self._up():
             node = place.node
             assert node is not None

@@ -1,7 +1,7 @@
 """The effects of clients on the nodes of a cluster, compared with the rules, credentials and quotas in their metadata.
 
 The effects are seen from outside: records that a leader appended, bytes that a broker sent, topics that a controller
-decided, log-ins that succeeded. The rules are read in turn, for each question, from the image of the node itself.
+decided, log-ins that succeeded. Each check reads all rules in the image of the node itself.
 
     no effect without a right    a record, a read, a topic needs a right in the image of the node, in the event of the
                                  effect; so a revoked right is dead with the next image
@@ -47,7 +47,7 @@ DECISION: Final = RareEvent("a decision about topics", "controller.kraft.proposa
 _IMPLIES: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
 }
-#: The error of a time by the drift of two clocks and the rounding of milliseconds.
+#: The tolerance of times: two clocks drift, and milliseconds are rounded.
 _TOLERANCE_US: Final = 5 * MILLISECOND_US
 #: The time over which a rate is compared with a quota.
 _RATE_WINDOW_US: Final = 4 * SECOND_US
@@ -94,7 +94,7 @@ class User(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """A user whose quota stays as it is, and the size of what can be under way beyond it."""
+    """A user whose quota stays as it is, and the number of bytes that can be in flight above it."""
 
     user: str
     bytes_per_s: int
@@ -127,8 +127,8 @@ class Effects(Observer):
         self._views: dict[str, _View] = {}
         #: Socket of a node -> times at which its frames were sent.
         self._sent: dict[tuple[object, object], tuple[Frames, list[int]]] = {}
-        #: Connection -> the time that its last response told, in ms.
-        self._told: dict[tuple[object, object], int] = {}
+        #: Connection -> the throttle time of its last response, in ms.
+        self._throttled_ms: dict[tuple[object, object], int] = {}
         self.counts = {"writes": 0, "reads": 0, "topics": 0, "log-ins": 0, "refused log-ins": 0, "mutes": 0}
         self.failure: str | None = None
         cluster.network.add_observer(self)
@@ -205,7 +205,7 @@ class Effects(Observer):
         what: str,
     ) -> None:
         if not any(may(image, user.principal, user.host, operation, resource, what) for image in images):
-            raise Violation(f"an effect without a right: {user.name} may not {operation.name} {what}, {name} let it")
+            raise Violation(f"an effect without a right: {user.name} may not {operation.name} {what}, {name} served it")
 
     # -- quotas
 
@@ -219,7 +219,7 @@ class Effects(Observer):
         while written[0][0] < now_us - _RATE_WINDOW_US:
             written.popleft()
         total = sum(each for _, each in written)
-        # The two windows of the rate let through what they still have room for, once.
+        # The two windows of the rate are empty at first, so they admit two seconds of the quota once.
         limit = quota.bytes_per_s * (_RATE_WINDOW_US // SECOND_US + 2) * 6 // 5 + quota.burst_bytes
         if total > limit:
             raise Violation(f"more than its quota: {user} wrote {total} bytes in 4 s to {name}, at most {limit}")
@@ -275,23 +275,23 @@ class Effects(Observer):
         self._need(name, images, user, AclOperation.READ, AclResource.TOPIC, topic)
 
     def answered(self, answer: Answered) -> None:
-        """Takes a response that a user got. A response behind one that told a time to pause must have left its node
+        """Takes a response that a user got. A response behind one with a throttle time must have left its node
         after that time."""
         key = (answer.socket.remote, answer.socket.local)
-        told = self._told.pop(key, 0)
+        throttle_ms = self._throttled_ms.pop(key, 0)
         _, times = self._sent.get(key, (None, []))
         place = answer.place
-        if told and place < len(times):
+        if throttle_ms and place < len(times):
             self.counts["mutes"] += 1
             pause_us = times[place] - times[place - 1]
-            if pause_us < told * MILLISECOND_US - _TOLERANCE_US:
+            if pause_us < throttle_ms * MILLISECOND_US - _TOLERANCE_US:
                 pause_ms = pause_us // MILLISECOND_US
                 self.failure = self.failure or (
-                    f"a muted connection was served {pause_ms} ms after a response that told {told} ms"
+                    f"a muted connection was served {pause_ms} ms after a response with throttle_time_ms={throttle_ms}"
                 )
         time_ms = getattr(answer.response, "throttle_time_ms", 0)
         if time_ms > 0:
-            self._told[key] = time_ms
+            self._throttled_ms[key] = time_ms
 
     # -- log-ins
 

@@ -1,11 +1,11 @@
 """Seeded runs of a cluster with log-ins, rules and quotas that change under faults (guards S1, S3, S9, S10, S13, S14,
 S19, S21).
 
-Three brokers and three controllers log in to each other; an administrator changes rules, credentials and quotas all the
-time; users work by the rights of the moment, and attack (`security_workers`). Faults strike brokers, controllers and
-links. Everything that nodes let users do is compared with the metadata of that node in that event
-(`security_effects`). In the end everything heals: then changes are possible again, all nodes have the same rules, and
-nothing is left of closed connections.
+Three brokers and three controllers log in to each other; an administrator keeps changing rules, credentials and quotas;
+users work by their current rights, and attack (`security_workers`). Faults strike brokers, controllers and links.
+Everything that nodes let users do is compared with the metadata of that node in that event (`security_effects`). In the
+end everything heals: then changes are possible again, all nodes have the same rules, and nothing is left of closed
+connections.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SECURITY: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:node;User:{ADMIN}",
     "connection.failed.authentication.delay.ms": "50",
-    # Two windows of a second: with Kafka's eleven, a rate has room for ten seconds at the beginning.
+    # Two windows of a second. With Kafka's eleven, a new rate would admit ten seconds' worth of a quota.
     "quota.window.num": "2",
     **{
         f"listener.name.{listener}.plain.sasl.jaas.config": (

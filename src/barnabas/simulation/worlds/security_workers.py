@@ -1,9 +1,9 @@
-"""The people of the security world: an administrator who changes rules, credentials and quotas, users who work by the
-rights that they have at the moment, and attackers among them.
+"""The workers of the security world: an administrator who changes rules, credentials and quotas, users who work by
+their current rights, and attackers among them.
 
 Each user works from a machine of its own. It writes, reads in fetch sessions and by long polls, creates topics, renews
-its session in time or lets it end, and every now and then tries what it may not do: it sends an envelope in the name of
-the administrator, fetches in the name of a replica, or finishes a log-in with another nonce than the server's.
+its session in time or lets it end, and sometimes tries something forbidden: it sends an envelope in the name of the
+administrator, fetches in the name of a replica, or finishes a log-in with another nonce than the server's.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class UserWork:
     """The script of a user on one machine."""
 
     def __init__(self, run: SecuredRun, client: ScriptedClient, user: str, *, hurries: bool = False) -> None:
-        """`hurries`: it only writes, as fast as it can."""
+        """`hurries`: whether the user only writes, as fast as it can."""
         self._run = run
         self._client = client
         self._user = user
@@ -274,7 +274,7 @@ class UserWork:
         return True
 
     def _lie_about_the_nonce(self) -> Step:
-        """Sends a last message that is right but for the nonce. Nobody is logged in by it."""
+        """Sends a last message in which only the nonce is wrong. The server must refuse it."""
         first = f"n,,n={self._user},r=nonce{self._random.getrandbits(64)}".encode()
         answers: Answers = None
         for request in (SaslHandshakeRequest(mechanism=MECHANISM), SaslAuthenticateRequest(auth_bytes=first)):
@@ -313,7 +313,7 @@ class UserWork:
         return answers if isinstance(answers, list) else None
 
     def _request(self, topic: str, size: int = 0, acks: int = 1) -> tuple[Message, int]:
-        """Returns a write. With acks=all the response can leave when the pause that it tells is over."""
+        """Returns a write. With acks=all the response can leave when its throttle time is over."""
         self._number += 1
         value = value_of(topic, self._client.name, self._number) + b"x" * size
         request = produce_request(self._run.topic_id_of(topic), 0, batch_of(value), acks=acks, name=topic)

@@ -253,13 +253,13 @@ class Session:
         """Sends a ping if one is due, and cuts a connection that is silent."""
         assert self._end is not None
         now_ms = self._host.clock.now_ms()
-        silent_ms = now_ms - self._end.heard_ms
+        silent_ms = now_ms - self._end.last_heard_ms
         if silent_ms >= self._read_timeout_ms:
             self.cut(f"no byte from the server for {silent_ms} ms")
             return
         if now_ms - self._sent_ms >= self._ping_ms:
             self.write([request_frame(PING_XID, OpCode.PING, ())])
-        due_ms = min(self._end.heard_ms + self._read_timeout_ms, self._sent_ms + self._ping_ms)
+        due_ms = min(self._end.last_heard_ms + self._read_timeout_ms, self._sent_ms + self._ping_ms)
         self._arm(max(1, due_ms - now_ms), self._beat)
 
     @property
@@ -337,7 +337,7 @@ class Session:
 class _End:
     """A connection, or an attempt to connect. The session ignores connections that it has replaced."""
 
-    __slots__ = ("_area", "_frames", "_session", "heard_ms", "link", "server")
+    __slots__ = ("_area", "_frames", "_session", "last_heard_ms", "link", "server")
 
     link: Link
 
@@ -346,7 +346,7 @@ class _End:
         self.server = server
         self._area = memoryview(bytearray(_BUFFER_BYTES))
         self._frames = FrameReader(_ANSWER_BYTES_MAX)
-        self.heard_ms = 0
+        self.last_heard_ms = 0
 
     def dial(self, links: Links) -> None:
         self.link = links.dial(self.server.host, self.server.port, self)
@@ -365,7 +365,7 @@ class _End:
     def received(self, count: int) -> None:
         if not self._is_current:
             return
-        self.heard_ms = self._session._host.clock.now_ms()
+        self.last_heard_ms = self._session._host.clock.now_ms()
         try:
             for frame in self._frames.feed(self._area[:count]):
                 if not self._is_current:

@@ -109,7 +109,7 @@ def encode_nodes(nodes: Iterable[tuple[str, Node]], acls: AclNumbers) -> bytes:
     return bytes(out)
 
 
-#: This path stands after the last node.
+#: The path that follows the last node.
 END_OF_NODES: Final = INT.pack(1) + b"/"
 
 

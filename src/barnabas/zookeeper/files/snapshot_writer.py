@@ -26,7 +26,7 @@ from barnabas.zookeeper.files.snapshot_format import (
 )
 from barnabas.zookeeper.tree.database import Database
 
-#: The nodes of one step: about 2 ms.
+#: The number of nodes per step, which takes about 2 ms.
 _NODES_PER_STEP: Final = 500
 _ACLS_PER_STEP: Final = 4000
 

@@ -118,7 +118,7 @@ def _put_number(out: bytearray, txn: ErrorTxn | CreateSessionTxn) -> None:
     out += INT.pack(txn[0])
 
 
-#: Found by the type, because a pattern for each of them would take longer than the writing.
+#: The writer is looked up by the type, because matching a pattern for each type would take longer than the writing.
 _WRITERS: Final[dict[type[Txn], Callable[[bytearray, Any], None]]] = {
     MultiTxn: _put_multi,
     SetDataTxn: _put_set_data,

@@ -103,7 +103,7 @@ class Connection:
         self.identities: Sequence[Id] = (Id("ip", address.host),)
         self.stats = ConnectionStats()
         self.established_ms = server.clock.wall_ms()
-        self.heard_ms = server.clock.now_ms()
+        self.last_heard_ms = server.clock.now_ms()
         #: Requests that wait for their answer.
         self.outstanding = 0
         #: Whether the client is of 3.4 or later: its answer to the connect request has one byte more.
@@ -248,8 +248,8 @@ class Connection:
     def _serve(self) -> None:
         """Serves complete frames until there is none, or the turn is over."""
         clock = self._server.clock
-        self.heard_ms = clock.now_ms()
-        end_ms = self.heard_ms + TURN_MS
+        self.last_heard_ms = clock.now_ms()
+        end_ms = self.last_heard_ms + TURN_MS
         held, at, frames = bytes(self._held), 0, 0
         self._serving = True
         while self.is_read and len(held) - at >= _LENGTH.size:

@@ -65,11 +65,11 @@ class Requests:
             return
         if (read := HANDLERS.get(op)) is not None:
             if not session.unanswered:
-                self._read(connection, xid, read, body, connection.heard_ms)
+                self._read(connection, xid, read, body, connection.last_heard_ms)
             else:
                 self._defer(connection, session, xid, lambda begin: self._read(connection, xid, read, body, begin))
         elif op == OpCode.PING:
-            self._answer(connection, "PING", PING_XID, 0, b"", connection.heard_ms)
+            self._answer(connection, "PING", PING_XID, 0, b"", connection.last_heard_ms)
         elif (name := _WRITES.get(op)) is not None:
             self._write(connection, session, xid, op, name, body)
         elif op == OpCode.MULTI:

@@ -86,21 +86,21 @@ class WatchTable:
         """Returns the listeners to notify, once each, and removes one-time watches."""
         if path not in self.by_path and not self._recursive:
             return {}
-        told: dict[Listener, None] = {}
+        notified: dict[Listener, None] = {}
         for listener, mode in tuple(self.by_path.get(path, {}).items()):
             if mode is WatchMode.RECURSIVE:
                 if event is not EventType.NODE_CHILDREN_CHANGED:
-                    told[listener] = None
+                    notified[listener] = None
             else:
-                told[listener] = None
+                notified[listener] = None
                 if mode is WatchMode.STANDARD:
                     self.remove(path, listener)
         if self._recursive and event is not EventType.NODE_CHILDREN_CHANGED:
             for above in _parents(path):
                 for listener, mode in self.by_path.get(above, {}).items():
                     if mode is WatchMode.RECURSIVE:
-                        told[listener] = None
-        return told
+                        notified[listener] = None
+        return notified
 
 
 class Watches:
@@ -119,27 +119,27 @@ class Watches:
     # -- tree.data_tree.Watcher
 
     def created(self, path: str, acl: tuple[Acl, ...], parent: str, parent_acl: tuple[Acl, ...]) -> None:
-        self._tell(self.data.triggered(path, EventType.NODE_CREATED), EventType.NODE_CREATED, path, acl)
+        self._notify(self.data.triggered(path, EventType.NODE_CREATED), EventType.NODE_CREATED, path, acl)
         self._children_changed(parent, parent_acl)
 
     def deleted(self, path: str, acl: tuple[Acl, ...], parent: str, parent_acl: tuple[Acl, ...]) -> None:
         event = EventType.NODE_DELETED
-        told = self.data.triggered(path, event)
-        self._tell(told, event, path, acl)
+        notified = self.data.triggered(path, event)
+        self._notify(notified, event, path, acl)
         more = self.children.triggered(path, event)
-        self._tell({each: None for each in more if each not in told}, event, path, acl)
+        self._notify({each: None for each in more if each not in notified}, event, path, acl)
         self._children_changed(parent, parent_acl)
 
     def changed(self, path: str, acl: tuple[Acl, ...]) -> None:
         event = EventType.NODE_DATA_CHANGED
-        self._tell(self.data.triggered(path, event), event, path, acl)
+        self._notify(self.data.triggered(path, event), event, path, acl)
 
     def _children_changed(self, parent: str, acl: tuple[Acl, ...]) -> None:
         event = EventType.NODE_CHILDREN_CHANGED
-        self._tell(self.children.triggered(parent, event), event, parent, acl)
+        self._notify(self.children.triggered(parent, event), event, parent, acl)
 
-    def _tell(self, told: dict[Listener, None], event: EventType, path: str, acl: tuple[Acl, ...]) -> None:
-        for listener in told:
+    def _notify(self, notified: dict[Listener, None], event: EventType, path: str, acl: tuple[Acl, ...]) -> None:
+        for listener in notified:
             if self._skip_acl or acls.is_allowed(acl, acls.READ, listener.identities):
                 listener.notify(event, path)
 

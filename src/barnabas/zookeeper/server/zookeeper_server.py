@@ -153,7 +153,7 @@ class ZooKeeperServer:
         self._of_sessions[session.session_id] = connection
 
         def finish(_: TxnResult) -> None:
-            connection.stats.answered("SESS", 0, self.database.last_zxid, connection.heard_ms, self.clock.now_ms())
+            connection.stats.answered("SESS", 0, self.database.last_zxid, connection.last_heard_ms, self.clock.now_ms())
             connection.opened(session, timeout_ms, password_of(session.session_id))
 
         self.pipeline.write(self._prep.create_session(session.session_id, timeout_ms), session, finish)
@@ -198,6 +198,6 @@ class ZooKeeperServer:
             return
         before_ms = self.clock.now_ms() - self.settings.sessionless_timeout_ms
         for connection in tuple(self.connections):
-            if connection.phase is Phase.NEW and connection.heard_ms <= before_ms:
+            if connection.phase is Phase.NEW and connection.last_heard_ms <= before_ms:
                 connection.abort()
         self._wait_for_idle()

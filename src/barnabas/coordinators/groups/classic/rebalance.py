@@ -40,7 +40,7 @@ _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
 _DEAD = GroupState.DEAD
-#: Members whose requests are answered in one turn of the loop.
+#: The number of members whose requests are answered in one turn of the loop.
 _ANSWERS: Final = 200
 
 

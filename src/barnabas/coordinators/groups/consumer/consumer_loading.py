@@ -12,7 +12,7 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, assignment_of, partitions_of
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 
-#: Members processed in one step.
+#: The number of members processed in one step.
 _STEP: Final = 128
 
 

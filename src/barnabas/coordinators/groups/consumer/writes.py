@@ -45,7 +45,7 @@ class GroupOperation(NamedTuple):
     fail: Callable[[RequestFailed], None] | None
     #: The request's owner: an unexpected exception fails this request only, and the others continue.
     owner: Owner | None = None
-    #: When a request that still waits is refused.
+    #: The time at which a request that still waits is refused.
     deadline_ms: int = 0
 
     def refuse(self, failure: RequestFailed) -> None:

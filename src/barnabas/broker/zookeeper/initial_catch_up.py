@@ -18,7 +18,7 @@ from barnabas.metadata.image import MetadataImage
 _OPEN_MS_MAX: Final = 5_000
 
 
-class ClientDoor:
+class InitialCatchUp:
     """Calls `on_open` once, when clients can be served; this is never revoked."""
 
     def __init__(self, timers: Timers, node_id: int) -> None:

@@ -1,0 +1,66 @@
+"""The TLS of a node, loaded with its first listener that needs it: most nodes do without."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.endpoints import TLS_PROTOCOLS
+from barnabas.protocol.peer_security import tls_listeners
+from barnabas.server.links import LoopLinks
+
+if TYPE_CHECKING:
+    from barnabas.tls.certificates import Certificate
+    from barnabas.tls.node_contexts import NodeContexts
+
+
+class NodeTls:
+    """The TLS contexts of a node; None until a listener needs them."""
+
+    def __init__(self, config: BrokerConfig, links: LoopLinks) -> None:
+        """Loads what the configuration needs, and follows its changes. Raises ConfigError."""
+        self._config = config
+        self._links = links
+        self._contexts: NodeContexts | None = None
+        if tls_listeners(config):
+            self._load()
+        config.use_files(self._check, self._refresh)
+
+    def _load(self) -> NodeContexts:
+        made = self._contexts = _contexts_of(self._config)
+        self._links.use_tls(made)
+        return made
+
+    def _check(self, proposed: BrokerConfig) -> None:
+        if self._contexts is not None:
+            self._contexts.check(proposed)
+        elif tls_listeners(proposed):
+            _contexts_of(proposed)
+
+    def _refresh(self) -> None:
+        if self._contexts is not None:
+            self._contexts.refresh()
+
+    def serve(self, listener: str) -> NodeContexts | None:
+        """Returns the contexts for a listener that begins to accept; None if it has no TLS. Raises ConfigError."""
+        if self._config.security_protocol_of(listener) not in TLS_PROTOCOLS:
+            return None
+        contexts = self._contexts or self._load()
+        contexts.add(listener)
+        return contexts
+
+    def end(self, listener: str) -> None:
+        """Forgets a listener that accepts no more connections."""
+        if self._contexts is not None:
+            self._contexts.remove(listener)
+
+    def certificates(self) -> Iterable[tuple[str, Certificate]]:
+        """Returns the listeners with their certificates of this moment."""
+        return () if self._contexts is None else self._contexts.certificates()
+
+
+def _contexts_of(config: BrokerConfig) -> NodeContexts:
+    made: NodeContexts = importlib.import_module("barnabas.tls.node_contexts").NodeContexts(config)
+    return made

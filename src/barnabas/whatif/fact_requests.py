@@ -1,0 +1,112 @@
+"""The requests for the facts that the monitor's table does not have, and what their responses say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
+from barnabas.whatif.situation import Key
+
+_TOPIC_RESOURCE: Final = 2
+_BROKER_RESOURCE: Final = 4
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_STRATEGY: Final = "barnabas.leader.election.strategy"
+_METADATA_DIRECTORY: Final = "metadata.log.dir"
+_DIRECTORIES: Final = ("log.dirs", "log.dir")
+_ELR_FEATURE: Final = "eligible.leader.replicas.version"
+
+
+def voters_of(response: DescribeQuorumResponse) -> tuple[int, ...] | None:
+    """Returns the voters; None if the answer has an error."""
+    if response.error_code:
+        return None
+    rows = [row for topic in response.topics for row in topic.partitions if not row.error_code]
+    return tuple(sorted(voter.replica_id for voter in rows[0].current_voters)) if rows else None
+
+
+def features_request() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="barnabas-whatif", client_software_version="1")
+
+
+def has_elr(response: ApiVersionsResponse) -> bool:
+    """Returns whether the cluster keeps eligible leader replicas (KIP-966)."""
+    return any(row.name == _ELR_FEATURE and row.max_version_level > 0 for row in response.finalized_features)
+
+
+def unclean_request(topics: Iterable[str]) -> DescribeConfigsRequest:
+    return _configs_request(_TOPIC_RESOURCE, topics, [_UNCLEAN])
+
+
+def unclean_topics(response: DescribeConfigsResponse) -> tuple[set[str], set[str]]:
+    """Returns the topics that allow unclean elections, and those whose setting is not told."""
+    allowed, unknown = set(), set()
+    for result in response.results:
+        values = {config.name: config.value for config in result.configs}
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if result.error_code or _UNCLEAN not in values:
+            unknown.add(result.resource_name)
+        elif (values[_UNCLEAN] or "").strip().lower() == "true":
+            allowed.add(result.resource_name)
+    return allowed, unknown
+
+
+def broker_request(broker_id: int) -> DescribeConfigsRequest:
+    """Returns the request for the settings of a broker that decide about its failure."""
+    return _configs_request(_BROKER_RESOURCE, [str(broker_id)], [_STRATEGY, _METADATA_DIRECTORY, *_DIRECTORIES])
+
+
+def broker_values(response: DescribeConfigsResponse) -> dict[str, str]:
+    return {
+        config.name: config.value
+        for result in response.results
+        if not result.error_code
+        for config in result.configs
+        if config.value is not None
+    }
+
+
+def strategy_of(values: Mapping[str, str]) -> str | None:
+    """Returns the election strategy; None if the broker has no such setting, as Kafka's has not."""
+    return values.get(_STRATEGY)
+
+
+def metadata_directory(values: Mapping[str, str]) -> str | None:
+    """Returns the directory of the metadata log: the configured one, else the first log directory."""
+    configured = values.get(_METADATA_DIRECTORY, "")
+    for text in (configured, *(values.get(name, "") for name in _DIRECTORIES)):
+        first = text.split(",")[0].strip()
+        if first:
+            return first
+    return None
+
+
+def log_dirs_request() -> DescribeLogDirsRequest:
+    """Returns the request for all log directories with all their replicas."""
+    return DescribeLogDirsRequest(topics=None)
+
+
+def directories_of(response: DescribeLogDirsResponse) -> dict[str, frozenset[Key]]:
+    """Returns the partitions in each log directory that is online."""
+    return {
+        directory.log_dir: frozenset(
+            (topic.name, row.partition_index)
+            for topic in directory.topics
+            for row in topic.partitions
+            if not row.is_future_key
+        )
+        for directory in response.results
+        if not directory.error_code
+    }
+
+
+def _configs_request(kind: int, names: Iterable[str], keys: list[str]) -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    return DescribeConfigsRequest(
+        resources=[resource(resource_type=kind, resource_name=name, configuration_keys=keys) for name in names]
+    )
