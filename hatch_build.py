@@ -15,8 +15,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuiltParts(BuildHookInterface[Any]):
-    """A wheel carries the extensions and the page inside. An editable installation gets each extension beside its source;
-    `make setup` builds the page there.
+    """A wheel carries the extensions and the page inside. An editable installation gets each extension beside its
+    source; `make setup` builds the page there.
     """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
