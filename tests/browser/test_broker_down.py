@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.support.browser import Visit, axe_violations, seconds_until
 from tests.support.console_server import RunningConsole
-from tests.support.shop import ORDERS, fill
+from tests.support.shop import ORDERS
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
@@ -18,12 +18,6 @@ from barnabas.embedded.cluster import EmbeddedCluster
 SHOWN_WITHIN_S = 8.0
 SHOWN_WITHIN_MS = SHOWN_WITHIN_S * 1000
 BACK_WITHIN_MS = 60_000.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def content(cluster: EmbeddedCluster, console: RunningConsole) -> None:
-    fill(cluster.bootstrap)
-    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import PHONE, WIDE, Visit, axe_violations
 from tests.support.console_server import RunningConsole
-from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS, fill
+from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
@@ -36,9 +36,7 @@ SCREENS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def content(cluster: EmbeddedCluster, console: RunningConsole) -> None:
-    fill(cluster.bootstrap)
-    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
+def content(console: RunningConsole) -> None:
     console.until(lambda: console.get("groups")["total"] == 1, "the console does not see the group", within_s=60)
 
 
