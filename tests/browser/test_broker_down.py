@@ -159,8 +159,6 @@ def test_every_screen_shows_a_moment_of_the_past(
     page.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 20, steps=4)
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"at=\d+"))
-    page.keyboard.press("[")
-    page.go_back()
     page.go_back()
     expect(page).not_to_have_url(re.compile("at="))
 
