@@ -32,6 +32,7 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 setup: $(STAMP) ## Make .venv with everything (1-2 minutes, once)
+	@$(BIN)/python tools/build_console.py --optional
 	@echo "setup: ready; $(BIN)/barnabas --help lists the commands"
 
 demo: $(STAMP) ## Orders through three brokers into Spark's tables, a leader killed on the way (about 2 minutes)
@@ -64,12 +65,13 @@ mutants: $(STAMP) ## 200 small faults, one at a time, and who notices them (hour
 bench: $(STAMP) ## Compare with Apache Kafka on this machine; ARGS=--quick for a short run
 	$(BIN)/python bench/run.py $(ARGS)
 
-lint: $(STAMP) ## ruff, mypy --strict, layers, sizes (about a minute)
+lint: $(STAMP) ## ruff, mypy --strict, layers, sizes, the types of the page (about a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/tidy.py
+	$(BIN)/python tools/build_console.py --check
 
 format: $(STAMP) ## Put the code into its form
 	$(BIN)/ruff format .

@@ -1,5 +1,6 @@
-"""The build hook: puts the compiled twins into the wheel, where Cython and a C compiler are there. It never fails a
-build: without a twin, plain Python (or numpy, for the Spark source) does its work and finds the same.
+"""The build hook: puts the compiled twins into the wheel, where Cython and a C compiler are there, and the page of the
+console, where Node and its packages are there. It never fails a build: without a twin, plain Python (or numpy, for the
+Spark source) does its work and finds the same; without the page, `barnabas console` says how to build it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,32 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompiledTwins(BuildHookInterface[Any]):
-    """A wheel carries the extensions inside; an editable installation gets each beside its source."""
+class BuiltParts(BuildHookInterface[Any]):
+    """A wheel carries the extensions and the page inside. An editable installation gets each extension beside its source;
+    `make setup` builds the page there.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
         root = Path(self.root)
-        tool = runpy.run_path(str(root / "tools" / "compile_twin.py"))
         is_editable = version == "editable"
+        self._add_twins(root, build_data, is_editable=is_editable)
+        if not is_editable:
+            self._add_page(root, build_data)
+
+    def _add_page(self, root: Path, build_data: dict[str, Any]) -> None:
+        tool = runpy.run_path(str(root / "tools" / "build_console.py"))
+        try:
+            tool["build"](root)
+        except (OSError, tool["BuildFailed"]) as error:
+            self.app.display_warning(f"the page of the console is not in the wheel: {error}")
+            return
+        static: Path = tool["STATIC"]
+        build_data["force_include"][str(root / static)] = str(static.relative_to("src"))
+
+    def _add_twins(self, root: Path, build_data: dict[str, Any], *, is_editable: bool) -> None:
+        tool = runpy.run_path(str(root / "tools" / "compile_twin.py"))
         made = Path(tempfile.mkdtemp(prefix="barnabas-build-"))
         for what, source in tool["SOURCES"].items():
             name = tool["file_name"](source)

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -117,12 +117,12 @@ def _p99_ms(port: int, attack: str | None, rows: int, seconds: float) -> float:
             assert attacker.stdout is not None
             if not attacker.stdout.readline():
                 raise RuntimeError(f"no request of {attack} was answered")
-        waits_ms = _waits_ms(port, seconds)
+        waits = _waits_ms(port, seconds)
     finally:
         if attacker is not None:
             attacker.kill()
             attacker.wait()
-    return sorted(waits_ms)[int(len(waits_ms) * 0.99)]
+    return sorted(waits)[int(len(waits) * 0.99)]
 
 
 def _waits_ms(port: int, seconds: float) -> list[float]:
@@ -130,17 +130,22 @@ def _waits_ms(port: int, seconds: float) -> list[float]:
     rows = [ProduceRequest.PartitionProduceData(index=0, records=bytes(records))]
     topics = [ProduceRequest.TopicProduceData(name=hostile_requests.QUIET, partition_data=rows)]
     frame = wire.framed(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics), _PRODUCE_VERSION)
+    ends_at = time.monotonic() + seconds
+    return waits_ms(port, frame, lambda: time.monotonic() < ends_at)
+
+
+def waits_ms(port: int, frame: bytes, goes_on: Callable[[], bool]) -> list[float]:
+    """Returns the waits for the answers to a request that is sent every few milliseconds."""
     link = wire.Link(port)
     link.exchange(frame)
-    waits_ms: list[float] = []
-    ends_at = time.monotonic() + seconds
-    while not waits_ms or time.monotonic() < ends_at:
+    found: list[float] = []
+    while not found or goes_on():
         begun = time.perf_counter()
         link.exchange(frame)
-        waits_ms.append((time.perf_counter() - begun) * 1000)
+        found.append((time.perf_counter() - begun) * 1000)
         time.sleep(_PAUSE_S)
     link.close()
-    return waits_ms
+    return found
 
 
 def _attack(port: int, name: str, rows: int) -> None:

@@ -31,6 +31,14 @@ _NO_PAUSES = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2
 _LOW_LATENCY = {**_QUIET, "linger.ms": 0, "socket.nagle.disable": True, "acks": "1"}
 
 
+#: Settings that all clients of this process have, such as those of TLS and of a log-in.
+_CLIENT: Options = {}
+
+
+def _to(bootstrap: str) -> Options:
+    return {"bootstrap.servers": bootstrap, **_CLIENT}
+
+
 def percentile(values: list[float], share: float) -> float:
     """Returns the smallest value that at least this share of all values do not exceed."""
     ordered = sorted(values)
@@ -38,13 +46,13 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+    admin = AdminClient({**_to(bootstrap), **_QUIET})
     for future in admin.create_topics([NewTopic(topic, partitions, replicas)], operation_timeout=30).values():
         future.result(60)
 
 
 def end_offset(bootstrap: str, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench"})
+    consumer = Consumer({**_to(bootstrap), "group.id": "bench"})
     try:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1])
     finally:
@@ -74,7 +82,7 @@ def cold_start(bootstrap: str, options: Options) -> Measured:
             raise RuntimeError(f"the broker did not answer within {_TIMEOUT_S} s")
         time.sleep(0.002)
     settings = {"topic.metadata.refresh.fast.interval.ms": 10, "retry.backoff.ms": 10, **_LOW_LATENCY}
-    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    producer = Producer({**_to(bootstrap), **settings})
     acked_at: list[float] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -115,7 +123,7 @@ def _call_api_versions(bootstrap: str) -> socket.socket:
 def one_in_flight(bootstrap: str, options: Options) -> Measured:
     """Sends one record, waits for its acknowledgement (acks=1 unless `acks` is given), and sends the next."""
     create_topic(bootstrap, options["topic"], replicas=options.get("replicas", 1))
-    producer = Producer({"bootstrap.servers": bootstrap, **_LOW_LATENCY, "acks": options.get("acks", "1")})
+    producer = Producer({**_to(bootstrap), **_LOW_LATENCY, "acks": options.get("acks", "1")})
     value = payload(options["size_bytes"])
     done: list[float] = []
 
@@ -145,7 +153,7 @@ def produce(bootstrap: str, options: Options) -> Measured:
         create_topic(bootstrap, topic, replicas=options.get("replicas", 1))
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **_to(bootstrap),
             "acks": options.get("acks", "1"),
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1_048_576,
@@ -190,7 +198,7 @@ def transactions(bootstrap: str, options: Options) -> Measured:
     """Measures consecutive transactions of `records` records, each from its begin to the answer to its commit."""
     topic, partitions, value = options["topic"], options["partitions"], payload(options["size_bytes"])
     create_topic(bootstrap, topic, partitions, options.get("replicas", 1))
-    producer = Producer({"bootstrap.servers": bootstrap, **_QUIET, "transactional.id": topic, "linger.ms": 0})
+    producer = Producer({**_to(bootstrap), **_QUIET, "transactional.id": topic, "linger.ms": 0})
     producer.init_transactions(_TIMEOUT_S)
     latencies_ms = []
     begun_s = 0.0
@@ -216,9 +224,7 @@ def consume(bootstrap: str, options: Options) -> Measured:
     last.
     """
     expected = options["records"]
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, **_NO_PAUSES}
-    )
+    consumer = Consumer({**_to(bootstrap), "group.id": "bench", "enable.auto.commit": False, **_NO_PAUSES})
     consumer.assign([TopicPartition(options["topic"], 0, OFFSET_BEGINNING)])
     first = consumer.consume(1, _TIMEOUT_S)
     if not first:
@@ -240,7 +246,7 @@ def consume(bootstrap: str, options: Options) -> Measured:
 
 
 def _send_stamps(bootstrap: str, topic: str, count: int, interval_s: float) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, **_LOW_LATENCY})
+    producer = Producer({**_to(bootstrap), **_LOW_LATENCY})
     for _ in range(count):
         producer.produce(topic, struct.pack(">q", time.monotonic_ns()), partition=0)
         producer.poll(interval_s)
@@ -255,7 +261,7 @@ def tail(bootstrap: str, options: Options) -> Measured:
     topic, count = options["topic"], options["warm_up"] + options["records"]
     create_topic(bootstrap, topic)
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, "socket.nagle.disable": True}
+        {**_to(bootstrap), "group.id": "bench", "enable.auto.commit": False, "socket.nagle.disable": True}
     )
     # The assignment starts at the first record, the end of a new topic: no record is missed, however late the client is
     # ready.
@@ -304,8 +310,10 @@ WORKLOADS: dict[str, Callable[[str, Options], Measured]] = {
 
 
 def main() -> int:
-    workload, bootstrap, options = sys.argv[1:]
-    print(json.dumps(WORKLOADS[workload](bootstrap, json.loads(options))), flush=True)
+    workload, bootstrap, text = sys.argv[1:]
+    options = json.loads(text)
+    _CLIENT.update(options.pop("client", {}))
+    print(json.dumps(WORKLOADS[workload](bootstrap, options)), flush=True)
     return 0
 
 

@@ -40,6 +40,9 @@ class Client:
         measured: dict[str, float] = json.loads(output.splitlines()[-1])
         return measured
 
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         if self._process.poll() is None:
             self._process.kill()

@@ -6,8 +6,10 @@ make bench ARGS="--only unbatched,tail --rounds 5"
 make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
+make bench ARGS="--only history"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
+make bench ARGS="--only security"
 make bench ARGS="--only spark"
 make bench ARGS="--only zookeeper"
 make bench ARGS="--only zookeeper_mode"
@@ -29,9 +31,11 @@ from typing import Any
 
 import bystanders
 import cluster_steps
+import history_rows
 import order_rows
 import report
 import scale
+import security
 import spark_rows
 import storage
 import zookeeper
@@ -40,8 +44,10 @@ from bystanders import BYSTANDERS
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
 from group_rows import GROUP_STEPS
+from history_rows import HISTORY
 from order_rows import ORDERS
 from scale import SCALE
+from security import SECURITY
 from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
@@ -111,7 +117,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
-    experiments += [BYSTANDERS.name, SCALE.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
+    experiments += [BYSTANDERS.name, SECURITY.name, SCALE.name, HISTORY.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -155,6 +161,8 @@ def tables(
     orders: Experiment,
     bystander: Experiment,
     coordination: Experiment,
+    past: Experiment,
+    secured: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -184,12 +192,14 @@ def tables(
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         bystanders.table(bystander),
+        security.table(secured),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
             "network; CPU time of one core. The broker that fails has its share of the partitions.",
             large.metrics,
         ),
+        history_rows.table(past),
         report.Table(
             "Spark",
             f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, "
@@ -229,7 +239,8 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small loads, one round")
     parser.add_argument("--rounds", type=int, help="number of rounds (default 3, quick 1; storage has its own numbers)")
     parser.add_argument(
-        "--only", help="steps, separated by commas; speed, storage, cluster, groups, scale, spark: all of a table"
+        "--only",
+        help="steps, separated by commas; speed, storage, cluster, groups, spark, zookeeper_mode: all of a table",
     )
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="brokers, separated by commas (default both)")
@@ -247,8 +258,8 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER)
-    large, spark, orders, bystander, coordination = (each.sized(**sized) for each in kinds)
+    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY)
+    large, spark, orders, bystander, coordination, past, secured = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -266,8 +277,12 @@ def main() -> int:
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if BYSTANDERS.name in names:
             bystanders.run(bystander, data, targets, values)
+        if SECURITY.name in names:
+            security.run(secured, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
+        if HISTORY.name in names and "barnabas" in targets:
+            history_rows.run(past, data, values)
         if SPARK.name in names and "barnabas" in targets:
             spark_rows.run(spark, data, values)
         if ORDERS.name in names and "barnabas" in targets:
@@ -283,7 +298,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, bystander, coordination),
+        tables(rounds, experiments, large, spark, orders, bystander, coordination, past, secured),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -43,9 +44,10 @@ class NotReady(Exception):
 class Link:
     """One connection to a broker."""
 
-    def __init__(self, port: int, timeout_s: float = 120.0) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port: int, timeout_s: float = 120.0, tls: ssl.SSLContext | None = None) -> None:
+        plain = socket.create_connection(("127.0.0.1", port), timeout_s)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = plain if tls is None else tls.wrap_socket(plain, server_hostname="localhost")
 
     def exchange(self, frame: bytes) -> bytes:
         """Sends a frame built by `framed`, and returns the answer after its correlation id."""

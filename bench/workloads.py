@@ -45,7 +45,7 @@ class Step:
 
     name: str
     client: str | None
-    #: The metric of each value of the client.
+    #: Name of a value that the client measures -> its metric.
     metrics: dict[str, Metric]
     options: dict[str, Any] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)

@@ -43,7 +43,7 @@ DEFINITIONS: Final = frozenset(
         "zookeeper_config_table.py",
     }
 )
-#: Two names of one key.
+#: Pairs of names of the same key.
 ALIASES: Final = {"broker.id": "node.id"}
 CONFIG: Final = "common/config.py"
 LOG_CONFIG: Final = "common/log_config.py"

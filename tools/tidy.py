@@ -95,17 +95,26 @@ PLAIN_PACKAGES = frozenset(
 PLAIN_FOLDERS = ("bench/", "examples/", "tests/", "tools/")
 #: Words that leave the subject of a docstring open if they begin it: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(
-    r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"
-    r"by|during|except|for|from|in|inside|into|like|of|off|on|onto|out|outside|over|since|through|to|"
-    r"toward|towards|under|until|unless|up|upon|with|within|without|everybody|he|her|hers|him|his|it|its|"
-    r"nobody|she|somebody|that|their|them|these|they|this|those|what|whatever|where|which|who|whoever|whom|"
-    r"whose)\b",
+    r"(about|above|after|against|along|also|among|around|as|at|because|before|behind|below|beside|besides|between|"
+    r"beyond|but|by|during|even|except|for|from|in|inside|into|like|nor|of|off|on|onto|or|out|outside|over|since|so|"
+    r"through|to|toward|towards|under|until|unless|up|upon|with|within|without|everybody|everything|he|her|hers|him|"
+    r"his|it|its|nobody|none|she|somebody|that|their|them|these|they|this|those|what|whatever|whenever|where|"
+    r"whereas|which|whichever|while|who|whoever|whom|whose)\b",
     re.IGNORECASE,
 )
 #: The same for comments, where a preposition can begin a clause: "Without a session, ..." is a good comment.
 UNCLEAR_COMMENT = re.compile(
-    r"(also|around|besides|everybody|he|her|him|his|inside|it|its|like|nobody|of|she|somebody|their|them|these|they|"
-    r"those|until|what|whatever|where|which|who|whoever|whom|whose|within)\b",
+    r"(also|around|because|besides|even|everybody|he|her|him|his|inside|it|its|like|nobody|nor|of|or|she|so|somebody|"
+    r"still|their|them|these|they|those|until|what|whatever|whenever|where|whereas|which|whichever|who|whoever|whom|"
+    r"whose|within)\b",
+    re.IGNORECASE,
+)
+#: A participle whose subject has to be guessed: "Made by ...", "Sent when ...".
+UNCLEAR_PARTICIPLE = re.compile(
+    r"(added|asked|called|carried out|checked|created|decided|deleted|done|drawn|filled|found|kept|made|omitted|"
+    r"recorded|reported|rounded|sent|set|stored|taken|told|used|written) "
+    r"(after|again|alone|also|as|at|because|before|by|during|first|for|from|if|in|instead|last|near|on|once|only|"
+    r"per|so|twice|unless|until|up|when|while|with|without)\b",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(?P<code>\s*|.*?\s\s)#:? ?(?P<text>.*)$")
@@ -215,7 +224,8 @@ def _check_english(name: str, tree: ast.Module, lines: list[str]) -> Iterator[Fi
     """Yields docstrings and comments with an unclear first word, help texts that end with a full stop, and coinages."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            opening = UNCLEAR_OPENING.match(ast.get_docstring(node) or "")
+            docstring = ast.get_docstring(node) or ""
+            opening = UNCLEAR_OPENING.match(docstring) or UNCLEAR_PARTICIPLE.match(docstring)
             if opening:
                 text = f"a docstring opens with {opening.group()!r}: name the subject, or begin with a verb"
                 yield Finding(name, node.body[0].lineno, text)
@@ -242,7 +252,7 @@ def _check_comments(name: str, lines: list[str]) -> Iterator[Finding]:
         is_alone = not comment["code"].strip()
         is_continued = is_alone and len(comment["code"]) == column
         column = len(comment["code"]) if is_alone else -1
-        opening = UNCLEAR_COMMENT.match(comment["text"])
+        opening = UNCLEAR_COMMENT.match(comment["text"]) or UNCLEAR_PARTICIPLE.match(comment["text"])
         if opening and not is_continued:
             yield Finding(
                 name, number, f"a comment opens with {opening.group()!r}: name the subject, or begin with a verb"

@@ -12,7 +12,8 @@ stdin and answer with one per line; byte strings are encoded in base 64:
     {"op": "transact", "bootstrap": b, "topic": t, "partitions": n, "transactionalId": i, "count": n, "seed": s}
                                           (Java only)   -> {"committed": [number...], "done": n, "failure": text if any}
 
-An answer with "error" is a failure.
+An answer with "error" is a failure. For a protected listener, commands to Java have "settings", and those to the others
+"security" (`protection.py`).
 """
 
 from __future__ import annotations
@@ -102,12 +103,14 @@ class ProcessClient:
         self._bootstrap = bootstrap
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._is_shared = False
+        self._security: dict[str, Any] = {}
         self._turn = threading.Lock()
 
-    def at(self, bootstrap: str) -> ProcessClient:
-        """Returns the same process as a client of another cluster; closing that client does nothing."""
+    def at(self, bootstrap: str, **security: Any) -> ProcessClient:
+        """Returns the same process as a client of another cluster; closing that client does nothing. `security` are
+        fields of its commands."""
         made = copy(self)
-        made._bootstrap, made._is_shared = bootstrap, True
+        made._bootstrap, made._is_shared, made._security = bootstrap, True, security
         return made
 
     @property
@@ -157,7 +160,7 @@ class ProcessClient:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._turn:
-            self._process.stdin.write(json.dumps({"bootstrap": self._bootstrap, **command}) + "\n")
+            self._process.stdin.write(json.dumps({"bootstrap": self._bootstrap, **self._security, **command}) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         if not line:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.clients.drivers import ClientFailure, Record, Traits
+from tests.clients.protection import Protection
 
 WAIT_S = 120
 
@@ -21,8 +22,10 @@ class Kcat:
     name = "kcat"
     traits = Traits(binary=False, timestamps=False)
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, protection: Protection | None = None) -> None:
         self._bootstrap = bootstrap
+        settings = {} if protection is None else protection.librdkafka()
+        self._settings = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Creates a topic by a request for its metadata, as kcat has no other way; Kafka creates topics
@@ -51,7 +54,7 @@ class Kcat:
         return [_record(json.loads(line)) for line in out.splitlines()]
 
     def _run(self, *args: str, stdin: str = "") -> str:
-        command = ["kcat", "-b", self._bootstrap, "-m", str(WAIT_S), "-q", *args]
+        command = ["kcat", "-b", self._bootstrap, "-m", str(WAIT_S), "-q", *self._settings, *args]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=WAIT_S, check=False)
         if done.returncode != 0 or "% ERROR" in done.stderr:
             raise ClientFailure(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")

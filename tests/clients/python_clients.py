@@ -14,6 +14,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka.admin
 from tests.clients.drivers import ClientFailure, Record, Traits
+from tests.clients.protection import Protection
 
 import kafka
 
@@ -24,8 +25,9 @@ class ConfluentKafka:
     name = "confluent-kafka"
     traits = Traits()
 
-    def __init__(self, bootstrap: str, **producer_settings: object) -> None:
+    def __init__(self, bootstrap: str, protection: Protection | None = None, **producer_settings: object) -> None:
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 3}
+        self._common |= {} if protection is None else protection.librdkafka()
         self._producer_settings = {key.replace("_", "."): value for key, value in producer_settings.items()}
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -96,12 +98,13 @@ class AioKafka:
     name = "aiokafka"
     traits = Traits(neither_key_nor_value=False)
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, protection: Protection | None = None) -> None:
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        self._common |= {} if protection is None else protection.aiokafka()
 
     def create_topic(self, topic: str, partitions: int) -> None:
         async def create() -> None:
-            admin = aiokafka.admin.AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+            admin = aiokafka.admin.AIOKafkaAdminClient(**self._common)
             await admin.start()
             try:
                 answer = await admin.create_topics([aiokafka.admin.NewTopic(topic, partitions, 1)])
@@ -116,9 +119,7 @@ class AioKafka:
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
         async def produce() -> list[int]:
             compression = None if codec == "none" else codec
-            producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap, compression_type=compression, linger_ms=20
-            )
+            producer = aiokafka.AIOKafkaProducer(**self._common, compression_type=compression, linger_ms=20)
             await producer.start()
             try:
                 sent = [
@@ -143,7 +144,7 @@ class AioKafka:
     ) -> list[Record]:
         async def consume() -> list[Record]:
             at = aiokafka.TopicPartition(topic, partition)
-            consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+            consumer = aiokafka.AIOKafkaConsumer(**self._common, enable_auto_commit=False)
             await consumer.start()
             try:
                 consumer.assign([at])
@@ -162,11 +163,12 @@ class KafkaPython:
     name = "kafka-python"
     traits = Traits(null_headers=False, neither_key_nor_value=False)
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, protection: Protection | None = None) -> None:
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        self._common |= {} if protection is None else protection.kafka_python()
 
     def create_topic(self, topic: str, partitions: int) -> None:
-        admin = kafka.admin.KafkaAdminClient(bootstrap_servers=self._bootstrap)
+        admin = kafka.admin.KafkaAdminClient(**self._common)
         try:
             admin.create_topics([kafka.admin.NewTopic(topic, partitions, 1)])
         finally:
@@ -174,9 +176,7 @@ class KafkaPython:
 
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
         compression = None if codec == "none" else codec
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=self._bootstrap, compression_type=compression, linger_ms=20, acks="all"
-        )
+        producer = kafka.KafkaProducer(**self._common, compression_type=compression, linger_ms=20, acks="all")
         try:
             sent = [
                 producer.send(
@@ -198,7 +198,7 @@ class KafkaPython:
         self, topic: str, partition: int, count: int, *, offset: int = 0, timestamp: int | None = None
     ) -> list[Record]:
         at = kafka.TopicPartition(topic, partition)
-        consumer = kafka.KafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
+        consumer = kafka.KafkaConsumer(**self._common, enable_auto_commit=False)
         try:
             consumer.assign([at])
             if timestamp is not None:

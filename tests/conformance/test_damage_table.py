@@ -24,7 +24,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.offline.verify import check_directory, verify_partition
 
 COUNT = 40
-#: Each offset is read once, and those of a batch that was moved by one flipped bit.
+#: The offsets to read: each one once, and those of a batch that one flipped bit has moved.
 _READS_MAX = 2 * COUNT
 STOPS: dict[str, Callable[[], Files]] = {"clean": stopped, "unclean": killed}
 

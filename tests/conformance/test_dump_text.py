@@ -55,7 +55,7 @@ def disk_with(root: str) -> MemoryDisk:
                 disk.make_dirs(name.rpartition("/")[0])
             disk.write(name, data)
     for folder in (name for name in disk.list_dir("") if name.endswith("-delete")):
-        # Still at their full size when the broker stopped, with all their zeros: too large to be kept.
+        # The files that still had their full size when the broker stopped, zeros included, are too large to be kept.
         disk.write(f"{folder}/00000000000000000000.index", bytes(4096))
         disk.write(f"{folder}/00000000000000000000.timeindex", struct.pack(">qi", 1700000000002, 2) + bytes(4080))
     return disk

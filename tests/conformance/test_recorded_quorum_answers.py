@@ -133,7 +133,7 @@ def test_a_description_of_nothing(frame: dict[str, Any]) -> None:
 
 
 def test_an_update_is_answered_as_kafka_does() -> None:
-    """Recorded when node 1 had moved; the leader is node 3 of epoch 6."""
+    """The answers were recorded after node 1 had moved; node 3 leads in epoch 6."""
     (frame,) = frames(82)
     node = leading(3, 6)
     progress = node.quorum.role.progress  # type: ignore[union-attr]

@@ -79,7 +79,7 @@ def test_each_snapshot_with_its_log_gives_apaches_tree(kept: int) -> None:
 
     recovered = recover(host.disk, FOLDERS, host.faults, extended_types=True)
 
-    # Each transaction has the digest of Apache's tree after it; a difference would be warned of.
+    # Each transaction contains the digest of Apache's tree after it; a difference would be logged as a warning.
     assert host.faults.warned == []
     assert recovered.database.last_zxid == _LAST_ZXID
     assert recovered.database.tree.digest == _TREE_DIGEST

@@ -69,7 +69,7 @@ def test_entries_of_flipped_records_are_those_of_the_records_or_refused(
     try:
         entries = read_batch_entries(read_header(batch), batch)
     except RecordsRejected:
-        # Nothing is refused that reads as records.
+        # Bytes that can be read as records are not refused.
         with pytest.raises(RecordsRejected):
             decode_batch(batch)
         return
@@ -132,7 +132,7 @@ def test_what_a_producer_sends_is_taken(made: list[Record], codec: int) -> None:
 
 @given(codecs, st.integers(1, 6), st.data())
 def test_a_flipped_bit_is_found_out(codec: int, count: int, data: st.DataObject) -> None:
-    """Only the bits that the checksum leaves out may pass, and they are the leader's to write."""
+    """Only bits outside the checksum may pass: the leader writes those fields."""
     batch = simple_batch(count, codec=codec)
     place = data.draw(st.integers(0, len(batch) - 1))
     batch[place] ^= 1 << data.draw(st.integers(0, 7))

@@ -27,7 +27,7 @@ TOPICS = ("orders", "bills", "goods")
 REGEXES = ("o.*", "(bills|goods)", ".*")
 INSTANCES = ("i1", "i2")
 MEMBERS_MAX = 6
-#: Well before the coordinator loses patience.
+#: The time is well below the timeout of the coordinator.
 REVOCATION_MS = 10_000
 
 subscriptions = st.one_of(

@@ -86,7 +86,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.clients) < CLIENTS_MAX)
     @rule(instance_id=st.sampled_from(INSTANCES), version=st.integers(5, 9))
     def start_static(self, instance_id: str, version: int) -> None:
-        """Also as a restart of one that still runs: that becomes a ghost."""
+        """Starts a static member, possibly under the instance id of one that still runs: that one becomes a ghost."""
         for old in [client for client in self.clients if client.instance_id == instance_id]:
             self.clients.remove(old)
             self.ghosts.append(old)

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectL
 from barnabas.protocol.messages.index import request_class
 
 LONGEST = 32_767
-#: Not words of a name: an ASCII letter, one of three bytes, a letter and a space, and what no topic may have.
+#: The characters of names: an ASCII letter, one of three bytes, a letter and a space, and one that no topic may have.
 LETTERS = ("n", "\u20ac", "n ", "/", "\n")
 NUMBERS: dict[str, tuple[Any, ...]] = {
     "int8": (-128, -1, 0, 1, 2, 3, 4, 16, 127),
@@ -42,7 +42,7 @@ SERVED_BY_CONTROLLER = [
 ]
 #: The whole takes some minutes of CPU.
 COUNTS = [250, pytest.param(8_000, marks=[pytest.mark.full, pytest.mark.timeout(3_600)])]
-#: More than a handler serves in one turn.
+#: The number of elements, more than a handler serves in one turn.
 MANY, SHORT = 1_200, 250
 UNKNOWN_TAGS = (((1_000, b""),), ((100, b"x" * 300), (1 << 31, b"y")), tuple((n, b"") for n in range(500, 520)))
 

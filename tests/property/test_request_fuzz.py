@@ -196,7 +196,7 @@ test_many_mutated_frames = pytest.mark.full(settings(WHOLE, max_examples=30_000)
 
 @pytest.mark.parametrize("api_key", [3, 18, 19, 57])
 def test_a_negative_correlation_id_comes_back(api_key: int) -> None:
-    """Also with what goes to the controller in an envelope."""
+    """Requests that go to the controller in an envelope are included."""
     wired = new_broker()
     for pair in PAIRS:
         if pair[0] == api_key:

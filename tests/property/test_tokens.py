@@ -79,7 +79,7 @@ def test_signed_tokens_with_any_claims(payload: dict[str, Any]) -> None:
 
 @given(st.integers(min_value=0, max_value=len(GOOD) - 1), st.sampled_from("Aa0-_.=é"))
 def test_a_changed_character(position: int, sign: str) -> None:
-    """No change of one character is accepted, but one that means the same: unused bits at the end of the signature."""
+    """The only change of one character that is accepted has no meaning: unused bits at the end of the signature."""
     changed = GOOD[:position] + sign + GOOD[position + 1 :]
     try:
         found = KEYS.validate(changed, EXPECTED, NOW_MS)

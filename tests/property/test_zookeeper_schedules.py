@@ -28,7 +28,8 @@ SEEDS = 60
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 999)), max_size=40))
 def test_clusters_come_to_rest_whatever_happened(actions: list[tuple[int, int]]) -> None:
-    """One controller, every partition led from its ISR, brokers that know it, and no marker left."""
+    """Afterwards there is one controller, every partition is led from its ISR, all brokers know this, and no marker is
+    left."""
     schedule = Schedule()
     for kind, number in actions:
         schedule.act(kind, number)

@@ -111,10 +111,10 @@ def compaction_does_not_wait_for_the_sync(patch: Patch) -> None:
     patch.setattr(Log, "sync_job", nothing_to_do)
 
 
-#: Found near the end of the work, which takes some seconds.
+#: The mistake is found near the end of the work, after some seconds.
 LATE = pytest.mark.full
 
-#: Each with the worlds in which it is found.
+#: The mistakes, each with the worlds in which it is found.
 MISTAKES = [
     (checkpoints_are_not_synced_before_their_rename, [Fate.TORN]),
     (directories_are_not_synced, [Fate.LOST]),

@@ -52,5 +52,5 @@ def test_wrong_answers_are_found(mistake: Plant, found: str, monkeypatch: pytest
     mistake(monkeypatch)
     outcome = Run(CALM).execute()
     assert outcome.problems
-    assert outcome.problems[0].startswith("an answer is not what is: ")
+    assert outcome.problems[0].startswith("a description differs from the state: ")
     assert found in outcome.problems[0]

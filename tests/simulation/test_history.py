@@ -67,7 +67,8 @@ def test_a_lossy_topic_may_lose_and_not_invent() -> None:
 
 
 def test_a_topic_that_was_replaced() -> None:
-    """Deleted after the second record, made again; settled at 3.5 s, so the fourth record is promised."""
+    """A topic is deleted after the second record and created again; at 3.5 s it is settled, so the fourth record
+    counts."""
     lenient = Leniency(incarnations={"orders": TopicIncarnation(deleted_us=2_500_000)}, settled_us=3_500_000)
     told = Told()
     assert told.judge([TRUE[3]], lenient) == []

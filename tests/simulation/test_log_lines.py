@@ -11,7 +11,7 @@ _LINES_MAX = 50
 
 
 class Lines(StallWorld):
-    """Everything that the nodes write to their logs from now on."""
+    """The lines that the nodes write to their logs from now on."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -89,7 +89,7 @@ def test_a_new_leader_of_the_quorum_is_named_once_by_everybody() -> None:
 
 
 def test_that_nobody_leads_is_said_now_and_then_and_its_end_once() -> None:
-    """Each of three is alone: none of them can lead."""
+    """The three nodes are cut off from each other: none can lead."""
     world = Lines(6)
     active = world.active
     names = [f"broker{number}" for number in (1, 2, 3)]

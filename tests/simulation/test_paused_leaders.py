@@ -67,7 +67,7 @@ class Combined:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_paused_leader_is_replaced_when_its_session_ends(seed: int) -> None:
-    """Whenever that is: just after a start, an election, or the making of its topic."""
+    """The session can end at any time: just after a start, an election, or the creation of the topic."""
     world = Combined(seed)
     world.run_for_up_to(3_000)
     active = world.active()
@@ -83,7 +83,7 @@ def test_a_paused_leader_is_replaced_when_its_session_ends(seed: int) -> None:
 
 
 def test_a_paused_leader_is_replaced_after_a_controller_had_lost_all_brokers() -> None:
-    """All sessions had ended. Brokers that return by a heartbeat have sessions again, and these are checked."""
+    """The sessions of brokers that return by a heartbeat, after all sessions had ended, are checked."""
     world = Replicated()
     world.create_topic("orders", [[1, 2, 3]])
     pairs = [pair for number in _NUMBERS for pair in ((f"broker{number}", CONTROLLER), (CONTROLLER, f"broker{number}"))]

@@ -191,7 +191,7 @@ def fenced_producers_go_on(patch: pytest.MonkeyPatch) -> None:
         (
             fenced_producers_go_on,
             quick(work=WorkKind.TRANSACTIONS, records_per_s=20.0),
-            "a fenced producer is not told: ",
+            "a fenced producer gets no error: ",
         ),
     ],
 )

@@ -19,12 +19,13 @@ from barnabas.simulation.simulated_cluster import Layout
 from barnabas.simulation.work_features import WorkFeature
 
 
-def settings(seed: int, *, zookeeper: bool = False) -> Settings:
+def settings(seed: int, *, brokers: int = 3, zookeeper: bool = False, faults_s: int = 12) -> Settings:
     """Returns a short run with kills, and with an operator who moves replicas and makes and deletes topics."""
     return Settings(
         seed=seed,
-        layout=Layout(brokers=3, zookeeper=zookeeper),
-        faults_s=15,
+        layout=Layout(brokers=brokers, zookeeper=zookeeper),
+        faults_s=faults_s,
+        draws_properties=True,
         kinds=(FaultKind.KILL, FaultKind.STOP, FaultKind.PARTITION),
         features=(WorkFeature.BULK,),
         counts_rare_events=False,
@@ -65,12 +66,13 @@ def test_every_version_of_a_run_can_be_rebuilt(seed: int, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("zookeeper", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_recording_does_not_change_a_run(tmp_path: Path, zookeeper: bool) -> None:
-    of_run = settings(4, zookeeper=zookeeper)
+    brokers = 3 if zookeeper else 1
+    of_run = settings(4, brokers=brokers, zookeeper=zookeeper, faults_s=2)
     outcome = run_recorded(of_run, tmp_path / "h.db")
     assert outcome.trace_hash == run(of_run).trace_hash
     with History.open(tmp_path / "h.db") as history:
         assert history.cluster_id is not None
-        assert len(history.events()) > 10
-        assert sorted(history.at(history.span()[1]).brokers) == [1, 2, 3]
+        assert "topic-created" in {change.kind for change in history.events()}
+        assert len(history.at(history.span()[1]).brokers) == brokers
     with pytest.raises(Failure, match="the file exists"):
         run_recorded(of_run, tmp_path / "h.db")

@@ -57,7 +57,7 @@ def test_every_promise_holds_in_many_runs(first: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_run_everywhere() -> None:
-    """Also where nodes start again: the rest of three is dead while a majority has to get on alone."""
+    """Nodes restart in these runs too, some while the rest of three is dead."""
     three = Settings(seed=1, faults_s=2, kinds=(), layout=Layout(brokers=3))
     here = (run(Settings(seed=5, faults_s=5)).trace_hash, run(three).trace_hash)
     runs = {here}
@@ -139,7 +139,7 @@ def test_clients_of_a_run_that_broke_off_leave_no_coroutine_behind() -> None:
 
 
 def test_clients_die_and_are_paused_and_every_promise_holds() -> None:
-    """One is away for longer than its group waits for it."""
+    """One member is away for longer than its group waits for it."""
     faults = (
         Fault(6_000, FaultKind.KILL_CLIENT, "producer1", duration_ms=700),
         Fault(7_000, FaultKind.KILL_CLIENT, "consumer1", duration_ms=500),

@@ -98,7 +98,7 @@ def test_mistakes_are_found(
     owner: Any, name: str, mistake: Any, kind: AdminOperation, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, mistake)
-    # One broker is not restarted, which would mend much.
+    # One broker is never restarted, because a restart would repair much.
     one = Run(replace(CALM, records_per_s=5.0, layout=replace(CALM.layout, brokers=1)))
     one.settings_operator.kinds = (kind,)
     one.settings_operator._gap_ms = 700

@@ -39,7 +39,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> N
         writer.send(*values[:2])
         writer.send(*values[2:])
         everything += values
-        assert read(world) == seen  # nothing of what is open
+        assert read(world) == seen  # no record of an open transaction
         assert read(world, committed=False) == everything
         if commit:
             writer.commit()

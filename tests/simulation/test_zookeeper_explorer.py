@@ -23,7 +23,7 @@ _LATE = [
 _DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 _BLOCK = 20
 _MORE_SEEDS = 20
-#: Short runs: the faults of two seconds, and the recovery.
+#: The runs are short: two seconds of faults, and the recovery.
 _SHORT_S = 2
 
 

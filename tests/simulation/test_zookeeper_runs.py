@@ -42,7 +42,8 @@ def test_a_seed_gives_the_same_run_again() -> None:
 
 
 def test_faults_strike_the_server_and_spare_what_zookeeper_mode_cannot_keep() -> None:
-    """No broker loses power: nobody notices there that it came back without its unsynced records."""
+    """No broker loses power, because ZooKeeper mode does not notice that a broker came back without its unsynced
+    records."""
     faults = [fault for seed in range(60) for fault in schedule_of(replace(QUICK, seed=seed, faults_s=120))]
     struck = {fault.kind for fault in faults if fault.node == ZOOKEEPER}
     assert {FaultKind.KILL, FaultKind.PAUSE, FaultKind.POWER, FaultKind.PARTITION, FaultKind.RESET} <= struck

@@ -72,7 +72,7 @@ def test_the_header_of_a_handler_agrees_with_the_table(module: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_versions_of_a_header_are_offered(module: str) -> None:
-    """Or the header says that they are not."""
+    """A header's versions that are not offered must be marked so."""
     _, offer, _ = ROWS[module]
     text = header_of(module)
     since = {int(plus or last) for plus, last in _SINCE.findall(text)}

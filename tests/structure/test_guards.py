@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 _ROW = re.compile(r"^\| ([GS]\d+) \|.*\|(.*)\|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
-#: Not of replication.
+#: The guards that do not concern replication.
 _ELSEWHERE = {"G23", "G24", "G26"}
 _ALL = {f"G{number}" for number in range(1, 46)} | {f"S{number}" for number in range(1, 23)}
 

@@ -24,7 +24,7 @@ def shown(leader: int, isr: str) -> tuple[str, ...]:
     return (*_CHANGED, state, "Followers: []")
 
 
-#: The output for our brokers instead: the states of `golden_deviations`.
+#: State in `golden_deviations` -> the output for our brokers, where it differs.
 DEVIATIONS: Final = {
     "07-controller-killed": [*shown(1, "2 1")],
     "32-topic-deletion-pending": [*shown(0, "0 2"), *shown(-1, "0 2")],

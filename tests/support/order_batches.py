@@ -139,7 +139,7 @@ class Stream:
     tasks: int = 2
     position: int = 0
     batch_id: int = 0
-    #: The range of the batch that is in the offset log, done or not.
+    #: The range of the last batch in the offset log, whether it is complete or not.
     planned: tuple[int, int] | None = None
     starts: int = field(default=0)
 

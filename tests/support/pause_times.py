@@ -49,7 +49,7 @@ class PauseTimes:
         self._round = 0
         self._lock = threading.Lock()
         self._sent: list[Sent] = []
-        #: All waits in seconds, with the kind of the request.
+        #: The waits in seconds, with the kind of the request.
         self.waits: list[tuple[float, str]] = []
         #: The number of requests that ended with each code.
         self.codes: dict[str, int] = {}

@@ -159,7 +159,7 @@ def _streams() -> dict[str, Form]:
         name = codec.name.lower()
         whole = compress(codec, _three())
         forms[f"junk as {name}"] = Form(batch(b"", 3, codec=codec, packed=b"\x93junk" * 20), UNKNOWN, UNKNOWN)
-        # With gzip this is one of the reserved flags, which Java ignores and zlib rejects.
+        # For gzip, this is one of the reserved flags, which Java ignores and zlib rejects.
         forms[f"{name} with a flipped byte"] = Form(
             batch(b"", 3, codec=codec, packed=whole[:3] + bytes([whole[3] ^ 0x41]) + whole[4:]),
             NONE if codec is Codec.GZIP else UNKNOWN,

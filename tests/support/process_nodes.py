@@ -136,7 +136,7 @@ class Node:
 
     @property
     def log(self) -> str:
-        """All that the node has logged since its first start."""
+        """The lines that the node has logged since its first start."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     @property

@@ -23,7 +23,7 @@ class KafkaVoter(kafka_jars.KafkaServer):
 
     def await_serving(self) -> None:
         assert self.process is not None
-        kafka_jars.wait_until_serving(self.port, self.process, log=self.log_path, timeout_s=120)
+        kafka_jars.wait_until_serving(self.port, self.process, log=self.log_path, timeout_s=300)
 
 
 @contextmanager
@@ -39,6 +39,8 @@ def kafka_voters(directory: Path) -> Iterator[list[KafkaVoter]]:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "controller.quorum.voters": voters,
             "broker.session.timeout.ms": "4000",
+            # On a busy machine three JVMs need more than the minute that is the default.
+            "initial.broker.registration.timeout.ms": "300000",
         }
         server = KafkaVoter(directory / f"kafka-{number}", port=port, properties=properties)
         del server.properties["controller.quorum.bootstrap.servers"]

@@ -34,7 +34,7 @@ from barnabas.simulation.worlds.small_worlds import WorldKind, WorldSettings, ru
 
 FLOORS_FILE: Final = Path(__file__).parent.parent / "data" / "rare-event-floors.json"
 _SEEDS: Final = 200
-#: Short runs reach more in the same CPU time: each has a warm-up, a recovery and an audit.
+#: The runs are short, because these reach more in the same CPU time: each has a warm-up, a recovery and an audit.
 _FAULTS_S: Final = 30
 #: The share of its measured rate that an event must keep.
 _SHARE: Final = 0.3

@@ -28,7 +28,7 @@ def reply(
     frame: bytes, answers: Answers, versions: Mapping[int, tuple[int, int]], seen: list[str] | None = None
 ) -> bytes | None:
     """Returns the whole frame that answers the body of another; ApiVersions is answered from `versions`."""
-    # As the broker's own frames, this one begins with its size.
+    # The frame begins with its size, like the broker's own frames.
     view = memoryview(len(frame).to_bytes(4, "big") + frame)[4:]
     key, version, correlation_id, _, position = decode_request_header(view)
     if seen is not None:

@@ -1,4 +1,4 @@
-"""All that a broker serves, read through its sockets as one value: two brokers on the same files can be compared.
+"""The data that a broker serves, read through its sockets as one value: two brokers on the same files can be compared.
 
 librdkafka reads the records at both isolation levels, and their batches are read once more byte for byte; everything
 else is requested piece by piece. The current leader epoch, which must change with every start, is left out.

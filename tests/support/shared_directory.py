@@ -19,6 +19,11 @@ COMPLAINT = re.compile(
 )
 #: Lines about gaps in the offsets, which compaction leaves.
 GAP = re.compile(r"Non-consecutive offsets in compacted[^/]*/")
+#: A batch that compaction has left without records, for its producer's sequence number: the index has the timestamp of
+#: its header (KIP-534), in Kafka's compacted logs, too, and the tool finds no record with it.
+EMPTIED = re.compile(
+    r"Found timestamp mismatch in :compacted.*\n(?: *Index timestamp: \d+, log timestamp: -1\n)+(?! *Index timestamp)"
+)
 ALARM = re.compile(r"\bERROR\b|\bFATAL\b|Traceback|WARN.*([Cc]orrupt|[Rr]ecover|[Rr]ebuil|[Ii]ndex|napshot|runcat)")
 #: Lines that Kafka also logs as errors: a refused sequence number, partitions that are added to a topic, and requests
 #: of its own (which it repeats) that arrive while its controller is still becoming active.
@@ -120,7 +125,7 @@ def _with_files(text: str) -> set[str]:
     """Returns the complaining lines, with the file that was being dumped."""
     found = set()
     file = ""
-    for line in text.splitlines():
+    for line in EMPTIED.sub("", f"{text}\n").splitlines():
         if line.startswith("Dumping "):
             file = line.removeprefix("Dumping ")
         elif COMPLAINT.search(line) and not GAP.match(line):

@@ -163,7 +163,8 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
 
 
 def a_coordinator_that_is_cut_off_is_asked_to_commit() -> None:
-    """Checks that a commit is not acknowledged without the followers; the successor has the previous one."""
+    """Checks that a commit is not acknowledged without the followers, and that the successor has the commit before
+    it."""
     world = rig()
     group = Coordination(world)
     old = group.of(GROUP, 0)

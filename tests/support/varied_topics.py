@@ -166,7 +166,7 @@ def _shrink(server: Server, client: ConfluentKafka, expected: dict[str, list[Rec
     expected["expired"] = []
     starts = server.data_dir / "log-start-offset-checkpoint"
     served.until(
-        "log start in its file",
+        "the log start is in its checkpoint",
         lambda: (starts.exists() and f"trimmed 0 {TRIMMED_AT}\n" in starts.read_text()) or None,
     )
 

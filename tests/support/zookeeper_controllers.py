@@ -101,11 +101,11 @@ class FakeBroker:
         self.finds: dict[int, Listening] = {}
         #: Whether the process is stopped: it reads no answer and no request.
         self.is_paused = False
-        #: Whether it answers requests of controllers; if not, they wait forever.
+        #: Whether the broker answers requests of controllers; if not, they wait forever.
         self.is_answering = True
         self.controller_epoch = 0
         self.roles: dict[tuple[str, int], _Role] = {}
-        #: The partition epochs that it knows, from its roles and from answers to its requests.
+        #: The partition epochs that the broker knows, from its roles and from answers to its requests.
         self.versions: dict[tuple[str, int], int] = {}
         self.logs: set[tuple[str, int]] = set()
         #: Replicas whose directory failed.
@@ -121,7 +121,7 @@ class FakeBroker:
 
     @property
     def has_work(self) -> bool:
-        """Whether it runs, and ZooKeeper has an answer for it."""
+        """Whether the controller runs, and an answer of ZooKeeper waits for it."""
         may_answer = self.store.is_connected or not self.store.session_id
         return self.store.waiting > 0 and may_answer and not self.is_paused
 

@@ -71,7 +71,7 @@ def produced(name: str, *records: bytes | None, index: int = 0, **more: Any) -> 
 
 
 def test_api_versions(pair: Pair) -> None:
-    """But for the APIs and the feature that are not there yet."""
+    """The answers are equal except for the APIs and the feature that are not implemented yet."""
     for version in versions(0, 4):
         ours, theirs = (
             side.call("ApiVersions", version, {"client_software_name": "t", "client_software_version": "1"})

@@ -16,7 +16,7 @@ from barnabas.records import walk
 from barnabas.records.compression import Codec
 
 TOO_LARGE = b"\x00\x0a"
-#: Alone on the machine a bystander waits some milliseconds; other tests run at the same time.
+#: On an idle machine, a bystander waits some milliseconds; here other tests run at the same time.
 WAIT_MS_MAX = 500
 TOPICS = {
     "quiet": {},
@@ -29,7 +29,7 @@ TOPICS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One whose operator has raised the limits: what they refuse is no work."""
+    """A server whose operator has raised the limits: a request above a limit is refused, which is no work."""
     if target() == "kafka":
         pytest.skip("Apache Kafka serves each connection in a thread of its own")
     path: Path = tmp_path_factory.mktemp("bystanders")

@@ -59,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     created = admin.create_topics([NewTopic(name, min(partitions, STEP), 1) for name, partitions in TOPICS.items()])
     for future in created.values():
         future.result(120)
-    # A topic of thousands of partitions is one decision, which is no matter of these tests.
+    # A topic of thousands of partitions is a single decision, which these tests do not measure.
     for count in range(2 * STEP, WIDE_PARTITIONS + 1, STEP):
         admin.create_partitions([NewPartitions(WIDE, count)])[WIDE].result(120)
     for name, partitions in TOPICS.items():

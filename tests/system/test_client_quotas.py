@@ -83,7 +83,7 @@ def sent_bytes_per_second(server: BarnabasServer, client_id: str, producers: int
 
 
 def test_eight_producers_of_librdkafka_share_the_rate_of_their_client_id(server: BarnabasServer) -> None:
-    # Each of the eight can send one request above the rate: 128 kB in three windows, as with Apache Kafka.
+    # As with Apache Kafka, each of the eight can send one request above the rate: 128 kB in three windows.
     quota = 3 * QUOTA_BYTES
     set_quota(server, "eight", f"producer_byte_rate={quota}")
     rate, throttled = sent_bytes_per_second(server, "eight", 8, 15.0)

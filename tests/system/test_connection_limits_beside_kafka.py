@@ -81,7 +81,7 @@ def test_an_address_above_its_quota_is_held_as_long(servers: Servers) -> None:
         run(server, "quotas", "set", "--ip", "127.0.0.9", "connection_creation_rate=2")
         results.append(served_one_by_one(server, "127.0.0.9", 9))
     (kafka, kafka_closed), (ours, ours_closed) = results
-    # Two per second, less what the last time to wait outlasts, and the quota of the windows that were empty before.
+    # The quota allows two per second and that of the windows that were empty before, less the rest of the last wait.
     assert 10 <= kafka <= 26, results
     assert abs(kafka - ours) <= 3, results
     assert abs(kafka_closed - ours_closed) <= 3, results

@@ -22,7 +22,7 @@ from barnabas.common.types import EVENTS_TOPIC
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[ProcessClient]:
-    """One JVM for all of Kafka's tools."""
+    """A JVM in which all of Kafka's tools run."""
     made = programs.java("127.0.0.1:1")
     yield made
     made.close()

@@ -73,7 +73,7 @@ def test_a_chain_writes_everything_once(cluster: Cluster, tmp_path: Path, client
             chain.go_on(1, timeout_s=START_S)
         for number in range(4):
             link = chain.links[number % 2]
-            # Somewhere in a transaction: they are open for longer than the time between them.
+            # This point is inside a transaction, because transactions are open for longer than the time between them.
             time.sleep(0.013 * number)
             link.kill()
             link.start()

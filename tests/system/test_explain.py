@@ -91,6 +91,9 @@ def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFi
             assert kind in kinds
         assert len({event["id"] for event in again["history"]}) == len(kinds)
         assert "broker-fenced" in explained.text("--broker", "2")
+        recent = explained.json("orders-0", "--since", str(again["leader_because"]["time_ms"]))
+        assert recent["leader_because"] == again["leader_because"]
+        assert recent["isr_because"]["3"]["event"] is None, "it is older than what was read"
         internal = admin.list_topics(timeout=20).topics["__cluster_events"]
         assert len(internal.partitions[0].replicas) == 3
 

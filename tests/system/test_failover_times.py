@@ -24,7 +24,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.simulation.worlds.replicated import batch_of, produce_request
 
-#: On an otherwise idle machine it is a tenth of that (docs/replication.md); here other tests run at the same time.
+#: On an otherwise idle machine, a failover takes a tenth of that (docs/replication.md); here other tests run at the
+#: same time.
 _KNOWN_S = 0.5
 #: An election that was lost, and waited for its timeout, takes longer than this.
 _TIMEOUT_S = 1.0

@@ -27,7 +27,7 @@ GOOD = batch([record(n, b"k%d" % n, b"v%d" % n) for n in range(3)])
 
 
 class RequestClient:
-    """One connection to one of the two."""
+    """A connection to one of the two servers."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -38,7 +38,7 @@ PROPERTIES = {
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "300",
     "group.consumer.heartbeat.interval.ms": "300",
-    # So that a test may leave a transaction of which no coordinator knows.
+    # A test may leave a transaction that no coordinator knows.
     "transaction.partition.verification.enable": "false",
 }
 _names = (f"tools-{number}" for number in itertools.count())
@@ -229,7 +229,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(cluster: Cluster, jvm: Pr
 
 
 class Verifiable:
-    """One of them in a JVM of its own; what it says of itself is a JSON object a line."""
+    """A verifiable client in a JVM of its own, which prints a JSON object per event, one a line."""
 
     def __init__(self, directory: Path, name: str, main: str, *args: str) -> None:
         self._out = directory / f"{name}.jsonl"

@@ -244,7 +244,7 @@ def test_topics_with_one_broker_down(run: Run, cluster: Cluster) -> None:
 
 
 def test_a_voter_of_a_dynamic_quorum_is_removed(tmp_path: Path, jvm: ProcessClient) -> None:
-    """Formatted with `barnabas format --initial-controllers`."""
+    """The quorum is formatted with `barnabas format --initial-controllers`."""
     cluster_id, directories = new_cluster_id(), {node_id: new_cluster_id() for node_id in (1, 2, 3)}
     ports = kafka_jars.free_ports(6)
     at = {node_id: f"127.0.0.1:{ports[node_id + 2]}" for node_id in (1, 2, 3)}

@@ -174,7 +174,7 @@ def test_a_move_to_a_broker_that_dies_is_cancelled(
         wait_until(lambda: len(load.acked) > 100, "nothing acknowledged")
         cluster.kill(3)
         wait_until(lambda: 3 not in brokers(cluster), "3 is still there")
-        # Our command refuses a target that is not there; the cluster itself takes one that is registered.
+        # The `barnabas` command refuses a target that is down; the cluster itself accepts one that is registered.
         said = command(cluster, capsys, "reassign", "execute", "--reassignment-json-file", target, code=1)
         assert "no such brokers: [3]" in said
         from barnabas.cli.reassign import _Cluster
@@ -315,7 +315,7 @@ def test_kafkas_own_tools_say_what_is_true_during_faults(cluster: Cluster, topic
     try:
         cluster.kill(3)
         wait_until(lambda: 3 not in brokers(cluster), "3 is fenced")
-        # Kafka's tool begins no move to a broker that is not there; the cluster itself takes one.
+        # Kafka's tool begins no move to a broker that is down; the cluster itself accepts one.
         assert "Unknown broker id 3" in run(reassign, "--reassignment-json-file", moved, "--execute", code=1)
         assert _Cluster(cluster.bootstrap, None).alter({(topic, 0): [3, 2], (topic, 1): [3, 1]}) == {}
         assert f"{topic}-0: replicas: 3,2,1. adding: 3. removing: 1." in run(reassign, "--list")

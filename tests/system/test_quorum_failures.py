@@ -293,7 +293,7 @@ def network() -> Iterator[Namespaces]:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory, network: Namespaces) -> Iterator[Nodes]:
-    """Each node in a network namespace of its own."""
+    """Starts each node in a network namespace of its own."""
     nodes = Nodes(
         tmp_path_factory.mktemp("apart"),
         ROLES,
@@ -366,7 +366,7 @@ def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Na
 
 @in_namespaces
 def test_a_leader_that_hears_nothing_gives_up(apart: Nodes, network: Namespaces) -> None:
-    """One way: what it sends arrives, what is sent to it does not, so no fetch does."""
+    """The leader's packets arrive, but none reaches it, so it receives no fetch."""
     leader = apart.leader()
     others = [node_id for node_id in CONTROLLERS if node_id != leader]
     for node_id in (*others, BROKER):

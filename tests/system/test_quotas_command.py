@@ -115,7 +115,7 @@ def test_the_quota_of_an_address_acts_on_the_next_connection(cluster: Cluster, r
             return is_served(link)
 
     results = [connected() for _ in range(6)]
-    # Two windows of a second hold four connections; the others are closed after a second.
+    # The two windows of a second admit four connections; the others are closed after a second.
     assert results[:4] == [True] * 4
     assert not all(results)
     assert run("quotas", "remove", "--ip", "127.0.0.9")[0] == 0

@@ -42,7 +42,7 @@ def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Clu
 
 
 def test_a_paused_leader_comes_back_deposed(cluster: Cluster, tmp_path: Path) -> None:
-    """Only its silence (9 s by default) shows that the leader is paused. Afterwards it still regards itself as the
+    """The leader's silence (9 s by default) is the only sign of its pause. Afterwards it still regards itself as the
     leader; what it acknowledges then must have been written by the ISR.
     """
     create_topic(cluster, "orders")

@@ -266,7 +266,7 @@ def produced_at_last(wire: Wire) -> tuple[ErrorCode, int]:
 
 
 def produced(wire: Wire, timeout_ms: int = 20_000) -> tuple[ErrorCode, int]:
-    """One record with acks=all: error and offset."""
+    """Produces one record with acks=all, and returns the error and the offset."""
     batch = encode_batch([Record(0, time.time_ns() // 1_000_000, None, b"value", [])])
     partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch))
     topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[partition])

@@ -24,7 +24,7 @@ KINDS = ("PEM", "PKCS12", "JKS")
 
 
 class TlsBroker:
-    """One broker with a listener for each format of stores; all request a certificate of the client."""
+    """A broker with a listener for each format of key stores; all of them request a client certificate."""
 
     def __init__(self, folder: Path) -> None:
         self.stores = Stores(folder)

@@ -46,7 +46,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "auto.leader.rebalance.enable": "false",
         "zookeeper.session.timeout.ms": "6000",
         "group.initial.rebalance.delay.ms": "0",
-        # So that a test may leave a transaction of which no coordinator knows.
+        # A test may leave a transaction that no coordinator knows.
         "transaction.partition.verification.enable": "false",
     }
     folder = tmp_path_factory.mktemp("brokers")

@@ -98,7 +98,7 @@ def test_controllers_of_both_kinds_are_killed_under_load(
 
 @pytest.mark.full
 def test_causes_under_their_controller_are_inferred(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both brokers of ours write what they infer; a reader sees each change once."""
+    """Both Barnabas brokers write the causes that they infer; a reader sees each change once."""
     cluster = start((OURS, OURS, THEIRS))
     create_topic(cluster, "orders")
     controller = cluster.let_decide(THEIRS)

@@ -15,7 +15,7 @@ from tests.support.survival import Load, admin, create_topic, in_sync, known_lea
 from barnabas.testing import Cluster
 
 _SESSION_MS = 6_000
-#: Longer than a session: who is silent for so long is replaced.
+#: A time longer than a session: a broker that is silent for so long is replaced.
 _SILENCE_S = 10.0
 _TARGETS = (
     ("controller",),

@@ -73,7 +73,7 @@ def test_sessions_and_the_controller_are_shown(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_invalid_znodes_of_topics_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each topic by itself, until its znode is mended."""
+    """The status shows each such topic until its znode is mended."""
     with OurZooKeeper(tmp_path / "zookeeper") as server, client_of(server.port) as client:
         connect = f"127.0.0.1:{server.port}"
         node = Node(1, os.getpid(), start_ticks(os.getpid()), "127.0.0.1", server.port, 0, ("broker",), str(tmp_path))

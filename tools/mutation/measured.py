@@ -51,7 +51,7 @@ class Measured:
 
     @property
     def is_current(self) -> bool:
-        """Whether it was measured with this product and these worlds."""
+        """Whether the measurement was made with this product and these worlds."""
         return bool(self._state.get("product") == self._product())
 
     def _product(self) -> str:

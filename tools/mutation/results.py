@@ -34,7 +34,7 @@ class Stage:
 
 @dataclass
 class Result:
-    """All that is known about one mutant."""
+    """The results of one mutant."""
 
     name: str
     package: str

@@ -113,7 +113,7 @@ class Kind(NamedTuple):
 
     explore: Callable[[int], Found]
     seeds: int
-    #: Whether it is a run of `barnabas simulate`; the others are the small worlds.
+    #: Whether the worlds are runs of `barnabas simulate`; the others are the small worlds.
     is_cluster: bool = False
 
 

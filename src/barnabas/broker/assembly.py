@@ -30,6 +30,7 @@ from barnabas.broker.requests.in_flight import ConnectionLog
 from barnabas.broker.requests.inner_requests import OwnNode
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
+from barnabas.broker.self_watch import make_self_watch
 from barnabas.broker.sides import ConnectedParts, MetadataSide, SideParts
 from barnabas.broker.throttling.connection_limits import ConnectionLimits
 from barnabas.broker.token_users import TokenUsers
@@ -107,6 +108,7 @@ class Broker:
         self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
         self.services = self._make_services(producer_ids)
         self.journal = make_journal(self.services, side, partitions)
+        self._self_watch = make_self_watch(self.services, self.logs, self._unanswered_heartbeat, self.journal)
         side.connect(ConnectedParts(self.services, self.replicas, self.brokers, self.coordinators, self.journal))
 
     def _make_services(self, producer_ids: ProducerIdPool) -> Services:
@@ -150,6 +152,9 @@ class Broker:
     def _on_replica_event(self, replica: Partition, what: str, facts: dict[str, int]) -> None:
         self.journal.on_replica_event(*replica.topic_partition, replica.topic_id, what, facts)
 
+    def _unanswered_heartbeat(self) -> int | None:
+        return self.quorum.lifecycle.unanswered_ms if self.is_in_quorum else None
+
     def _own_epoch(self) -> int:
         return self.side.broker_epoch
 
@@ -168,11 +173,16 @@ class Broker:
         self._opened = True
         follow_quotas(self.services, dict.fromkeys(self.connection_limits.values()))
         self.services.recently_fenced.follow(self.metadata, self.host.clock)
+        if self._self_watch is not None:
+            self.metadata.subscribe(self._self_watch.on_image)
         self.metadata.subscribe(self.journal.on_image, catch_up=self.journal.on_catch_up_change)
         self.side.open()
 
     def _open_replicas(self) -> None:
+        began_ms = self.host.clock.now_ms()
         self.logs.start(high_watermarks=self.replicas.high_watermarks)
+        if self._self_watch is not None:
+            self._self_watch.opened(began_ms)
         self.side.check_directories()
         self.logs.roots.when_failed(self.side.directory_failed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
@@ -208,6 +218,8 @@ class Broker:
             if release is not None:
                 release()
             self.journal.close()
+            if self._self_watch is not None:
+                self._self_watch.close()
             self.coordinators.shutdown()
             self.brokers.close()
             self.replicas.close()

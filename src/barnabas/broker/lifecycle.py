@@ -105,6 +105,15 @@ class BrokerLifecycle:
         self._is_fenced: bool | None = None
         self.epoch = -1
 
+    @property
+    def unanswered_ms(self) -> int | None:
+        """Returns the time after which the controller should have answered a heartbeat; None if it has, or if this
+        broker is not registered, or stops.
+        """
+        if self.epoch < 0 or self._stopping or not self._in_flight:
+            return None
+        return self._answered_ms + self._config.int_of("broker.heartbeat.interval.ms")
+
     def start(
         self,
         endpoints: Sequence[Endpoint],
@@ -189,7 +198,7 @@ class BrokerLifecycle:
 
     def _register(self) -> None:
         self._timer = None
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         left_ms = max(1, self._give_up_ms - self._host.clock.now_ms())
         self._access.send(self._registration, self._on_registered, timeout_ms=left_ms)
 
@@ -224,7 +233,7 @@ class BrokerLifecycle:
         """Registers as a new incarnation after another one was registered with this node id. The usual cause is a
         delayed request of a dead process: that process sends no heartbeats, so its session ends. If the other process
         is alive, this registration is refused until the timeout."""
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         # This process has been running, so its previous epoch proves no clean shutdown.
         self._registration.previous_broker_epoch = -1
         self._registration.incarnation_id = self._host.random.uuid()
@@ -245,7 +254,7 @@ class BrokerLifecycle:
         if self._is_amending or self._stopping:
             return
         self._is_amending = True
-        assert self._registration is not None, "built by start"
+        assert self._registration is not None, "`start` has built the registration"
         sent = self._endpoints
         self._access.send(self._registration, lambda response: self._on_amended(response, sent))
 

@@ -164,8 +164,8 @@ class QuorumSide:
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
 
     def follow(self) -> None:
-        assert self._parts is not None, "set by connect"
-        assert self._registration_filter is not None, "set by connect"
+        assert self._parts is not None, "`connect` was called before"
+        assert self._registration_filter is not None, "`connect` was called before"
         self._logs.health.when_changed(self.lifecycle.unwritable_changed)
         self._metadata.subscribe(self._registration_filter.on_image)
         self._metadata.subscribe(self._parts.coordinators.on_image)

@@ -32,7 +32,7 @@ class RecentlyFenced:
         store.subscribe(self._on_image)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        assert self._clock is not None, "set by follow"
+        assert self._clock is not None, "`follow` was called before"
         for broker_id in delta.changed_brokers:
             broker = image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:

@@ -59,8 +59,8 @@ ENTRIES: Final = (
     CommandEntry(
         "monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"
     ),
-    CommandEntry("console", "console", "app", "Serve a page with every partition of a cluster, live", "console"),
     CommandEntry("whatif", "whatif", "whatif", "Show what a failure, a restart or a change would do"),
+    CommandEntry("console", "console", "app", "Serve a page with every partition of a cluster, live", "console"),
     CommandEntry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
     CommandEntry("consume", "consume", "consume", "Print records, one per line"),
     CommandEntry(

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
-from barnabas.cli import clients, explain_story, explain_topic, lines, output
-from barnabas.cli.explain_story import Event, Present
+from barnabas.cli import clients, explain_story, explain_topic, journal_reader, lines, output
+from barnabas.cli.explain_story import Explanation, Present
+from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
-from barnabas.common.bulk_events import Choice, is_bulk, unpacked
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
+from barnabas.monitor import texts
 
-_BATCH = 1_000
 _NO_PARTITIONS: Final = frozenset[int]()
 _NO_JOURNAL = (
     f"This cluster has no journal ({EVENTS_TOPIC}): either nothing that needs an explanation has happened "
@@ -38,7 +36,7 @@ def explain(
         int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Show the history of this broker instead")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Show all events since then: 10m, 2h, or a date")
+        str | None, typer.Option("--since", metavar="TIME", help="Read the events since then: 10m, 2h, or a date")
     ] = None,
     at: At = None,
     history: HistoryOption = None,
@@ -53,8 +51,8 @@ def explain(
         views = importlib.import_module("barnabas.cli.history_views")
         views.explain_at(at, history, partition, since, as_json=as_json)
         return
-    since_ms = 0 if since is None else lines.parse_time(since, round(time.time() * 1000))
-    client = clients.consumer(bootstrap, properties, _settings())
+    since_ms = None if since is None else lines.parse_time(since, round(time.time() * 1000))
+    client = clients.consumer(bootstrap, properties, journal_reader.settings())
     try:
         if partition is not None:
             _explain_partitions(client, partition, since_ms, as_json)
@@ -67,50 +65,57 @@ def explain(
         client.close()
 
 
-def _settings() -> dict[str, object]:
-    return {
-        "group.id": f"barnabas-explain-{os.getpid()}",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "earliest",
-        "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 100,
-    }
-
-
-def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: bool) -> None:
+def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_json: bool) -> None:
     presents, has_journal = _presents(client, name)
     topic, wanted = presents[0].topic, frozenset(present.partition for present in presents)
-    events = (
-        explain_story.distinct(_events(client, lambda other: wanted if other == topic else _NO_PARTITIONS))
-        if has_journal
-        else []
-    )
-    explanations = [explain_story.explain(present, events) for present in presents]
+    journal = JournalReader(client, lambda other: wanted if other == topic else _NO_PARTITIONS)
+    explanations: list[Explanation] = []
+
+    def explained() -> bool:
+        explanations[:] = [explain_story.explain(present, journal.events) for present in presents]
+        return all(each.is_complete for each in explanations)
+
+    _read(journal, since_ms, explained, has_journal)
+    shown_ms = since_ms or 0
     if as_json:
         found = [{**each.to_json(), "journal": has_journal} for each in explanations]
         for shown in found:
-            shown["history"] = [event for event in shown["history"] if event["time_ms"] >= since_ms]
+            shown["history"] = [event for event in shown["history"] if event["time_ms"] >= shown_ms]
+            shown["read_since_ms"] = journal.begin_ms
         output.show_json(found[0] if "-" in name and len(found) == 1 else found)
         return
     if len(explanations) == 1:
-        print("\n".join(explain_story.lines_of(explanations[0], since_ms)))
+        print("\n".join(explain_story.lines_of(explanations[0], shown_ms)))
     else:
-        print("\n".join(explain_topic.lines_of(explanations, since_ms)))
+        print("\n".join(explain_topic.lines_of(explanations, shown_ms)))
+    if since_ms is not None and not all(each.is_complete for each in explanations):
+        output.say(f"Only events since {texts.at(since_ms)} were read: a cause that is older is not known here.")
     if not has_journal:
         output.say(_NO_JOURNAL)
 
 
-def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool) -> None:
+def _explain_broker(client: Consumer, broker: int, since_ms: int | None, as_json: bool) -> None:
     has_journal = clients.has_journal(client)
-    events = explain_story.distinct(_events(client, lambda _: None)) if has_journal else []
+    journal = JournalReader(client, lambda _: None)
+    _read(journal, since_ms, lambda: any(event.get("broker") == broker for event in journal.events), has_journal)
+    shown_ms = since_ms or 0
     if as_json:
-        output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])
+        events = [event for event in journal.events if event.get("broker") == broker and event["time_ms"] >= shown_ms]
+        output.show_json(events)
         return
-    lines = explain_story.broker_lines(broker, events, since_ms)
+    lines = explain_story.broker_lines(broker, journal.events, shown_ms)
     print("\n".join(lines) if lines else f"The journal has no event about broker {broker}.")
     if not has_journal:
         output.say(_NO_JOURNAL)
+
+
+def _read(journal: JournalReader, since_ms: int | None, is_answered: Callable[[], bool], has_journal: bool) -> None:
+    """Reads the journal since a time; without one, the last day, and the rest if the question is not answered then."""
+    if has_journal:
+        journal.read_since(round(time.time() * 1000) - FIRST_LOOK_MS if since_ms is None else since_ms)
+    if not is_answered() and has_journal and since_ms is None:
+        journal.read_the_rest()
+        is_answered()
 
 
 def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
@@ -135,37 +140,3 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
         found = partitions[index]
         presents.append(Present(topic, index, found.leader, tuple(found.replicas), tuple(found.isrs)))
     return presents, EVENTS_TOPIC in topics
-
-
-def _events(client: Consumer, choose: Choice) -> Iterator[Event]:
-    """Returns all events of the journal; of bulk events, those of the chosen partitions. Records that are not events,
-    or of a later schema, are skipped.
-    """
-    client.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
-    quiet_since = time.monotonic()
-    while True:
-        messages = client.consume(_BATCH, timeout=0.2)
-        for message in messages:
-            error = message.error()
-            if error is None:
-                event = _parsed(message.value())
-                if event is not None and is_bulk(event):
-                    yield from unpacked(event, choose)
-                elif event is not None:
-                    yield event
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            else:
-                raise KafkaException(error)
-        if messages:
-            quiet_since = time.monotonic()
-        elif time.monotonic() - quiet_since > clients.TIMEOUT_S:
-            raise Failure(f"{EVENTS_TOPIC} cannot be read: no answer within {clients.TIMEOUT_S:.0f} s")
-
-
-def _parsed(value: bytes | str | None) -> Event | None:
-    try:
-        event = json.loads(value or b"")
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and {"id", "kind", "time_ms", "text"} <= event.keys() else None

@@ -7,7 +7,7 @@ explains its membership. State that no event has changed dates from the creation
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +51,11 @@ class Explanation:
     #: Whether the last event and the metadata agree.
     is_current: bool = True
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the leader and each member of the ISR are explained."""
+        return self.leader_event is not None and all(event is not None for event in self.members.values())
+
     def to_json(self) -> dict[str, Any]:
         present = self.present
         return {
@@ -68,21 +73,6 @@ class Explanation:
             "is_current": self.is_current,
             "history": self.history,
         }
-
-
-def distinct(events: Iterable[Event]) -> list[Event]:
-    """Returns each event once, in the order of the changes: a controller that takes over can write some again. Events
-    from brokers have no metadata offset and stay after the events that precede them.
-    """
-    known: dict[str, tuple[int, Event]] = {}
-    latest = NO_NODE
-    for event in events:
-        latest = max(latest, event.get("metadata_offset", NO_NODE))
-        present = known.get(event["id"])
-        # The controller that decided knows the cause better than one that found the change in the log.
-        if present is None or (present[1].get("inferred") and not event.get("inferred")):
-            known[event["id"]] = event.get("metadata_offset", latest), event
-    return [event for _, event in sorted(known.values(), key=lambda placed: placed[0])]
 
 
 def explain(present: Present, events: Sequence[Event]) -> Explanation:

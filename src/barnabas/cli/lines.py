@@ -42,7 +42,7 @@ class IncomingRecord:
     partition: int
     offset: int
     timestamp_ms: int
-    #: 0 none, 1 CreateTime, 2 LogAppendTime (librdkafka's numbers).
+    #: The type of the timestamp in librdkafka's numbers: 0 none, 1 CreateTime, 2 LogAppendTime.
     timestamp_type: int
     key: bytes | None
     value: bytes | None

@@ -40,7 +40,7 @@ STYLES: Final = {
 _CHANGES_KEPT: Final = 500
 #: The number of lines for the table's head and frame.
 TABLE_LINES: Final = 4
-#: Omitted parts, and an empty line.
+#: The lines for omitted parts, and an empty line.
 _SPARE_LINES: Final = 2
 #: The columns that a narrow terminal omits, in this order.
 _DISPENSABLE: Final = ("followers", "OSR", "size", "replicas", "lag", "ISR", "leader")

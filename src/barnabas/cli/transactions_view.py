@@ -42,7 +42,7 @@ class Described(NamedTuple):
     producer_epoch: int
     state: str
     timeout_ms: int
-    #: -1 if no transaction is open.
+    #: The start of the open transaction; -1 if there is none.
     start_ms: int
     partitions: tuple[TopicPartition, ...]
 
@@ -54,7 +54,7 @@ class ProducerState(NamedTuple):
     coordinator_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    #: -1 if the producer has no open transaction in the partition.
+    #: The first offset of the producer's open transaction in the partition; -1 if there is none.
     start_offset: int
 
 

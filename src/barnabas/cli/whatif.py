@@ -86,7 +86,7 @@ def _save(answer: Answer, path: Path) -> None:
     if not answer.moves:
         raise Failure(f"{answer.question} moves nothing, so that there is nothing to save")
     path.write_text(answer.reassignment_text(), encoding="utf-8")
-    output.say(f"wrote {path}: `barnabas reassign execute {path}` begins the moves")
+    output.say(f"wrote {path}: `barnabas reassign execute --reassignment-json-file {path}` begins the moves")
 
 
 def _clock_ms() -> int:

@@ -22,7 +22,7 @@ class Work(IntEnum):
     UNIT = 4
     #: Rows of a request that its handler processes in parts (`COUNTED_ROWS`).
     ROW = 5
-    #: Scanned records, and uncompressed bytes of batches.
+    #: The number of records scanned, and of uncompressed bytes of batches.
     RECORD = 6
     UNPACKED_BYTE = 7
 

@@ -273,3 +273,6 @@ class Host(Protocol):
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""
+
+    def process_cpu_ns(self) -> int:
+        """Returns the CPU time that the process has used: it stands still while the process is paused."""

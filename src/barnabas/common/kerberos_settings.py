@@ -29,7 +29,7 @@ _SERVICE_NAME = "sasl.kerberos.service.name"
 class KerberosKeys(NamedTuple):
     """The principal of this node on a listener, and where its keys are."""
 
-    #: None if all keys of the keytab count.
+    #: The principal whose keys are used; None for all keys of the keytab.
     principal: str | None
     #: The keytab; None stands for the machine's own one or, for links to other nodes, its ticket cache.
     keytab: str | None

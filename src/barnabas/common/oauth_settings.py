@@ -132,7 +132,7 @@ class EndpointLogin(NamedTuple):
     """The tokens from an endpoint or a file with which this node logs in."""
 
     source: Source
-    #: None for a file.
+    #: The credentials for the endpoint; None for a file.
     credentials: ClientCredentials | None
     refresh: Refresh
 

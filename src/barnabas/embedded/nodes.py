@@ -52,7 +52,7 @@ class Node(_Server):
     start_ticks: int | None
     host: str
     port: int
-    #: 0 in ZooKeeper mode.
+    #: The port of the controller's listener; 0 in ZooKeeper mode.
     controller_port: int
     roles: tuple[str, ...]
     directory: str

@@ -27,6 +27,7 @@ from barnabas.monitor.texts import ids, leader_name
 
 _EVENT: Final = f"id, seq, partition, kind, cause, {', '.join(COLUMNS)}"
 _VALUES: Final = 5
+_MOMENTS_KEPT: Final = 20_000
 _UNTIL: Final = "found when the recording was resumed"
 
 
@@ -226,6 +227,8 @@ class PastChanges:
     def _moment(self, seq: int) -> tuple[int, str]:
         found = self._moments.get(seq)
         if found is None:
+            if len(self._moments) >= _MOMENTS_KEPT:
+                self._moments.clear()
             found = self._connection.execute("SELECT time_ms, source FROM moments WHERE seq = ?", (seq,)).fetchone()
             self._moments[seq] = found
         return found

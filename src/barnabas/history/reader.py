@@ -50,6 +50,7 @@ class History:
         self._known: Rebuilt | None = None
         self._dictionaries = Dictionaries(connection)
         self._nodes = NodesTimeline(connection)
+        self._changes = PastChanges(connection, self._dictionaries, self._nodes)
 
     @classmethod
     def open(cls, path: str | Path) -> History:
@@ -134,13 +135,13 @@ class History:
             first_ms, last_ms = self._span()
             since_ms = first_ms if since_ms is None else since_ms
             until_ms = last_ms if until_ms is None else until_ms
-            return self._changes().within(since_ms, until_ms, Filters(topic, broker), limit, newest=newest)
+            return self._changes.within(since_ms, until_ms, Filters(topic, broker), limit, newest=newest)
 
     def events_of_nodes(self, since_ms: int | None = None, until_ms: int | None = None) -> list[Change]:
         """Returns the changes of brokers and of the controller in a period, in order."""
         with self._reading():
             first_ms, last_ms = self._span()
-            found = self._changes()
+            found = self._changes
             first, last = found.moments(
                 first_ms if since_ms is None else since_ms, last_ms if until_ms is None else until_ms
             )
@@ -150,13 +151,13 @@ class History:
         """Yields all that changed in a period, in order. It reads some moments at a time."""
         with self._reading():
             first_ms, last_ms = self._span()
-            first, last = self._changes().moments(
+            first, last = self._changes.moments(
                 first_ms if since_ms is None else since_ms, last_ms if until_ms is None else until_ms
             )
         for begin in () if first is None else range(first, last + 1, _MOMENTS_PER_PART):
             end = min(last, begin + _MOMENTS_PER_PART - 1)
             with self._reading():
-                part = self._changes().between(begin, end, Filters(), sys.maxsize, newest=False)
+                part = self._changes.between(begin, end, Filters(), sys.maxsize, newest=False)
             yield from part
 
     def partition(self, topic: str, partition: int) -> list[Change]:
@@ -164,7 +165,7 @@ class History:
         was deleted and created again under its name is in it with all its ids. Raises HistoryError if it never existed.
         """
         with self._reading():
-            found = self._changes().of_partition(topic, partition)
+            found = self._changes.of_partition(topic, partition)
             if not found:
                 raise HistoryError(f"there was no partition {topic}-{partition} in this history")
             return found
@@ -184,6 +185,10 @@ class History:
         """Returns the times whose changes are not known."""
         with self._reading():
             return self._gaps()
+
+    def __repr__(self) -> str:
+        first_ms, last_ms = self.span()
+        return f"<History {self.path.name}: {at(first_ms)} to {at(last_ms)}>"
 
     def _repr_html_(self) -> str:
         from barnabas.history.pages import history_html
@@ -206,6 +211,7 @@ class History:
                     self._data_version, self._known = version, None
                     self._dictionaries.refresh()
                     self._nodes = NodesTimeline(connection)
+                    self._changes = PastChanges(connection, self._dictionaries, self._nodes)
                 yield
             finally:
                 if connection.in_transaction:
@@ -230,9 +236,6 @@ class History:
             Gap(*row)
             for row in self._connection.execute("SELECT begin_ms, end_ms, reason FROM gaps ORDER BY begin_ms, id")
         ]
-
-    def _changes(self) -> PastChanges:
-        return PastChanges(self._connection, self._dictionaries, self._nodes)
 
     def _state(self, seq: int, time_ms: int) -> PastTable:
         found = self._known = rebuilt(self._connection, seq, self._known)

@@ -37,6 +37,7 @@ from barnabas.journal.event_record import record_of
 from barnabas.journal.events import Event, MetadataChange, events_of, makes_events
 from barnabas.journal.partition_changes import changes_of, partition_before
 from barnabas.journal.replica_events import ReplicaEvents
+from barnabas.journal.self_reports import SelfReport
 from barnabas.journal.topic import EventsTopic
 from barnabas.journal.window import ChangeWindow, PackingTurns
 from barnabas.metadata.image import MetadataDelta, MetadataImage
@@ -108,11 +109,11 @@ class Journal:
         self.window = ChangeWindow(self._records_of, self._needs_explaining)
         self._packing = PackingTurns(host.timers, self.window)
         self.replica_events = ReplicaEvents(config.node_id, host.clock)
-        self._unexplained = inferred.UnexplainedChanges(
-            host.timers, self._inferred_events, self._on_inferred, self._on_all_inferred
-        )
         #: Inferred events that are only written if later ones concern users.
         self._inferred: list[Event] = []
+        self._unexplained = inferred.UnexplainedChanges(
+            host.timers, self._inferred_events, self._on_inferred, self._inferred.clear
+        )
         #: The quorum's epoch in which this node, as the active controller, has read how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None
@@ -238,6 +239,12 @@ class Journal:
             self.replica_events.add(topic, topic_id, partition, what, facts)
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
+    def on_self_report(self, report: SelfReport) -> None:
+        """Queues what this broker saw of itself. It is written once there is a journal, and creates none."""
+        self.replica_events.report(report)
+        if self._topic.exists:
+            self._later(_LINGER_MS)
+
     def on_unexplained(self, delta: MetadataDelta, image: MetadataImage, controller_id: int) -> None:
         """Queues a change that a controller without a journal made; its cause is inferred once it has settled."""
         if self._is_enabled and makes_events(delta):
@@ -252,13 +259,10 @@ class Journal:
 
     def _on_inferred(self, events: list[Event]) -> None:
         self._inferred += events
-        if self._inferred and (self._topic.exists or self.replica_events or inferred.concerns_users(events)):
+        if self._inferred and (self._topic.exists or self.replica_events.need_topic or inferred.concerns_users(events)):
             self.replica_events.extend(self._inferred)
             self._inferred.clear()
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
-
-    def _on_all_inferred(self) -> None:
-        self._inferred.clear()
 
     def close(self) -> None:
         self._is_closed = True
@@ -300,7 +304,7 @@ class Journal:
         active = sum(broker.is_active for broker in brokers.values())
         if not active or 2 * sum(broker.in_controlled_shutdown for broker in brokers.values()) >= len(brokers):
             return False
-        if self.replica_events:
+        if self.replica_events.need_topic:
             return True
         return self._context.controller.is_active and self.window.needs_explaining
 

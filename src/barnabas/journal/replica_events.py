@@ -1,7 +1,7 @@
-"""The events that a broker reports about its own replicas, which no controller can know.
+"""The events that a broker reports about itself and its own replicas, which no controller can know.
 
 The controller decides an unclean election, but only the new leader knows where its log ends, and only the former
-leader, when it truncates its log, knows exactly which records are lost.
+leader, when it truncates its log, knows exactly which records are lost. A broker's self-reports are here, too.
 """
 
 from __future__ import annotations
@@ -15,24 +15,34 @@ from barnabas.common.host import Clock
 from barnabas.common.types import uuid_to_text
 from barnabas.journal.event_record import VERSION, record_of
 from barnabas.journal.events import Event
+from barnabas.journal.self_reports import SelfReport
 from barnabas.records.batch import Record
 
 _KEPT_MAX: Final = 5_000
+#: Self-reports that wait for a journal; beyond that, the oldest are dropped.
+_SELF_REPORTS_MAX: Final = 64
 
 
 class ReplicaEvents:
-    """The bounded queue of records to be written; if some were dropped, the next one contains the number of those."""
+    """The bounded queue of events to be written; if some were dropped, the next one contains the number of those."""
 
     def __init__(self, node_id: int, clock: Clock) -> None:
         self._node_id = node_id
         self._clock = clock
-        self._records: deque[Record] = deque()
+        self._events: deque[Event] = deque()
         self._drawn = 0
+        self._reports: deque[Event] = deque()
+        self._drawn_reports = 0
         self._count = 0
         self._dropped = 0
 
     def __bool__(self) -> bool:
-        return bool(self._records)
+        return bool(self._events or self._reports)
+
+    @property
+    def need_topic(self) -> bool:
+        """Whether any of the events is a reason to create the journal. A self-report is not."""
+        return bool(self._events)
 
     def add(self, topic: str, topic_id: bytes, partition: int, what: str, facts: Mapping[str, int]) -> None:
         kind, text = _describe(self._node_id, what, facts)
@@ -46,6 +56,21 @@ class ReplicaEvents:
             fields["committed_lost"] = _committed_lost(facts)
         self._put(kind, f"{topic}-{partition}", fields, what, text)
 
+    def report(self, report: SelfReport) -> None:
+        """Queues a self-report. It is written when there is a journal, with the time of that as `told_ms`."""
+        event = self._event(
+            str(report.kind),
+            str(report.kind),
+            report.fields(self._node_id),
+            str(report.kind),
+            report.text(self._node_id),
+        )
+        if report.end_ms is not None:
+            event["time_ms"] = report.end_ms
+        if len(self._reports) == _SELF_REPORTS_MAX and not self._drawn_reports:
+            self._reports.popleft()
+        self._reports.append(event)
+
     def add_gap(self, first_offset: int, last_offset: int) -> None:
         """Queues an event about metadata changes that no controller has reported."""
         text = (
@@ -55,11 +80,14 @@ class ReplicaEvents:
         self._put("journal-gap", "gap", {"first_offset": first_offset, "last_offset": last_offset}, "journal-gap", text)
 
     def _put(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> None:
+        self._queue(self._event(kind, subject, fields, cause, text))
+
+    def _event(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> Event:
         wall_ms = self._clock.wall_ms()
         self._count += 1
         # This id is unique over the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
-        event: Event = {
+        return {
             "v": VERSION,
             "id": name,
             "time_ms": wall_ms,
@@ -70,7 +98,6 @@ class ReplicaEvents:
             "actor": f"broker {self._node_id}",
             "text": text,
         }
-        self._queue(event)
 
     def extend(self, events: Iterable[Event]) -> None:
         """Queues events that need no further fields."""
@@ -78,25 +105,29 @@ class ReplicaEvents:
             self._queue(event)
 
     def _queue(self, event: Event) -> None:
-        if len(self._records) >= _KEPT_MAX:
+        if len(self._events) >= _KEPT_MAX:
             self._dropped += 1
             return
         if self._dropped:
             event["dropped"], self._dropped = self._dropped, 0
-        self._records.append(record_of(event))
+        self._events.append(event)
 
     def draw(self, count_max: int) -> list[Record]:
-        found = list(islice(self._records, self._drawn, self._drawn + count_max))
+        reports = list(islice(self._reports, self._drawn_reports, self._drawn_reports + count_max))
+        self._drawn_reports += len(reports)
+        told_ms = self._clock.wall_ms()
+        found = list(islice(self._events, self._drawn, self._drawn + count_max - len(reports)))
         self._drawn += len(found)
-        return found
+        return [*(record_of(event | {"told_ms": told_ms}) for event in reports), *map(record_of, found)]
 
     def written(self) -> None:
-        for _ in range(self._drawn):
-            self._records.popleft()
-        self._drawn = 0
+        for queue, drawn in ((self._events, self._drawn), (self._reports, self._drawn_reports)):
+            for _ in range(drawn):
+                queue.popleft()
+        self.rewind()
 
     def rewind(self) -> None:
-        self._drawn = 0
+        self._drawn = self._drawn_reports = 0
 
 
 def _committed_lost(facts: Mapping[str, int]) -> int:

@@ -37,7 +37,7 @@ class SecurityImage:
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
     #: Rule id -> ACL.
     acls: Map[bytes, AccessControlEntryRecord] = field(default_factory=Map)
-    #: The same ACLs without their ids -> rule id.
+    #: ACL without its id -> rule id.
     acl_ids: Map[AclRule, bytes] = field(default_factory=Map)
     #: Token id -> token.
     tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)

@@ -22,7 +22,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, NoReturn
 
-#: long: a 64-bit integer; double: a finite number; time: text as TIME_FORMAT; lines: a list of LINE_FIELDS.
+#: Field -> type: long is a 64-bit integer, double a finite number, time a text as TIME_FORMAT, lines a list of
+#: LINE_FIELDS.
 FieldType = Literal["long", "double", "time", "lines"]
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 _LONG = range(-(2**63), 2**63)

@@ -20,7 +20,7 @@ from barnabas.spark.workers import worker_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: All cores; a task whose Python worker crashes is tried again, as on a cluster.
+#: The Spark master: all cores; a task whose Python worker crashes is tried again, as on a cluster.
 LOCAL_MASTER = "local[*,4]"
 _LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
 #: Java's C2 compiler costs more than it gains in the first minutes on one machine: without it a session and its first

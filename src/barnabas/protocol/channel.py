@@ -132,7 +132,7 @@ class Channel:
         #: Whether requests can be written: the versions are known, and no log-in is under way.
         self._is_open = False
         self._log_in: LogIn | None = None
-        #: When the session is renewed; None if it has no end.
+        #: The time at which the session is renewed; None if it has no end.
         self._renewal_ms: int | None = None
         self._is_refused = False
         self._failures = 0

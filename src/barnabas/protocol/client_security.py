@@ -30,7 +30,7 @@ from barnabas.protocol.sasl.logins import MECHANISMS, TOKEN_EXTENSION, Login
 
 PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-#: All supported keys.
+#: The supported keys.
 NAMES: Final = frozenset(
     {
         "security.protocol",
@@ -160,7 +160,7 @@ def _tls(reader: _Reader) -> Tls:
     for key in ("ssl.truststore.password", "ssl.keystore.password"):
         if reader.text(key) is not None:
             raise reader.refused(key, f"a PEM file has none; {_conversion(key.replace('password', 'location'))}")
-    reader.text("ssl.protocol")  # only Java needs it; the versions are enough
+    reader.text("ssl.protocol")  # only Java needs this key; here the versions suffice
     versions = reader.text("ssl.enabled.protocols")
     chosen = TLS_VERSIONS if versions is None else tuple(each.strip() for each in versions.split(","))
     if not chosen or set(chosen) - set(TLS_VERSIONS):

@@ -113,5 +113,5 @@ class Message(Struct):
     API_KEY: ClassVar[int | None] = None
     #: Lowest and highest known version, in Kafka 3.9.1 and 4.1.0 together.
     VERSIONS: ClassVar[tuple[int, int]]
-    #: First flexible version (KIP-482), None if there is none.
+    #: The first flexible version (KIP-482), or None.
     FLEXIBLE: ClassVar[int | None] = None

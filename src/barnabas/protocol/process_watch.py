@@ -70,7 +70,7 @@ class ProcessWatch:
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._link: Link | None = None
         self._timer: Timer | None = None
-        #: The dials since the last connection that lasted.
+        #: The number of connection attempts since the last connection that lasted.
         self._dials = 0
 
     def start(self) -> None:

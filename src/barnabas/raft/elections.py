@@ -49,7 +49,7 @@ class Elections:
         self._is_backing_off = False
         #: The epoch whose leader has resigned or no longer listens; -1 if there is none.
         self._ended_epoch = -1
-        #: The number of failed pre-votes in that epoch.
+        #: The number of failed pre-votes in `_ended_epoch`.
         self._attempts = 0
         #: Voters of the current election at whose address no process listens.
         self._gone: set[int] = set()

@@ -366,7 +366,7 @@ class Following:
         except (DecodeError, RecordsRejected) as error:
             core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {error}")
         finally:
-            # The voters count only from the records in the log.
+            # The set of voters is valid only up to the records that are in the log.
             core.history.truncate(end_offset)
         core.draft.commit_ahead(Ahead(tuple(batches), end_offset, high_watermark))
 

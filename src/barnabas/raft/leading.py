@@ -84,7 +84,7 @@ class Leading:
         if not isinstance(leader, Leader) or core.is_stopped or core.log_health.is_writable:
             self._unwritable_since_ms = None
             return
-        assert self._unwritable_since_ms is not None, "set with the alarm"
+        assert self._unwritable_since_ms is not None, "the time is set with the alarm"
         now_ms = core.now_ms
         successor = leader.progress.writable_successor(now_ms - core.times.fetch_timeout_ms)
         has_all = successor is not None and successor.end_offset >= core.log.end_offset

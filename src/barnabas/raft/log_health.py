@@ -21,7 +21,7 @@ class LogHealth:
     def __init__(self, host: Host, health: WriteHealth, log_dir: str) -> None:
         self._health = health
         self._log_dir = log_dir
-        #: The reports that the quorum may repeat.
+        #: The rate-limited reports about the metadata log.
         self.reports = LimitedReports(host.faults, host.clock)
 
     @property

@@ -269,7 +269,7 @@ class QuorumState:
     def become_prospective(self) -> None:
         role = self.role
         assert self.is_voter or self.was_voter, "only a voter can be elected"
-        assert isinstance(role, Unattached | Follower | Candidate), f"not from {role}"
+        assert isinstance(role, Unattached | Follower | Candidate), f"a {role} does not request pre-votes"
         votes = Votes({self.own.node_id})
         if isinstance(role, Candidate):
             self._take(Prospective(role.epoch, votes, self.own))

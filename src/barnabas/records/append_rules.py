@@ -183,7 +183,7 @@ class ValidBatch(NamedTuple):
 
     header: BatchHeader
     batch: Buffer
-    #: -1 with CreateTime.
+    #: The broker's time of the append; -1 with CreateTime.
     log_append_time_ms: int
     #: The largest timestamp to be written into the header, or None.
     new_max_timestamp: int | None

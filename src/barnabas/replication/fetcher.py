@@ -135,6 +135,8 @@ class Fetcher:
         #: Whether the fetch in flight was sent immediately, without waiting for a connection.
         self._sent_immediately = False
         self._takes_writes = takes_writes
+        #: The time of the first fetch since the last answer; None if there is none.
+        self.unanswered_ms: int | None = None
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
     # -- the followed partitions
@@ -209,6 +211,8 @@ class Fetcher:
             ],
         )
         self._is_busy = True
+        if self.unanswered_ms is None:
+            self.unanswered_ms = now_ms
         self._sent_immediately = self._channel.is_ready
         self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(wait_ms), renews_timeout=True)
 
@@ -301,6 +305,7 @@ class Fetcher:
                 self._pause_all()
         else:
             self._overdue = 0
+            self.unanswered_ms = None
             code = response.error_code
             if code in _SESSION_LOST:
                 self._forget_session()

@@ -3,7 +3,7 @@ last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
@@ -20,7 +20,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.replication.quotas import ReplicationQuota
 
 _BACKOFF_MS: Final = 20
-#: Short, because an unreachable leader is soon replaced or back.
+#: The pause is short, because an unreachable leader is soon replaced or back.
 _BACKOFF_MS_MAX: Final = 200
 
 
@@ -123,6 +123,12 @@ class FetcherPool:
         if fetcher.is_idle:
             del self._fetchers[leader]
             fetcher.close()
+
+    def unanswered(self) -> Iterator[tuple[int, int]]:
+        """Yields each leader that has not answered a fetch yet, and the time of that fetch."""
+        for (leader_id, _, _), fetcher in self._fetchers.items():
+            if fetcher.unanswered_ms is not None:
+                yield leader_id, fetcher.unanswered_ms
 
     def close(self) -> None:
         for fetcher in self._fetchers.values():

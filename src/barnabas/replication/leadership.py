@@ -61,7 +61,7 @@ class FollowerState:
         self.directory = UNASSIGNED_DIRECTORY
         #: Broker epoch of the incarnation that fetched; UNKNOWN if not sent.
         self.broker_epoch = UNKNOWN
-        #: When it was last caught up with the leader's LEO of that time.
+        #: The time at which the follower was last caught up with the leader's LEO of that time.
         self.caught_up_ms = caught_up_ms
         #: The time of its last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0

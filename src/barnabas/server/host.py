@@ -123,5 +123,8 @@ class ServerHost:
     def cpu_ns(self) -> int:
         return time.thread_time_ns()
 
+    def process_cpu_ns(self) -> int:
+        return time.process_time_ns()
+
     def close(self) -> None:
         self.blocking.close()

@@ -214,7 +214,7 @@ class _Context:
         try:
             code = self._accept(token, output) if self._target is None else self._initiate(token, output)
         finally:
-            # With an error, it is a token that says so to the peer, which learns nothing here.
+            # A token that comes with an error is an error message for the peer, and is not sent here.
             reply = self._library.taken(output)
         self.is_established = code == _COMPLETE
         return reply

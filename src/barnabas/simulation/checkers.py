@@ -91,10 +91,8 @@ class NoUncaughtExceptions:
         errors = cluster.world.errors
         if errors:
             _, process, error = errors[0]
-            raise Violation(f"nobody caught {type(error).__name__}: in {process}: {error}") from error
+            raise Violation(f"uncaught {type(error).__name__}: in {process}: {error}") from error
         for node in cluster.dirty:
             if node.connection_log.errors:
                 cause, mistake = node.connection_log.errors[0]
-                raise Violation(
-                    f"nobody expected {type(mistake).__name__}: on {node.name}: {cause}: {mistake}"
-                ) from mistake
+                raise Violation(f"unexpected {type(mistake).__name__}: on {node.name}: {cause}: {mistake}") from mistake

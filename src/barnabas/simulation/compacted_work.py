@@ -2,7 +2,7 @@
 
 kept         every acknowledged record is there, at its offset, unless a later one with its key was sent, or it is
              a tombstone
-deleted      an earlier record of a key is not there where the key's tombstone, which came after it, is gone
+deleted      no record of a key is left where a later tombstone of the key has been removed
 read         a reader that starts after an acknowledgement ends with that record of the key or a later one
 cleaned      below the offset to which a replica says it is cleaned, it has one record of each key
 """

@@ -61,7 +61,7 @@ class Descriptions:
             if not problem:
                 return
             await asyncio.sleep(_AGAIN_S)
-        raise Violation(f"an answer is not what is: {problem}")
+        raise Violation(f"a description differs from the state: {problem}")
 
     async def _problem(self, bare: BareClient) -> str:
         """Returns the first answer that is wrong, or ""."""

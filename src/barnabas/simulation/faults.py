@@ -75,7 +75,7 @@ class Trigger(NamedTuple):
     """The event at which a fault strikes: the first one, or a later one, at or after the time of the fault."""
 
     event: FaultEvent
-    #: The node at which it must happen; "" for any.
+    #: The node on which the event must happen; "" for any.
     node: str = ""
     occurrence: int = 1
     #: A fault whose event has not happened after this time strikes at the next append.

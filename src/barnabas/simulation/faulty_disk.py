@@ -142,7 +142,7 @@ class FaultyDisk(MemoryDisk):
         self, random: Random, clock: WallClock, charge: Callable[[int], None], *, free_bytes: int = 1 << 50
     ) -> None:
         super().__init__(free_bytes, clock)
-        #: None while calls are free.
+        #: The function that charges the duration of a call; None while calls take no time.
         self.charge: Callable[[int], None] | None = charge
         self.slowness = 1
         self.fail_with: int | None = None

@@ -151,7 +151,7 @@ def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> lis
         if incarnation is not None and history.sent[value].at_us < lenient.settled_us:
             continue
         if there is None:
-            text = f"lost: {text_of(value)} was acked at {spot_text(spot)} and is not there"
+            text = f"lost: {text_of(value)} was acked at {spot_text(spot)} and is not in the log"
             problems.append(history.problem(text, [spot], [value]))
         elif there != spot:
             text = f"moved: {text_of(value)} was acked at {spot_text(spot)} and is at {spot_text(there)}"

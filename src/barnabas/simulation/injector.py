@@ -90,7 +90,7 @@ class Injector:
         self._armed.append(armed)
         world = self._cluster.world
         until_us = world.now_us + armed.trigger.within_ms * MILLISECOND_US
-        world.at(until_us, lambda: self._give_up(armed), None, "fault waits no longer")
+        world.at(until_us, lambda: self._give_up(armed), None, "fault not triggered in time")
 
     def _give_up(self, armed: _Armed) -> None:
         """Lets a fault whose event has not happened strike at the next append, or now if there was none either."""

@@ -56,7 +56,7 @@ class LeadershipTransfers:
             if others:
                 orders[at] = _first(self._random.choice(others), image.replicas)
         way = _Way(lambda: self._bring_back(node, broker_id, orders))
-        self._change(f"what {node} leads goes to others", orders, way.arrived)
+        self._change(f"leadership of {node} moves to others", orders, way.arrived)
         return way.go_back
 
     def _bring_back(self, node: str, broker_id: int, orders: _Orders) -> None:
@@ -66,7 +66,7 @@ class LeadershipTransfers:
             for at, replicas in orders.items()
             if at in now and set(now[at].replicas) == set(replicas)
         }
-        self._change(f"what {node} led comes back", back, lambda: None)
+        self._change(f"leadership moves back to {node}", back, lambda: None)
 
     def _partitions(self) -> dict[TopicPartition, PartitionImage]:
         """Returns the partitions whose replicas are not being moved."""

@@ -113,8 +113,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        # Rounded up, so that `time()` is not before `when`, and never the present moment: time advances only with
-        # events, so a program that waits for less than a microsecond would wait forever.
+        # The time is rounded up, so that `time()` is not before `when`, and is never the present moment: time advances
+        # only with events, so a program that waits for less than a microsecond would wait forever.
         due_us = max(int(when * SECOND_US + 0.999), self.process.now_us + 1)
 
         def schedule(timer: SimulatedTimer) -> Event:

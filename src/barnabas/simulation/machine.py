@@ -215,6 +215,7 @@ class MachineHost:
 
     def __init__(self, machine: Machine, process: Process) -> None:
         world = machine.world
+        self._process = process
         self.clock = machine.clock
         self.timers = ProcessTimers(world, process, machine.clock)
         self.random = SeededRandom(world.stream(f"host/{process.name}").getrandbits(64))
@@ -230,6 +231,11 @@ class MachineHost:
     def cpu_ns(self) -> int:
         """Returns the process's time, which passes within a turn only as far as its disk is slow."""
         return self.clock.now_ms() * 1_000_000
+
+    def process_cpu_ns(self) -> int:
+        """Returns the counted work of the process."""
+        cpu = self._process.cpu
+        return 0 if cpu is None else cpu.total_us * 1_000
 
 
 class Machine:

@@ -39,7 +39,7 @@ class NeedlessChanges:
         self._bound_us = bound_ms * MILLISECOND_US
         self._looked_us = 0
         self._starts: dict[str, int] = {}
-        #: When the last trouble was seen.
+        #: The time at which the last trouble was seen.
         self._troubled_us = 0
         self._is_calm = False
         self._epoch = 0
@@ -97,7 +97,7 @@ class NeedlessChanges:
         return 0 if self._cluster.zookeeper else max((each.quorum.raft.epoch for each in brokers), default=0)
 
 
-_NEEDLESS: Final = "nothing ails anybody, and something is taken away"
+_NEEDLESS: Final = "a needless change although all nodes are well"
 
 
 def _gone(before: PartitionImage, now: PartitionImage) -> list[int]:

@@ -125,8 +125,11 @@ class Node(Program):
         self.properties = dict(properties)
         #: If set, an empty disk is formatted for this cluster before the start, as an operator would do.
         self.cluster_id = cluster_id
-        #: The records that the disk is then formatted with, if not those of a new cluster.
+        #: The records with which an empty disk is formatted; None for those of a new cluster.
         self.bootstrap: Sequence[Versioned] | None = None
+        #: Whether a clean stop closes the listeners only when the leaderships are handed over, as in production. By
+        #: default they close first, which is harder for the rest of the cluster.
+        self.serves_while_stopping = False
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
         self._open: dict[AcceptedEnd, None] = {}
@@ -237,10 +240,15 @@ class Node(Program):
         assert process is not None
         if broker is None:
             raise ProcessExit("stopped before it was up")
-        for listening in self._listenings:
-            listening.close()
-        for end in tuple(self._open):
-            end.close()
+
+        def release() -> None:
+            for listening in self._listenings:
+                listening.close()
+            for end in tuple(self._open):
+                end.close()
+
+        if not self.serves_while_stopping:
+            release()
 
         def give_up() -> None:
             raise ProcessExit("the controlled shutdown did not complete: stopped without a clean-shutdown marker")
@@ -252,4 +260,4 @@ class Node(Program):
             raise ProcessExit("stopped cleanly")
 
         self.world.after(_STOP_US_MAX, give_up, process, "stop timeout")
-        broker.stop(stopped)
+        broker.stop(stopped, release if self.serves_while_stopping else None)

@@ -78,7 +78,7 @@ class RegisterClient:
         self.problems: list[Problem] = []
         self.stopping = False
         self.acked = 0
-        #: Whether it has ended without a request under way.
+        #: Whether the client has ended without a request under way.
         self.is_sure = False
 
     def _another(self) -> Register:

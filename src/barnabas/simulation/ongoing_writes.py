@@ -136,7 +136,7 @@ class WritesContinue(Listener):
         self._before: frozenset[str] = frozenset()
         self._changed_us = 0
         self._well: list[frozenset[int]] = []
-        #: When the recovery of a machine, or of a link between two machines, must be complete.
+        #: Machine, or link between two machines -> the time by which its recovery must be complete.
         self._recovers_us: dict[str | tuple[str, str], int] = {}
         self._starts: dict[str, int] = {}
         self._troubles: Mapping[str, str] = {}

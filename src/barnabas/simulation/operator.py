@@ -37,7 +37,7 @@ _OF_ELECTIONS = ("min.insync.replicas", "unclean.leader.election.enable")
 class AdminOperation(Enum):
     """The kinds of administrative changes that an operator makes."""
 
-    REASSIGN = "reassign"  # other brokers, or another order, or one replica less
+    REASSIGN = "reassign"  # moves a partition: to other brokers, in another order, or without one of its replicas
     CANCEL = "cancel"  # a reassignment is cancelled
     ELECT = "elect"  # preferred leaders
     CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it

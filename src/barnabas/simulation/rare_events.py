@@ -41,7 +41,7 @@ class Call:
     def __init__(self, subject: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         #: The object of a method; the first argument of a function.
         self.subject = subject
-        #: The other arguments.
+        #: The positional arguments without the subject.
         self.arguments = arguments
         self.named = named
         #: The result of the row's `before`.
@@ -141,7 +141,7 @@ def _found(target: str) -> tuple[Any, str]:
 def _observing(original: Callable[..., Any], rows: list[RareEvent], on_event: OnEvent) -> Callable[..., Any]:
     returning = [(row, row.happened, row.before) for row in rows if not row.is_error]
     raising = [(row, row.happened) for row in rows if row.is_error]
-    assert not any(row.is_error and row.before for row in rows), "an error is judged by itself"
+    assert not any(row.is_error and row.before for row in rows), "a row for an error has no before"
 
     @wraps(original)
     def observing(subject: Any, *arguments: Any, **named: Any) -> Any:

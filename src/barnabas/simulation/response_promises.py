@@ -71,7 +71,7 @@ class ResponsesAreTrue(Listener):
             self.fenced += 1
             if not any(_errors(request, frame)):
                 raise Violation(
-                    f"a fenced producer is not told: {exchange.node} answers {_NAMES[request.api_key]} of "
+                    f"a fenced producer gets no error: {exchange.node} answers {_NAMES[request.api_key]} of "
                     f"{exchange.client}, {fenced}, without an error"
                 )
         if request.api_key == _INIT:
@@ -119,12 +119,12 @@ class ResponsesAreTrue(Listener):
         data = read_without_effects(node, found, offset, log.log_end_offset)
         there = next((batch for batch in read_batches(data) if batch.base_offset == offset), None)
         if there is None:
-            return "no batch begins there"
+            return "no batch of the log begins at this offset"
         own, other = _identity(sent.batch), _identity(there)
         if own != other:
             return f"producer, epoch, sequence and records are {own} in the request and {other} in the log"
         if sent.batch.producer_id < 0 and data[there.position :][CHECKSUM] != sent.checksum:
-            return "another batch is there"
+            return "the log has another batch at this offset"
         return ""
 
     # -- clients

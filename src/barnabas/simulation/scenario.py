@@ -138,7 +138,7 @@ class Outcome:
     sent: int
     acked: int
     polled: int
-    #: The number of partitions that had an unclean election, of which less is required.
+    #: The number of partitions that had an unclean election; fewer guarantees are checked for these.
     unclean: int
     #: The number of changes by the operator that succeeded.
     operated: int

@@ -26,7 +26,7 @@ class _Transactions:
         self.end = start
         #: Producer id -> first offset.
         self.open: dict[int, int] = {}
-        #: First offset, offset of the marker.
+        #: The first offset, and the offset of the marker.
         self.ended: list[tuple[int, int]] = []
 
     def stable(self, high_watermark: int) -> int:

@@ -18,7 +18,7 @@ from barnabas.simulation.scenario import Settings, fault_times_ms, generator_of,
 _CHANGES_MAX: Final = 3
 _TRIES_MAX: Final = 20
 _SHIFT_MS_MAX: Final = 3_000
-#: The longest time between the beginning of one fault and that of another one which is moved to it.
+#: The longest time by which a fault that is moved close to another one begins after it.
 _CLOSE_MS_MAX: Final = 800
 _STRETCHES: Final = (0.1, 0.5, 2.0, 5.0)
 _DURATION_MS_MAX: Final = 56_250
@@ -93,7 +93,7 @@ def _aim(settings: Settings, random: Random, faults: list[Fault]) -> None:
         return
     place = random.choice(tied)
     trigger = faults[place].trigger
-    assert trigger is not None, "chosen for it"
+    assert trigger is not None, "the chosen faults have triggers"
     occurrence = max(1, trigger.occurrence + random.choice((-1, 1, 3)))
     faults[place] = faults[place]._replace(trigger=trigger._replace(occurrence=occurrence))
 

@@ -94,7 +94,7 @@ class ServerTree:
         self._appended[entry.header.zxid] = entry
 
     def applied(self, entry: TxnEntry, database: Database) -> None:
-        assert self.model is not None, "recovered before"
+        assert self.model is not None, "the server has recovered before"
         self._appended.pop(entry.header.zxid, None)
         for path, _, after in self._take(entry):
             found, expected = node_of(database, path), self.model.nodes.get(path)
@@ -106,7 +106,7 @@ class ServerTree:
             self._compare_all(database)
 
     def _take(self, entry: TxnEntry) -> list[Change]:
-        assert self.model is not None, "recovered before"
+        assert self.model is not None, "the server has recovered before"
         changes = self.model.apply(entry)
         for reader in self._readers:
             if reader.problem is None:
@@ -114,7 +114,7 @@ class ServerTree:
         return changes
 
     def _compare_all(self, database: Database) -> None:
-        assert self.model is not None, "recovered before"
+        assert self.model is not None, "the server has recovered before"
         found, expected = dict(nodes_of(database)), self.model.nodes
         if found != expected:
             different = sorted(path for path in found.keys() | expected.keys() if found.get(path) != expected.get(path))

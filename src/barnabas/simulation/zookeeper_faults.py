@@ -34,7 +34,7 @@ class AnswerLoss:
 def end_session(cluster: Cluster, broker: str) -> None:
     """Ends the ZooKeeper session of a live broker."""
     zookeeper = cluster.zookeeper
-    assert zookeeper is not None, "a fault of ZooKeeper mode"
+    assert zookeeper is not None, "the cluster is in ZooKeeper mode"
     session_id = zookeeper.session_of(broker)
     if session_id:
         zookeeper.end_session(session_id)
@@ -43,7 +43,7 @@ def end_session(cluster: Cluster, broker: str) -> None:
 def lose_answer(cluster: Cluster, broker: str) -> Callable[[], None]:
     """Breaks the connection of a broker between its next write and the answer. Returns the function that ends this."""
     zookeeper = cluster.zookeeper
-    assert zookeeper is not None, "a fault of ZooKeeper mode"
+    assert zookeeper is not None, "the cluster is in ZooKeeper mode"
     session_id = zookeeper.session_of(broker)
 
     def is_write(entry: TxnEntry) -> bool:

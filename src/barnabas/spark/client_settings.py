@@ -17,7 +17,7 @@ class ClientSettings:
     request_timeout_ms: int = 30_000
     #: The limit for all attempts of one request together, once the cluster has answered for the first time.
     api_timeout_ms: int = 60_000
-    #: The same for the first request: a wrong address should be reported soon.
+    #: The limit for the first request, which is shorter: a wrong address should be reported soon.
     first_timeout_ms: int = 10_000
     connect_timeout_ms: int = 10_000
     backoff_ms: int = 50

@@ -94,7 +94,7 @@ def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -
     total = sum(sizes)
     if total <= records:
         return {partition: end for partition, (_, end) in available.items()}
-    # One record for each partition, and the rest in proportion.
+    # Each partition gets one record, and the rest is divided in proportion.
     left, others = max(0, records - len(sizes)), total - len(sizes)
     return {
         partition: first + 1 + (left * (end - first - 1) // others if others else 0) if end > first else end

@@ -33,7 +33,7 @@ class LogDirectory:
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
         self.lock = lock
-        #: Zero for a directory that was never formatted.
+        #: The directory's id; zero if it was never formatted.
         self.id: bytes = ZERO_UUID
         #: Whether the last shutdown was clean.
         self.clean = False

@@ -39,7 +39,7 @@ class IndexedFile(BatchFile):
         return self.entry_position(self.index.lookup(offset))
 
     def entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
-        """Returns the position of the batch that the index entry names; 0 if it is not there."""
+        """Returns the position of the batch that the index entry names; 0 if there is no such batch."""
         entry_offset, position = entry
         if not 0 < position < self.size_bytes:
             return 0

@@ -58,7 +58,7 @@ class AppendInfo(NamedTuple):
 
     first_offset: int
     last_offset: int
-    #: -1 unless the topic has LogAppendTime; for a repeated batch its timestamp of either type.
+    #: The time of the append with LogAppendTime, else -1; for a repeated batch its timestamp, of either type.
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool

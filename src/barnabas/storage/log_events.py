@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from barnabas.common.host import Disk
 
-#: The log, whose module imports this one.
+#: The type of a log, whose module imports this one.
 L = TypeVar("L")
 
 

@@ -66,7 +66,12 @@ class ListenerContexts:
         if self._trusted is None:
             context.load_default_certs()
         else:
-            context.load_verify_locations(cadata=b"".join(dict.fromkeys(self._trusted)))
+            try:
+                context.load_verify_locations(cadata=b"".join(dict.fromkeys(self._trusted)))
+            except (ssl.SSLError, ValueError) as error:
+                raise ConfigError(
+                    f"listener {settings.listener}: a certificate of the trust store is damaged: {error}"
+                ) from None
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         for entry in self.keys:
             try:

@@ -54,8 +54,8 @@ def _as_it_is(situation: Situation, note: _Note) -> Model:
 
 
 def _end(model: Model, nodes: Iterable[int], note: _Note) -> None:
-    """Ends these nodes at the same time. The controller decides about them by id, if the quorum keeps a majority."""
-    gone = sorted(nodes)
+    """Ends these nodes at the same time. With a majority of the quorum, the controller decides about each in turn."""
+    gone = list(nodes)
     voters, needed = model.situation.voters, len(model.situation.voters) // 2 + 1
     dead = {voter for voter in voters if voter in gone or not _is_up(model, voter)}
     if model.situation.has_quorum and voters and len(voters) - len(dead) < needed and model.has_controller:
@@ -69,7 +69,9 @@ def _end(model: Model, nodes: Iterable[int], note: _Note) -> None:
 
 
 def _is_up(model: Model, voter: int) -> bool:
-    """Returns whether a voter runs, as far as that is known: for those that are no brokers it is assumed."""
+    """Returns whether a voter runs, as far as that is known."""
+    if voter in model.situation.lost_voters:
+        return False
     return voter not in model.situation.brokers or model.is_registered(voter)
 
 
@@ -92,8 +94,8 @@ def _(question: LoseRacks, before: Model, notes: list[str]) -> Answer:
     if unknown:
         known = ", ".join(sorted(str(rack) for rack in racks)) or "none: no broker names its rack"
         raise BadQuestion(f"no broker is in rack {unknown[0]}; the racks are {known}")
-    victims = [broker.broker_id for broker in situation.brokers.values() if broker.rack in question.racks]
-    notes.append(f"{', '.join(question.racks)}: {_brokers(sorted(victims))}")
+    victims = sorted(broker.broker_id for broker in situation.brokers.values() if broker.rack in question.racks)
+    notes.append(f"{', '.join(question.racks)}: {_brokers(victims)}")
     return _after(question, before, notes, lambda model: _kill(model, victims, notes.append))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -18,15 +18,32 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 _STRATEGY: Final = "barnabas.leader.election.strategy"
 _METADATA_DIRECTORY: Final = "metadata.log.dir"
 _DIRECTORIES: Final = ("log.dirs", "log.dir")
+_UNKNOWN: Final = -1
+#: A voter fetches at least twice a second.
+_LOST_AFTER_MS: Final = 5_000
 _ELR_FEATURE: Final = "eligible.leader.replicas.version"
 
 
-def voters_of(response: DescribeQuorumResponse) -> tuple[int, ...] | None:
-    """Returns the voters; None if the answer has an error."""
+class Voters(NamedTuple):
+    """The voters of the metadata quorum, and those of them that have not fetched from its leader for a while."""
+
+    ids: tuple[int, ...]
+    lost: frozenset[int] = frozenset()
+
+
+def voters_of(response: DescribeQuorumResponse) -> Voters | None:
+    """Returns the voters; None if the answer has an error. The leader counts its own last fetch as now; old versions
+    have no times.
+    """
     if response.error_code:
         return None
     rows = [row for topic in response.topics for row in topic.partitions if not row.error_code]
-    return tuple(sorted(voter.replica_id for voter in rows[0].current_voters)) if rows else None
+    if not rows:
+        return None
+    fetched_ms = {voter.replica_id: voter.last_fetch_timestamp for voter in rows[0].current_voters}
+    newest_ms = max(fetched_ms.values(), default=_UNKNOWN)
+    lost = {voter for voter, at_ms in fetched_ms.items() if newest_ms - at_ms > _LOST_AFTER_MS and newest_ms > 0}
+    return Voters(tuple(sorted(fetched_ms)), frozenset(lost))
 
 
 def features_request() -> ApiVersionsRequest:

@@ -21,6 +21,7 @@ class ClusterFacts:
 
     has_quorum: bool = True
     voters: tuple[int, ...] = ()
+    lost_voters: frozenset[int] = frozenset()
     elr_enabled: bool = False
     strategy: str = ASSIGNMENT
     #: The topics that allow unclean elections.
@@ -49,6 +50,7 @@ def situation_of(table: TableState, facts: ClusterFacts) -> Situation:
         controller=table.controller,
         has_quorum=facts.has_quorum,
         voters=facts.voters,
+        lost_voters=facts.lost_voters,
         elr_enabled=facts.elr_enabled,
         strategy=facts.strategy,
         directories=facts.directories,

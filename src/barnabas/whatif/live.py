@@ -105,8 +105,8 @@ class _Facts:
             voters = None
         else:
             voters = requests.voters_of(answer)
-        if voters is not None:
-            found.voters = voters
+        if voters is not None and voters.ids:
+            found.voters, found.lost_voters = voters
         elif found.has_quorum:
             self._gaps.append("the voters of the metadata quorum are not known; it is assumed to keep its majority")
 

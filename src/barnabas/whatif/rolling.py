@@ -137,7 +137,11 @@ def _notes(situation: Situation) -> Iterable[str]:
     voters = len(situation.voters)
     if situation.has_quorum and voters:
         yield "a step ends when its node is back and, as a voter, follows the metadata log again"
-        if voters < 3:
+        lost = sorted(situation.lost_voters)
+        if lost and voters - len(lost) - 1 <= voters // 2:
+            named = ", ".join(map(str, lost))
+            yield f"the quorum has no majority while another voter restarts, unless {named} is back before"
+        elif voters < 3:
             yield (
                 f"the quorum has {voters} voter{'' if voters == 1 else 's'}: while one restarts, no leader can be "
                 "elected and no ISR can change"

@@ -49,6 +49,8 @@ class Situation:
     has_quorum: bool = True
     #: The voters of the metadata quorum; empty if they are unknown.
     voters: tuple[int, ...] = ()
+    #: The voters that do not fetch the metadata log any more.
+    lost_voters: frozenset[int] = frozenset()
     elr_enabled: bool = False
     #: The value of `barnabas.leader.election.strategy`.
     strategy: str = ASSIGNMENT

@@ -26,7 +26,7 @@ class BrokerRegistration(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     jmx_port: int = -1
-    #: When the broker registered, in milliseconds since 1970; -1 if the znode does not say so.
+    #: The time of the registration, in milliseconds since 1970; -1 if the znode does not contain it.
     timestamp_ms: int = -1
     features: tuple[FeatureRange, ...] = ()
 

@@ -38,6 +38,8 @@ type command struct {
 	Offset     *int64   `json:"offset"`
 	Timestamp  *int64   `json:"timestamp"`
 	Records    []record `json:"records"`
+	Library    string   `json:"library"`
+	Security   security `json:"security"`
 }
 
 type answer struct {
@@ -100,6 +102,9 @@ func member(args []string) {
 }
 
 func perform(ctx context.Context, c command) (answer, error) {
+	if c.Library == "sarama" {
+		return performSarama(c)
+	}
 	switch c.Op {
 	case "create":
 		return create(ctx, c)
@@ -111,8 +116,18 @@ func perform(ctx context.Context, c command) (answer, error) {
 	return answer{}, fmt.Errorf("unknown command %q", c.Op)
 }
 
+// newClient makes a client of franz-go for the listener of a command.
+func newClient(c command, options ...kgo.Opt) (*kgo.Client, error) {
+	protected, err := c.Security.franz()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, kgo.SeedBrokers(c.Bootstrap))
+	return kgo.NewClient(append(options, protected...)...)
+}
+
 func create(ctx context.Context, c command) (answer, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap))
+	client, err := newClient(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -122,8 +137,8 @@ func create(ctx context.Context, c command) (answer, error) {
 }
 
 func produce(ctx context.Context, c command) (answer, error) {
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(c.Bootstrap),
+	client, err := newClient(
+		c,
 		kgo.ProducerBatchCompression(codecs[c.Codec]),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(20*time.Millisecond),
@@ -166,8 +181,8 @@ func consume(ctx context.Context, c command) (answer, error) {
 	} else {
 		start = start.At(*c.Offset)
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(c.Bootstrap),
+	client, err := newClient(
+		c,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.Topic: {c.Partition: start}}),
 		kgo.FetchMaxWait(200*time.Millisecond),
 	)

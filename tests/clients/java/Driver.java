@@ -90,16 +90,29 @@ public class Driver {
         }
     }
 
+    /** The settings that all clients of a command have. */
+    private static Map<String, Object> config(JsonNode command) {
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", command.get("bootstrap").asText());
+        if (command.has("settings")) {
+            command.get("settings").fields().forEachRemaining(each -> config.put(each.getKey(), each.getValue().asText()));
+        }
+        Object url = config.get("sasl.oauthbearer.token.endpoint.url");
+        if (url != null) {
+            System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url.toString());
+        }
+        return config;
+    }
+
     private static void create(JsonNode command) throws Exception {
         NewTopic topic = new NewTopic(command.get("topic").asText(), command.get("partitions").asInt(), (short) 1);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", command.get("bootstrap").asText()))) {
+        try (Admin admin = Admin.create(config(command))) {
             admin.createTopics(List.of(topic)).all().get();
         }
     }
 
     private static void produce(JsonNode command, ObjectNode answer) throws Exception {
-        Map<String, Object> config = new HashMap<>();
-        config.put("bootstrap.servers", command.get("bootstrap").asText());
+        Map<String, Object> config = config(command);
         config.put("compression.type", command.get("codec").asText());
         config.put("linger.ms", 20);
         config.put("delivery.timeout.ms", 120000);
@@ -124,8 +137,7 @@ public class Driver {
     }
 
     private static void consume(JsonNode command, ObjectNode answer) {
-        Map<String, Object> config = new HashMap<>();
-        config.put("bootstrap.servers", command.get("bootstrap").asText());
+        Map<String, Object> config = config(command);
         config.put("enable.auto.commit", false);
         config.put("auto.offset.reset", "none");
         TopicPartition partition = new TopicPartition(command.get("topic").asText(), command.get("partition").asInt());
@@ -156,8 +168,7 @@ public class Driver {
     /** Transactions that end at random; the numbers of those that were committed, and what ended it early. */
     private static void transact(JsonNode command, ObjectNode answer) {
         String name = command.get("transactionalId").asText();
-        Map<String, Object> config = new HashMap<>();
-        config.put("bootstrap.servers", command.get("bootstrap").asText());
+        Map<String, Object> config = config(command);
         config.put("transactional.id", name);
         config.put("max.block.ms", 300000);
         config.put("linger.ms", 1);

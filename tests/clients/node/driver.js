@@ -2,6 +2,7 @@
 // The commands (create, produce, consume) and their fields are described in tests/clients/drivers.py.
 'use strict';
 
+const { readFileSync } = require('node:fs');
 const readline = require('node:readline');
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs');
 const fzstd = require('fzstd');
@@ -47,7 +48,23 @@ const bytes = (text) => (text === null ? null : Buffer.from(text, 'base64'));
 const text = (data) => (data === null || data === undefined ? null : Buffer.from(data).toString('base64'));
 
 function client(command) {
-  return new Kafka({ brokers: [command.bootstrap], clientId: 'kafkajs-driver', logLevel: logLevel.NOTHING });
+  return new Kafka({
+    brokers: [command.bootstrap],
+    clientId: 'kafkajs-driver',
+    logLevel: logLevel.NOTHING,
+    ...(command.security ? protection(command.security) : {}),
+  });
+}
+
+function protection({ authority, certificate, mechanism, username, password, token }) {
+  const own = certificate ? { cert: readFileSync(certificate), key: readFileSync(certificate) } : {};
+  const found = { ssl: { ca: [readFileSync(authority)], ...own } };
+  if (mechanism === 'OAUTHBEARER') {
+    found.sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token }) };
+  } else if (mechanism) {
+    found.sasl = { mechanism: mechanism.toLowerCase(), username, password };
+  }
+  return found;
 }
 
 async function create(command) {

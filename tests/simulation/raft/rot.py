@@ -86,7 +86,7 @@ class RottenWorld(World):
             if kind == "lose all" and disk.exists(CHECKPOINT):
                 disk.remove(CHECKPOINT)
             if kind == "lose all" or not place.is_controller:
-                # Nothing of its past is left, so that it may begin in any epoch.
+                # The node has lost its past, so it may begin in any epoch.
                 self.checker.shadows.pop(place.key, None)
             return
         path = chance.choice(sorted(logs or files) if chance.random() < 0.6 else sorted(files))

@@ -110,7 +110,8 @@ def test_rows_are_those_of_from_json(spark: Any, ddl: str, texts: str | list[str
     values = [each.encode() for each in listed] + ODD
     schema: Any = types.StructType.fromDDL(ddl)
     theirs = _by_spark(spark, ddl, values)
-    # All in one batch, which is halved until the difficult ones are alone, and each in its own.
+    # The values are read in one batch, which is halved until the difficult ones are alone, and each in a batch of its
+    # own.
     for ours in (_by_us(schema, values), [_by_us(schema, [value])[0] for value in values]):
         differences = [
             f"{value!r}: {us} here, {spark_has} by from_json"

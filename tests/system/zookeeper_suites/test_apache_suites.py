@@ -172,7 +172,7 @@ def test_the_class_passes(name: str, tmp_path: Path) -> None:
     flags = PROPERTIES.get(name, ())
     results = zookeeper_suites.apache(tmp_path, [ROOT + name], excluded, properties=flags)
     if failures := failed(results):
-        # Some of its tests measure time; they get a second run, alone.
+        # Some tests of these suites measure time; they get a second run, alone.
         again = sorted({f"+{test.partition(' ')[0]}" for test in failures})
         results = with_second_run(
             results, zookeeper_suites.apache(tmp_path, [ROOT + name], [*excluded, *again], properties=flags)

@@ -27,7 +27,7 @@ SAMPLE: Final = ("TestIntegration_Create", "TestIntegration_MultiFailures", "Tes
 def test_the_suite_passes(tmp_path: Path) -> None:
     results = zookeeper_suites.go(tmp_path, skipped=EXCLUDED)
     if failures := failed(results):
-        # Some of its tests measure time; they get a second run, alone.
+        # Some tests of the suite measure time; they get a second run, alone.
         names = "|".join(sorted({name.partition("/")[0] for name in failures}))
         results = with_second_run(results, zookeeper_suites.go(tmp_path, run=f"^({names})$"))
     check(tmp_path, results, expected("go"))

@@ -59,7 +59,7 @@ def method(test: str) -> str:
 def test_the_class_passes(name: str, tmp_path: Path) -> None:
     results = zookeeper_suites.kafka(tmp_path, [name])
     if failures := failed(results):
-        # Some of its tests measure time; they get a second run, alone.
+        # Some tests of these suites measure time; they get a second run, alone.
         again = sorted({method(test) for test in failures})
         results = with_second_run(results, zookeeper_suites.kafka(tmp_path, [name], [f"+{test}" for test in again]))
     check(tmp_path, results, [test for test in expected("kafka") if test.startswith(f"{simple(name)}.")])

@@ -39,7 +39,7 @@ def modules() -> list[str]:
 def test_the_suite_passes(tmp_path: Path) -> None:
     results = zookeeper_suites.kazoo(tmp_path, modules(), deselected=EXCLUDED)
     if failures := failed(results):
-        # Some of its tests measure time; their modules get a second run, alone.
+        # Some tests of the suite measure time; their modules get a second run, alone.
         again = sorted({name.partition(".")[0] for name in failures} & set(modules()))
         results = with_second_run(results, zookeeper_suites.kazoo(tmp_path, again, deselected=EXCLUDED))
     check(tmp_path, results, expected("kazoo"))

@@ -117,12 +117,13 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("cluster") == ([], [], [name for name in all_clusters if name not in of_groups])
     assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
     assert run.select("scale") == ([], ["scale"], [])
+    assert run.select("history") == ([], ["history"], [])
     assert run.select("spark") == ([], ["spark", "orders"], [])
     in_mode = [step.name for step in ZK_MODE_STEPS]
     assert run.select("zookeeper_mode") == ([], [], in_mode)
     assert run.select(None) == (
         list(STEPS),
-        [*all_experiments, "bystanders", "scale", "spark", "orders", "zookeeper"],
+        [*all_experiments, "bystanders", "security", "scale", "history", "spark", "orders", "zookeeper"],
         [*all_clusters, *in_mode],
     )
     with pytest.raises(SystemExit, match="no such step: nonsense"):

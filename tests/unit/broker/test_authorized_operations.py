@@ -54,7 +54,7 @@ def describe_group(client: WiredClient, version: int, *names: str, requested: bo
 def test_of_groups_when_asked_and_only_of_those_that_could_be_described(client: WiredClient, version: int) -> None:
     found = describe_group(client, version, "g", "nobodys", requested=True)
     assert found[0].authorized_operations == GROUP
-    # Before version 6 a group that is not there is a dead one, and no error.
+    # Before version 6, a group that does not exist is described as dead, without an error.
     assert found[1].authorized_operations == (NOT_REQUESTED if version == 6 else GROUP)
     assert describe_group(client, version, "g")[0].authorized_operations == NOT_REQUESTED
 

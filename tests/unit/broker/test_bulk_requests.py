@@ -69,7 +69,7 @@ def test_pieces_are_answered_as_the_whole(
 
 
 def test_no_turn_is_long(situation: Situation) -> None:
-    """Everything, from the first topic to the last."""
+    """The turns are measured from the creation of the first topic to the deletion of the last."""
     wired = WiredBroker()
     wired.create_topic("large", situation.large)
     for bulk in _everything(situation):

@@ -282,7 +282,7 @@ def test_what_was_read_before_is_not_lost(wired: WiredBroker, held: HeldWork) ->
     client = wired.connect()
     hot = values_of(client.call(fetch_both(wired, 0), 12, FetchResponse))
     partition(wired).log.segments.release()
-    # All data of the first partition is cached, none of the second.
+    # The first partition's data is cached, the second one's is not.
     wired.host.disk.is_cold = lambda offset, size: not looks or looks.pop() < 0
     client.send(fetch_both(wired, 0, 4), 12)
     ((_, response),) = answered(client, held)

@@ -137,7 +137,7 @@ def test_unanswered_requests_are_bounded(wired: WiredBroker) -> None:
 
 
 def test_what_is_kept_unserved_does_not_mix_with_other_connections(wired: WiredBroker) -> None:
-    """All connections share the receive area; frames that wait must have left it."""
+    """Connections share the receive area, so a frame that waits must have been copied out of it."""
     client, writer = wired.connect(), wired.connect()
     frames = [frame_of(fetch_request(wired, 0, 12, max_wait_ms=60_000), 12, number) for number in range(600)]
     data = b"".join(frames)

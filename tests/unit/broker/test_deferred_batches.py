@@ -203,7 +203,7 @@ def test_who_trusts_producers_says_so(verify: str, code: int) -> None:
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
 def test_nobody_writes_to_the_topics_of_coordinators(name: str) -> None:
-    """Not even who calls itself as Apache Kafka's tools once did."""
+    """The client id with which Apache Kafka's tools could once write to them makes no difference."""
     wired = WiredBroker()
     wired.create_topic(name)
     for client_id in ("wired", "__admin_client"):

@@ -96,7 +96,7 @@ def test_every_request_has_an_answer_that_says_an_error_of_all_of_it(api_key: in
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
 def test_an_empty_request_too(api_key: int, version: int) -> None:
-    """None: there is nothing of which an error could be said."""
+    """There is nothing to which an error could belong."""
     answer = error_response(request_class(api_key)(), version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     if answer is not None:
         codec.encode(answer, version)
@@ -161,7 +161,7 @@ def test_texts_of_many_words_are_cut_as_well() -> None:
 
 
 def test_texts_of_many_elements_are_shortened_in_steps() -> None:
-    """Each is as long as its name, so that a few hundred of them are millions of letters."""
+    """An error text contains the name of its element, so a few hundred of them are millions of letters."""
     text = f"Topic name is invalid: the length of '{LONGEST}' is longer than the max allowed length 249"
     rows = [CreateTopicsResponse.CreatableTopicResult(name=f"t{number}", error_message=text) for number in range(333)]
     out = bytearray()

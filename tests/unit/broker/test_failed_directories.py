@@ -1,4 +1,4 @@
-"""One of several log directories fails: its partitions answer KAFKA_STORAGE_ERROR, the others serve, nothing is lost.
+"""A log directory of several fails: its partitions answer KAFKA_STORAGE_ERROR, the others serve, nothing is lost.
 
 Every call to that directory's disk is the first to fail once, for errors of the device, a file system that has become
 read-only, and a missing tree.

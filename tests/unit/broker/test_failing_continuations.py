@@ -27,7 +27,7 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.produce import ProduceResponse
 
 Send = Callable[[WiredBroker, WiredClient], None]
-#: Longer than anything waits.
+#: A time longer than any wait.
 WITHIN_MS = 45_000
 STEP_MS = 500
 

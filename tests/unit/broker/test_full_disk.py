@@ -14,7 +14,7 @@ from tests.support.strides import STRIDES
 
 from barnabas.common.errors import ErrorCode
 
-#: More than the workload has.
+#: A number of bytes that the workload never writes.
 CALLS_MAX = 400
 
 

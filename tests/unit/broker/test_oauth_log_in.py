@@ -142,7 +142,7 @@ def test_before_the_key_set_is_known_a_client_is_sent_away_without_a_verdict() -
     listener.host.web.documents[URL] = key_set(public(key("ES256")))
     listener.run_for(500)
     assert listener.log_in(signed(claims()))[1].error_code == 0
-    assert listener.host.faults.informed[-1] == f"the key set of listener PLAINTEXT of {URL} is there again"
+    assert listener.host.faults.informed[-1] == f"the key set of listener PLAINTEXT of {URL} is available again"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_fetches_that_are_answered_early_leave_no_trace_until_their_deadline(wir
     for offset in range(1500):
         reader.send(fetch_request(wired, offset, 12, max_wait_ms=2**31 - 1), 12)
         produce(wired, writer, batch_of(b"x"))
-        # One turn of the loop begins only so many answers.
+        # One turn of the loop begins only this many answers.
         wired.host.time.run_for(0)
         assert len(values_of(one(reader))) == 1
     assert len(wired.broker.replicas.purgatory._heap) <= 300

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.cli.explain_story import Event, Present, broker_lines, distinct, explain, lines_of
+from barnabas.cli.explain_story import Event, Present, broker_lines, explain, lines_of
+from barnabas.cli.journal_reader import distinct
 
 _BEGIN_MS = 1_700_000_000_000
 

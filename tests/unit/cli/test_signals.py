@@ -81,7 +81,7 @@ def test_without_a_signal_work_is_done_to_its_end() -> None:
 
 
 def test_a_start_that_is_broken_off_leaves_no_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even before it is written down which there are."""
+    """The signal arrives before the file of the brokers' process ids is written."""
     cluster = EmbeddedCluster(tmp_path)
     spawned: list[int] = []
     spawn = EmbeddedCluster._spawn

@@ -26,7 +26,7 @@ def epoch_of(store: ZnodeMemory) -> tuple[bytes | None, int]:
 
 
 def take(store: ZnodeMemory, registration: ControllerRegistration) -> None:
-    """Another claim wins."""
+    """Writes another claim first, which wins."""
     data, _ = epoch_of(store)
     store.set(paths.CONTROLLER_EPOCH, encode_controller_epoch(int(data or b"0") + 1))
     store.set(paths.CONTROLLER, encode_controller(registration))

@@ -75,7 +75,7 @@ def test_a_downgrade_that_would_go_up_is_refused() -> None:
 
 
 def test_share_groups_cannot_be_turned_on_and_a_level_that_is_there_can_be_taken_back() -> None:
-    """Nothing here serves them."""
+    """Barnabas does not implement share groups."""
     world = ControllerWorld(features={"share.version": 1})
     world.add_broker(1)
     assert world.image.features["share.version"] == 1

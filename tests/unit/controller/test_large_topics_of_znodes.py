@@ -253,7 +253,7 @@ def test_leaders_change_while_a_growth_is_decided() -> None:
 
 
 def test_the_controller_ends_while_a_growth_is_decided() -> None:
-    """Nothing of the growth is written."""
+    """No part of the growth is written."""
     cluster = small_and_large()
     answers = begin_growth(cluster)
     cluster.kill(0)

@@ -68,7 +68,7 @@ changes = st.lists(st.tuples(entities, st.sampled_from([KEY, "consumer_byte_rate
 def test_a_table_that_follows_changes_is_one_built_from_the_image(
     first: list[tuple[QuotaEntity, str, float | None]], second: list[tuple[QuotaEntity, str, float | None]]
 ) -> None:
-    """Both by the deltas of records, and by the delta between two images."""
+    """The table follows the deltas of records, and the delta between two images."""
     followed, by_snapshot = QuotaTable(KEY), QuotaTable(KEY)
     image = old = EMPTY_IMAGE
     for part in (first, second):

@@ -257,7 +257,7 @@ def comparable(step: str, writes: dict[str, list[Write]]) -> dict[str, list[Any]
             if key == "/controller" and operation == "delete":
                 continue  # the end of a session
             if key.startswith("/config/") and operation != "delete":
-                continue  # written by the broker that is asked
+                continue  # the broker that gets the request writes this
             if isinstance(content, dict) and "isr" in content and step not in _SAME_EPOCHS:
                 row: Any = (content["leader"], content["isr"], content.get("leader_recovery_state", 0))
             elif isinstance(content, dict) and "brokerid" in content:

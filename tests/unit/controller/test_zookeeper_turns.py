@@ -1,4 +1,4 @@
-"""No event takes the controller of ZooKeeper mode long, however many partitions it is about.
+"""No event keeps the controller of ZooKeeper mode busy for long, however many partitions it concerns.
 
 The CPU time of each entry into the controller is measured: answers of ZooKeeper, watches, timers, answers of brokers,
 requests. The work of the tree and of the brokers around it is left out.

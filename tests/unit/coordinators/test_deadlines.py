@@ -1,4 +1,4 @@
-"""One timer for many deadlines: extended, pulled forward, cancelled."""
+"""Many deadlines share one timer: they are extended, pulled forward and cancelled."""
 
 from __future__ import annotations
 

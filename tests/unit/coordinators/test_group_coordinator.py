@@ -220,7 +220,7 @@ def test_partitions_are_loaded_one_after_the_other_with_one_slice_in_a_turn() ->
     world.host.timers.call_soon(look)
     world.pass_ms(0)
     assert most_reads == 1
-    # Each serves while the next ones are still to be loaded.
+    # A partition serves as soon as it is loaded, while the next ones wait.
     assert [True, False, False, False] in serving
     assert [True, True, True, False] in serving
     assert fetched(world.fetch("g77")) == {ORDERS_0: 77}

@@ -41,7 +41,7 @@ def goal(
         (member(assigned=of(0)), goal(of(0, 1)), None, 5, STABLE, of(0, 1), {}),
         # Another member still has the partition.
         (member(assigned=of(0)), goal(of(0, 1, 2), others=(2,)), None, 5, UNRELEASED, of(0, 1), {}),
-        # Something is to be given back: it stays at its epoch, and gets nothing new before.
+        # The member has to revoke a partition first: until then it keeps its epoch and gets no new partition.
         (member(assigned=of(0, 1)), goal(of(1, 2)), None, 4, UNREVOKED, of(1), of(0)),
         (member(assigned=of(0, 1)), goal(of(1, 2)), of(0, 1), 4, UNREVOKED, of(1), of(0)),
         # The member reports that it has revoked it.

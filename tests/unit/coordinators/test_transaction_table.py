@@ -48,7 +48,7 @@ class Situation(NamedTuple):
 
 AT_REST: Final = (Situation(S.EMPTY), Situation(S.COMPLETE_COMMIT), Situation(S.COMPLETE_ABORT))
 OPEN: Final = (Situation(S.ONGOING),)
-#: Decided, with the markers pending or with the Complete record pending: Kafka makes no difference.
+#: The transaction is decided, and the markers or the Complete record are pending: Kafka makes no difference.
 DECIDED: Final = (
     Situation(S.PREPARE_COMMIT),
     Situation(S.PREPARE_ABORT),

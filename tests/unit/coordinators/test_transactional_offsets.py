@@ -119,7 +119,7 @@ def test_a_deleted_offset_does_not_come_back_with_the_transaction() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_of_two_transactions_the_later_offset_counts(order: tuple[int, int], restarts: bool) -> None:
-    """Whichever is committed first."""
+    """The order in which the two transactions are committed makes no difference."""
     world = GroupWorld()
     send(world, 5, producer_id=1)
     send(world, 6, producer_id=2)

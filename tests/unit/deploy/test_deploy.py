@@ -28,7 +28,7 @@ MONITOR_RULES = DEPLOY / "prometheus" / "monitor.rules.yml"
 DASHBOARD = DEPLOY / "grafana" / "barnabas.json"
 MONITOR_DASHBOARD = DEPLOY / "grafana" / "monitor.json"
 DASHBOARDS = [DASHBOARD, MONITOR_DASHBOARD]
-#: Made by Prometheus for each target.
+#: Prometheus makes this metric for each target.
 PROMETHEUS_OWN = {"up"}
 #: Grafana puts these in.
 VARIABLES = {"$__rate_interval": "5m", "$job": "barnabas", "$topic": "orders"}

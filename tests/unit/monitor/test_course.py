@@ -115,7 +115,7 @@ def test_without_a_cause_the_line_comes_in_the_end() -> None:
 def test_a_cluster_that_has_no_journal_is_waited_for_once() -> None:
     watched = Watched(wait_ms=WAIT_MS)
     watched.seen(look(SOUND))
-    # Nothing that would bring a journal into being: no reason to wait.
+    # No event creates a journal, so there is no reason to wait.
     assert len(watched.seen(look(SOUND, partition("new-0"), at_ms=T0 + 100))) == 1
     assert watched.seen(look(FAILED_OVER, partition("new-0"), at_ms=T0 + 200)) == []
     assert len(watched.course.explained([], T0 + 200 + WAIT_MS)) == 1

@@ -375,7 +375,7 @@ def test_whoever_is_told_of_a_failure_may_ask_again_at_once(world: World) -> Non
 
 
 def test_the_peers_versions_can_be_asked_for_as_anything_else(world: World) -> None:
-    """Not only by the channel for itself: a voter's range of kraft.version is in them (KIP-853)."""
+    """The channel's user needs them too: they contain a voter's range of kraft.version (KIP-853)."""
     question = ApiVersionsRequest(client_software_name="a", client_software_version="b")
     world.send(question)
     peer = world.connected({API_VERSIONS: (0, 4), HEARTBEAT: (0, 1)})

@@ -264,7 +264,7 @@ def test_a_log_that_was_lost_begins_after_the_snapshot() -> None:
         FatalFault, match=r"00\.log, byte 0, offset 0: the log ends here, but everything before offset \d+"
     ):
         NodeWorld(SMALL, disk=disk, seed=1).start()
-    # Nothing shows that there was more.
+    # The log shows no trace of further records.
     disk.remove(log_checkpoint_path(LOG_DIR))
     again = NodeWorld(SMALL, disk=disk, seed=1).start()
     assert again.raft.log.start_offset == end_offset

@@ -532,7 +532,7 @@ def test_a_voter_that_has_moved_tells_so(calm: CalmWorld) -> None:
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_replicas_of_any_age_are_answered(calm: CalmWorld, version: int) -> None:
-    """Also where an answer has no place for the leader, the diverging epoch or the snapshot."""
+    """The answers of old versions have no field for the leader, the diverging epoch or the snapshot."""
     assert calm.leader.node is not None
     for offset, last_epoch in ((0, 0), (calm.end_offset + 5, calm.epoch)):
         answers: list[Message] = []

@@ -27,7 +27,7 @@ THREE = {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093"}
 
 
 class DeadPeers:
-    """All requests are answered with the same, a little later."""
+    """Peers that answer each request with the same error, a little later."""
 
     def __init__(self, host: MemoryHost, response: Message | None) -> None:
         self._host, self._response = host, response

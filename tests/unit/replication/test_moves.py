@@ -20,7 +20,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a small log takes many."""
+    """Makes the slices so small that even a small log takes many."""
     monkeypatch.setattr(move, "_SLICE_BYTES_MIN", 256)
     monkeypatch.setattr(move, "_SLICE_BYTES_MAX", 1024)
     for module in (move, moves):
@@ -312,7 +312,7 @@ def test_a_full_target_ends_the_move_and_gets_its_room_back() -> None:
 
 
 def test_a_full_target_refuses_a_move_and_stays_online() -> None:
-    """Nothing is left of the copy: two of them would keep the broker from starting."""
+    """The copy is removed completely, because a broker does not start with two copies of a log."""
     made = world(10)
     free_bytes = made.host.disk.free_bytes
     made.host.disk.free_bytes = 0

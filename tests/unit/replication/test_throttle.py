@@ -40,5 +40,5 @@ def test_what_was_copied_long_ago_does_not_count() -> None:
 def test_a_window_ends_with_its_last_millisecond() -> None:
     throttle = Throttle(2, 1000, 100)
     throttle.record(1000, 0)
-    throttle.record(1000, 1000)  # recorded in a second window, which stays when the first one is dropped
+    throttle.record(1000, 1000)  # goes to a second window, which stays when the first one is dropped
     assert throttle.wait_ms(2001) == 1000

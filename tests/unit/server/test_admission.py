@@ -156,7 +156,7 @@ def test_a_listener_above_its_rate_rests_and_serves_all(make_loop: MakeLoop) -> 
             begin = time.monotonic()
             links = [await served.connect() for _ in range(20)]
             assert all([await served.is_served(each) for each in links])
-            # Two windows of 200 ms hold 8 connections; 12 more take at least 600 ms, less the window that passes.
+            # The two windows of 200 ms admit 8 connections; 12 more take at least 600 ms, less the current window.
             assert time.monotonic() - begin > 0.35
             (listener,) = served.limits.listeners()
             assert listener.blocked_ms >= 300

@@ -101,7 +101,7 @@ def test_other_requests(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> N
 def test_a_large_answer_is_whole_and_others_are_served_meanwhile(
     make_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written in pieces: another visitor is answered before a slow one has taken everything."""
+    """The answer is written in parts: another client is answered before a slow one has read everything."""
     many = 100_000
 
     def large(broker: Broker) -> Iterator[Family]:

@@ -262,7 +262,7 @@ def _backlog_of(port: int) -> int | None:
 def test_a_closed_connection_leaves_nothing_to_the_collector(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """No full collection comes by itself, so a connection in a cycle would never be freed."""
+    """Full garbage collections are switched off, so a connection in a cycle would never be freed."""
     wired = filled()
     kinds = ConnectionProtocol, Connection, ProduceShortcut
     # Tests of other files can leave connections in this process. The list keeps them, so that no id is used again.
@@ -303,7 +303,7 @@ def test_a_closed_connection_leaves_nothing_to_the_collector(
 
 @pytest.mark.parametrize("make_loop", LOOPS)
 def test_dials_leave_nothing_to_the_collector(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """One is refused, one is closed while it dials, one connects and is closed."""
+    """The first dial is refused, the second is closed while it connects, and the third connects and is then closed."""
 
     class End:
         over = False

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.server.disk import OsDisk, OsFile
 from barnabas.server.host import ServerHost
 
-#: More than any answer takes.
+#: A time that no answer takes.
 WAIT_S = 60.0
 
 

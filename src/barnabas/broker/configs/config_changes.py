@@ -198,7 +198,7 @@ def change_loggers(changes: Sequence[ConfigChange]) -> None:
     """Applies changes of logger levels that `check` has accepted."""
     for change in changes:
         if change.operation == SET:
-            assert change.value is not None, "checked before"
+            assert change.value is not None, "a change without a value is refused before"
             loggers.set_level(change.key, change.value)
         else:
             loggers.unset_level(change.key)
@@ -260,7 +260,7 @@ def _applied(config: BrokerConfig, before: Mapping[str, str], changes: Sequence[
         if change.operation == DELETE:
             after.pop(change.key, None)
             continue
-        assert change.value is not None, "checked before"
+        assert change.value is not None, "a change without a value is refused before"
         if change.operation == SET:
             after[change.key] = change.value
             continue

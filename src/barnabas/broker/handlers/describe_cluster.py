@@ -19,7 +19,7 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
-#: Longer than most elections; shorter than clients' request timeouts.
+#: The longest wait for a leader: longer than most elections, and shorter than clients' request timeouts.
 _ELECTION_MS_MAX: Final = 10_000
 _CHECK_MS: Final = 50
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MANAGER: Final = "kafka_server_replicamanager_"
 _PARTITION: Final = "kafka_cluster_partition_"
-#: Kafka's names of delayed operations, by the class of this project.
+#: The class of a delayed operation -> its name in Kafka.
 _OPERATIONS: Final = {
     "DelayedProduce": "Produce",
     "DelayedFetch": "Fetch",

@@ -43,7 +43,7 @@ class Document:
         self._is_closed = False
         self._failures = 0
         self._reported_ms: int | None = None
-        #: When the fetch of the current document began.
+        #: The time at which the fetch of the current document began.
         self.fetched_ms: int | None = None
         self._began_ms = 0
 
@@ -109,7 +109,7 @@ class Document:
         self.fetched_ms = self._began_ms
         if self._failures:
             self._failures, self._reported_ms = 0, None
-            self._host.faults.inform(f"{self._name} of {self._source.url} is there again")
+            self._host.faults.inform(f"{self._name} of {self._source.url} is available again")
         self._schedule(next_ms)
 
     def _fail(self, error: BaseException | None) -> None:

@@ -37,7 +37,7 @@ REQUEST_WORK: Final = 8
 #: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024
 
-#: Longer frames are decoded in steps.
+#: A longer frame is decoded in steps.
 LONG_FRAME_BYTES: Final = 16 * 1024
 
 
@@ -357,7 +357,7 @@ class Connection:
         """Sets the response to a request that was not answered immediately. It is sent after all earlier responses."""
         if self.is_closed:
             return
-        assert request.chunks is None, "answered twice"
+        assert request.chunks is None, "a request is answered once"
         request.chunks = chunks
         queue = self.in_flight
         if not queue:

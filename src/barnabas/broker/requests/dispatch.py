@@ -198,7 +198,7 @@ class Dispatcher:
         return self._handle(request, handler, message)
 
     def _handle(self, request: InFlight, handler: Handler, message: Message) -> Chunks | None:
-        assert handler.handle is not None, "a raw handler is served elsewhere"
+        assert handler.handle is not None, "frames of a raw handler are not dispatched"
         response = handler.handle(request, message, self.services)
         if response is None:
             return None
@@ -258,7 +258,7 @@ class Dispatcher:
         if inner_requests.is_long(handler, message, self.services):
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
-            assert handler.handle is not None, "a raw handler is served elsewhere"
+            assert handler.handle is not None, "frames of a raw handler are not dispatched"
             response = handler.handle(request, message, self.services)
             if isinstance(response, Message):
                 yield from request.replied_in_steps(response)

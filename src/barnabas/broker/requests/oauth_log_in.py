@@ -61,7 +61,7 @@ class OAuthLogIn:
         return OAuthBearerServer(self._validate)
 
     def _take(self, content: bytes) -> int:
-        assert self._jose is not None, "loaded before the document"
+        assert self._jose is not None, "jose is loaded before a key set is fetched"
         self._keys = KeySet.parse(self._jose, content)
         return self.settings.refresh_ms
 

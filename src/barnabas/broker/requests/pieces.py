@@ -188,7 +188,7 @@ class PieceResponses:
         self._missing += 1
 
         def answered(answer: Message) -> None:
-            assert self._responses[place] is None, "answered twice"
+            assert self._responses[place] is None, "a piece is answered once"
             self._responses[place] = answer
             self._missing -= 1
             if not self._missing and self._when_complete is not None:

@@ -13,7 +13,7 @@ from barnabas.protocol.message import Message
 def judged(request: RequestContext, handler: str, message: Message, services: Services) -> Judgement:
     """Authorizes a request of the API with this handler, as work in steps. There must be an authorizer."""
     authorizer = services.authorizer
-    assert authorizer is not None, "without an authorizer, nothing is judged"
+    assert authorizer is not None, "rights are checked only with an authorizer"
     on_controller = request.listener in services.config.controller_listener_names
     judge = Judge(authorizer, request, request.api_version, services.metadata.image)
     table = late_imports.load("barnabas.broker.requests.api_questions")

@@ -116,7 +116,7 @@ def _write(store: ZnodeStore, path: str, data: bytes) -> Steps[int]:
     refused = reply.refused_part
     if refused is None:
         return 0
-    assert reply.errors is not None, "not lost"
+    assert reply.errors is not None, "the connection was not lost"
     if reply.errors[refused] != StoreError.NO_NODE:
         return reply.errors[refused]
     error = yield from make_path(store, path, data)

@@ -129,7 +129,7 @@ def _generated_id(config: BrokerConfig, store: ZnodeStore) -> Steps[int]:
     if reply.refused_part is not None:
         raise ConfigError(f"{paths.BROKER_SEQUENCE_ID} cannot be written, so broker.id cannot be generated: set one")
     (answer,) = reply.results
-    assert isinstance(answer, StatResponse), "the answer to setData"
+    assert isinstance(answer, StatResponse), "setData is answered with a Stat"
     return answer.stat.version + config.int_of("reserved.broker.max.id")
 
 

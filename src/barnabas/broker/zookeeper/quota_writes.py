@@ -63,7 +63,7 @@ class QuotaWrites:
             return decided.response
         changes: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
         for record, _ in decided.records:
-            assert isinstance(record, ClientQuotaRecord), "a decision about quotas"
+            assert isinstance(record, ClientQuotaRecord), "the decision changes only quotas"
             entity = tuple((part.entity_type, part.entity_name) for part in record.entity)
             changes.setdefault(entity, []).append(record)
         for row in decided.response.entries:

@@ -64,9 +64,9 @@ class Registrar:
             reply: MultiReply = yield lambda answered: self._store.multi(self._parts(), answered)
             if reply.refused_part is None:
                 registered = reply.results[1]
-                assert isinstance(registered, StatResponse), "the answer to setData"
+                assert isinstance(registered, StatResponse), "setData is answered with a Stat"
                 return registered.stat.czxid
-            assert reply.errors is not None, "not lost"
+            assert reply.errors is not None, "the connection was not lost"
             if reply.errors[reply.refused_part] == ErrorCode.NO_NODE:
                 yield from make_roots(self._store)
                 continue

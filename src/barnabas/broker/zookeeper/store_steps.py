@@ -56,7 +56,7 @@ class StoreSteps:
         self._steps.close()
 
     def _send(self) -> None:
-        assert self._request is not None, "set by `_continue`"
+        assert self._request is not None, "`_continue` has set the request"
         self._request(self._on_reply)
 
     def _on_reply(self, reply: Reply) -> None:

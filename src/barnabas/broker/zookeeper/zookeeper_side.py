@@ -139,7 +139,7 @@ class ZooKeeperSide:
         """Accepts any failed directory, because the other directories are enough to run."""
 
     def follow(self) -> None:
-        assert self._parts is not None, "set by connect"
+        assert self._parts is not None, "`connect` was called before"
         self._metadata.subscribe(self._parts.replicas.on_image)
         self._metadata.subscribe(self._parts.coordinators.on_image)
         self._metadata.subscribe(self._membership.configs.on_image)
@@ -193,7 +193,7 @@ class ZooKeeperSide:
             self._membership.report_failed_directory()
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        assert self._parts is not None, "set by connect"
+        assert self._parts is not None, "`connect` was called before"
         self._catch_up.check(image)
         if self._departure is not None:
             self._departure.check()

@@ -93,7 +93,7 @@ class ReassignmentZnode:
         self._proposed: set[TopicPartition] = set()
         self._begun: set[TopicPartition] = set()
         self._done: set[TopicPartition] = set()
-        #: The read whose content is being decoded; a later one ends it.
+        #: The read whose content is being decoded in steps. A later read replaces it, and the decoding ends.
         self._read: object | None = None
         #: The content that was written here last, and, while that is not acknowledged, the one before.
         self._own_contents: list[bytes] = []

@@ -60,7 +60,7 @@ class _Deletion:
     __slots__ = ("is_announced", "is_ending", "ordered", "replicas")
 
     def __init__(self, topic: TopicImage) -> None:
-        #: All replicas in the order of the partitions, and those that have not answered.
+        #: The replicas in the order of their partitions, and those that have not answered.
         self.ordered = replicas_of(topic)
         self.replicas = set(self.ordered)
         #: Whether the topic has left the committed image, and the requests that announce this are queued. Until then,

@@ -20,7 +20,7 @@ class PendingOffsets:
     __slots__ = ("_by_producer", "_open", "_written")
 
     def __init__(self) -> None:
-        #: Each offset with its sequence number among all writes.
+        #: The offsets, each with its sequence number among all writes.
         self._by_producer: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {}
         self._written = 0
         #: Group and partition -> the producer ids whose open transactions contain it.

@@ -190,7 +190,7 @@ class TransactionCoordinator:
             except RequestFailed as failure:
                 answer(failure.code, NO_PRODUCER)
             else:
-                assert enough, "one new producer id is enough"
+                assert enough, "a request needs at most one new producer id"
 
         self._producer_ids.take(taken)
 

@@ -25,8 +25,8 @@ _CHOICE_BYTES: Final = 4
 
 class _State(Enum):
     TOKENS = "the context is not established"
-    ACKNOWLEDGED = "the last token is sent, the client answers with an empty message"
-    OFFERED = "the layers are offered"
+    ACKNOWLEDGED = "the last token is sent, and the client must answer with an empty message"
+    OFFERED = "the security layers are offered"
     OVER = "complete, or failed"
 
 

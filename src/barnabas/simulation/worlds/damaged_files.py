@@ -198,7 +198,7 @@ class DamagedFiles:
         data = disk.read(path)
         way = random.choice(("bit", "cut", "later"))
         if name.endswith(".snapshot") and way == "later" and len(data) > _LAST_OFFSET_AT + 8:
-            # One of its producers has written beyond the offset of the snapshot, and the checksum is right.
+            # The checksum is right, but one of the snapshot's producers has written beyond the snapshot's offset.
             offset = int(name.partition(".")[0]).to_bytes(8, "big")
             changed = data[:_LAST_OFFSET_AT] + offset + data[_LAST_OFFSET_AT + 8 :]
             checksum = crc32c(changed[_CHECKED_FROM:]).to_bytes(4, "big")

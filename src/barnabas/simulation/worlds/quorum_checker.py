@@ -103,19 +103,18 @@ class Checker:
         """Checks a commit. `epoch` is the node's; the batch was committed in that one or before."""
         shadow, content = self.shadow(key), _content(batch)
         if batch.base_offset != shadow.delivered:
-            raise Violation(f"node {key.node_id} is handed {batch.base_offset} after {shadow.delivered}")
+            raise Violation(f"node {key.node_id} gets {batch.base_offset} after {shadow.delivered}")
         shadow.delivered = batch.last_offset + 1
         known = self.committed.get(batch.base_offset)
         if known is None:
             if batch.base_offset != self.committed_end:
-                raise Violation(f"state machine safety: {content} at {batch.base_offset} lies across what is committed")
+                raise Violation(f"state machine safety: {content} at {batch.base_offset} overlaps committed batches")
             self.committed[batch.base_offset] = content
             self.committed_end = batch.last_offset + 1
             self.committed_in.append((epoch, batch.base_offset))
         elif known != content:
             raise Violation(
-                f"state machine safety: node {key.node_id} is handed {content} at {batch.base_offset}, "
-                f"others were handed {known}"
+                f"state machine safety: node {key.node_id} gets {content} at {batch.base_offset}, others got {known}"
             )
 
     def on_snapshot(self, key: VoterKey, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
@@ -196,5 +195,6 @@ class Checker:
 
 
 def name_of(value: str) -> str:
-    """Proposals with different values share a few names, so that their order matters: "v17" is of "k1"."""
+    """Returns the name that a value is proposed under: "v17" under "k1". There are only eight, so that the order
+    matters."""
     return f"k{int(value[1:]) % 8}"

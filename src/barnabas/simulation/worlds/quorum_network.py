@@ -48,7 +48,7 @@ class Faults:
         self.loss = 0.0
         self.doubling = 0.0
         self.delay_ms_max = 2.0
-        #: (from, to): nothing passes in this direction.
+        #: The directions (from, to) in which no message passes.
         self.cut: set[tuple[int, int]] = set()
 
     def heal(self) -> None:

@@ -85,7 +85,7 @@ _WITHIN_MS = 2_000
 #: Runs in which replicas move between log directories, and how often.
 _SHIFT_CHANCE = 0.3
 _SHIFT_GAP_MS = 500
-#: The pauses between the actions of one client: busy runs, and those in which single records are far apart.
+#: Ranges of the pause between two actions of a client: from busy runs to runs with few records.
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 
@@ -450,7 +450,7 @@ class ReplicationRun:
         values = list(log.values())
         written = [value for value in values if value is not None and value.startswith(b"i")]
         if len(set(values)) != len(values):
-            raise Violation(f"a record is there twice in partition {index}")
+            raise Violation(f"a record is twice in partition {index}")
         acked = self.history.ordered[index]
         kept = [value for value in acked if value in set(written)]
         if [value for value in written if value in set(acked)] != kept:

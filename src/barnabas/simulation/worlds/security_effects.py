@@ -94,7 +94,7 @@ class User(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """A user whose quota stays as it is, and the number of bytes that can be in flight above it."""
+    """A user's quota, which never changes, and the number of bytes by which the user can exceed it for a moment."""
 
     user: str
     bytes_per_s: int

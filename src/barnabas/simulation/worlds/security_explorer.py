@@ -62,7 +62,8 @@ _SECURITY: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:node;User:{ADMIN}",
     "connection.failed.authentication.delay.ms": "50",
-    # Two windows of a second. With Kafka's eleven, a new rate would admit ten seconds' worth of a quota.
+    # Rates are measured over two windows of a second: with Kafka's eleven, a new rate would admit ten seconds' worth of
+    # a quota.
     "quota.window.num": "2",
     **{
         f"listener.name.{listener}.plain.sasl.jaas.config": (

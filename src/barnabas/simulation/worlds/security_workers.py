@@ -281,7 +281,7 @@ class UserWork:
             answers = yield Send([(request, 1)])
             if not isinstance(answers, list) or getattr(answers[0], "error_code", None):
                 return False
-        assert isinstance(answers, list), "it was answered"
+        assert isinstance(answers, list), "the request was answered"
         answer = answers[0]
         assert isinstance(answer, SaslAuthenticateResponse), "the response to the first message"
         last = _last_message(self._run.passwords[self._user], first, bytes(answer.auth_bytes))

@@ -47,7 +47,7 @@ SETTLE_MS: Final = 60_000
 _TRIES: Final = 40
 #: How often leadership of the coordinator's broker goes and comes back, after each other fault.
 _TRANSFERS: Final = (0, 0, 1, 3)
-#: For how long leadership is away; the shortest is over before the requests for it are answered.
+#: The possible lengths of a move of leadership; the shortest ends before the requests for it are answered.
 _AWAY_MS: Final = (1, 30, 200, 1_000)
 
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
@@ -401,23 +401,27 @@ class Explorer:
         final = [read(self.world, partition) for partition in range(PARTITIONS)]
         for partition, values in enumerate(final):
             twice = [value for value, count in Counter(values).items() if count > 1]
-            assert not twice, f"twice in partition {partition}: {twice[:3]}"
+            assert not twice, f"records are twice in partition {partition}: {twice[:3]}"
             early = [value for value in self._seen[partition] if value not in set(values)]
-            assert not early, f"was read, and is not there: {early[:3]}"
+            assert not early, f"records were read that the log does not have: {early[:3]}"
         places = [{value: place for place, value in enumerate(values)} for values in final]
         for actor in self.actors:
             self._check_actor(actor, places)
 
     def _check_actor(self, actor: Actor, places: list[dict[bytes | None, int]]) -> None:
-        assert not actor.fenced, f"{actor.name} was fenced by nobody: {actor.fenced}"
+        assert not actor.fenced, f"{actor.name} was fenced without another producer: {actor.fenced}"
         last_place = [-1] * PARTITIONS
         last_offset = -1
         for txn in actor.transactions:
             there = [value in places[partition] for partition, value in txn.values]
-            assert all(there) or not any(there), f"{actor.name} {txn.number} is there in part: {txn}"
+            assert all(there) or not any(there), f"{actor.name} {txn.number} is only partly in the log: {txn}"
             seen = bool(there) and all(there)
-            assert seen or txn.outcome is not COMMITTED, f"{actor.name} {txn.number} was committed and is not there"
-            assert not seen or txn.outcome is not ABORTED, f"{actor.name} {txn.number} was not committed and is there"
+            assert seen or txn.outcome is not COMMITTED, (
+                f"{actor.name} {txn.number} was committed and is not in the log"
+            )
+            assert not seen or txn.outcome is not ABORTED, (
+                f"{actor.name} {txn.number} was not committed and is in the log"
+            )
             for partition, value in txn.values if seen else ():
                 place = places[partition][value]
                 assert place > last_place[partition], f"{actor.name} {txn.number} is out of order"

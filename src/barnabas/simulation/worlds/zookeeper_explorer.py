@@ -196,7 +196,7 @@ class ZookeeperRun(ReplicationRun):
         for node in self.rig.cluster.nodes.values():
             if node.broker is not None:
                 controller = node.broker.services.zookeeper.controller
-                assert isinstance(controller, ZookeeperController), "the broker's own"
+                assert isinstance(controller, ZookeeperController), "the controller runs in a broker"
                 controllers.append(controller)
         active = [controller for controller in controllers if controller.is_active]
         if len(active) != 1 or any(controller.leader_id < 0 for controller in controllers):

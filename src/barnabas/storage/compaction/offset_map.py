@@ -17,7 +17,7 @@ from barnabas.records.batch import ControlType
 from barnabas.records.header import BatchHeader
 from barnabas.storage.transaction_index import AbortedTxn
 
-#: The share of a dictionary, an int and the header of a bytes object.
+#: The memory of an entry: its share of the dictionary, an int and the header of a bytes object.
 ENTRY_BYTES = 128
 #: Longer keys are stored as a digest, which is one byte longer than this and so never equals a short key.
 _KEY_BYTES_MAX = 64

@@ -102,7 +102,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
                     key = map_key(key)
             if position >= stop:
                 raise corrupt(f"a key of {size} bytes reaches beyond its record")
-            # Only a negative length, null, is odd in zigzag form.
+            # In zigzag form a negative length, null, is odd.
             found.append((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1))
             position = stop
     except IndexError:
@@ -154,7 +154,7 @@ class Retention:
 class Verdict(NamedTuple):
     """The decision about a batch before its records are read."""
 
-    #: None of its records is needed.
+    #: Whether the batch can be dropped, because none of its records is needed.
     discard: bool
     #: The batch stays, if only as a header.
     keep_empty: bool

@@ -150,7 +150,7 @@ def index_keys(
                 yield done
                 return
             if is_intact:
-                with suppress(RecordsRejected):  # reported by `Copy`, which keeps it
+                with suppress(RecordsRejected):  # `Copy` reports the batch and keeps it
                     _index(buffer, place, header, first_dirty, transactions, offsets)
                 if header.last_offset >= first_dirty:
                     offsets.reach(header.last_offset)

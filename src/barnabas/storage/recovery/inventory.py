@@ -21,7 +21,7 @@ from barnabas.storage.checkpoints import CheckpointError, number, split_lines
 INVENTORY_FILE: Final = "barnabas-inventory"
 _VERSION: Final = "0"
 _HEAD_LINES: Final = 4
-#: Base offset -> bytes, of each segment, in order.
+#: Base offset of a segment -> its size in bytes, in order.
 Sizes = Mapping[int, int]
 
 

@@ -34,7 +34,7 @@ class Evidence(NamedTuple):
 
     #: The sizes at the clean shutdown; None after an unclean one, and after one of Apache Kafka.
     inventory: Sizes | None = None
-    #: Whether it was compacted here, or could have been.
+    #: Whether the log was compacted here, or could have been.
     compacted: bool = True
     known: KnownHoles = KnownHoles()
 

@@ -44,7 +44,7 @@ _OF_THE_CONNECTION: Final = frozenset(
 class _Request(NamedTuple):
     xid: int
     op: OpCode
-    #: None for a request that is too large to be sent.
+    #: The encoded request; None if it is too large to be sent.
     frame: bytes | None
     done: Done
 

@@ -37,7 +37,7 @@ _BOOL_INT: Final = struct.Struct(">?i")
 _INT_LONG: Final = struct.Struct(">iq")
 #: The smallest size of a part of a multi: its type and an empty buffer.
 _PART_BYTES_MIN: Final = 8
-#: Stands for the count of creations, which ZooKeeper 3.3 did not store.
+#: The value for the count of creations, which ZooKeeper 3.3 did not store.
 _NO_CVERSION: Final = -1
 
 

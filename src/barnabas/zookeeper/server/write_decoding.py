@@ -1,4 +1,4 @@
-"""Decodes writes, and the operations of multis, under the operation that their flags ask for."""
+"""Decodes writes and multis. The flags of a creation determine the operation code under which it is recorded."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ class DataTree:
             try:
                 figures = StatsTrack(node.data)
             except ValueError:
-                return  # A client wrote something else there.
+                return  # A client has overwritten the statistics with other data.
             node.data = figures.with_figures(figures.count + nodes, figures.size + size).encode()
 
     def _set_up_quotas(self) -> None:

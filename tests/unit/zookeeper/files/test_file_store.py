@@ -93,7 +93,7 @@ def test_snapshots_follow_after_half_to_all_of_snap_count() -> None:
     gaps = [after - before for before, after in pairwise(zxids)]
     assert len(gaps) >= 4
     assert all(10 < gap <= 21 for gap in gaps)
-    # Each snapshot has begun a log.
+    # A log began with each snapshot.
     assert [int(name[4:], 16) for name in world.logs()][1:] == [zxid + 1 for zxid in zxids[1:]]
 
 

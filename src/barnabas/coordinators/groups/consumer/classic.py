@@ -129,7 +129,7 @@ class ClassicMembers:
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
         """Serves a classic member's SyncGroup. Raises RequestFailed."""
         member = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
-        assert member.classic is not None, "validated"
+        assert member.classic is not None, "the request was validated before"
         name, metadata = member.classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
             raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -102,7 +102,7 @@ class Migration:
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
         draft.records.append(group_tombstone(classic.group_id))
         draft.install(group)
-        assert self.planner is not None, "set when the shard is built"
+        assert self.planner is not None, "the planner is set when the shard is built"
         planner = self.planner
         draft.effects.append(lambda: planner.restart_sessions(group))
 

@@ -1,0 +1,88 @@
+"""The sources of a broker's watch over itself, and its life: `journal.self_watch` draws the conclusions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from barnabas.broker.requests.context import Services
+from barnabas.journal.journal import Journal
+from barnabas.journal.self_reports import SelfReport, SelfReportKind
+from barnabas.journal.self_watch import SelfWatch, Silence, Sources
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.storage.directories import NO_BROKER_EPOCH
+from barnabas.storage.health import FAILED, FULL
+from barnabas.storage.log_manager import LogManager
+
+_KINDS: Final = {FULL: SelfReportKind.DISK_FULL, FAILED: SelfReportKind.DISK_FAILED}
+
+
+class BrokerSelfWatch:
+    """The watch of one broker. `unanswered` returns since when the controller owes the answer to a heartbeat."""
+
+    def __init__(
+        self, services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal
+    ) -> None:
+        self._services = services
+        self._logs = logs
+        self._unanswered = unanswered
+        sources = Sources(self._silences, self._disks, self._throttled_sides)
+        self._watch = SelfWatch(services.host, sources, journal.on_self_report)
+
+    def opened(self, began_ms: int) -> None:
+        """Adds the report of the start-up, whose logs are open now."""
+        clock, logs = self._services.host.clock, list(self._logs)
+        took_ms = clock.now_ms() - began_ms
+        facts = {
+            "logs": len(logs),
+            "bytes": sum(log.size_bytes for log in logs),
+            "clean": self._logs.previous_broker_epoch != NO_BROKER_EPOCH,
+        }
+        if logs:
+            end_ms = clock.wall_ms()
+            self._watch.add(SelfReport(SelfReportKind.RECOVERING, end_ms - took_ms, end_ms, took_ms, facts=facts))
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Watches while the cluster has several brokers."""
+        if len(image.brokers) > 1:
+            self._watch.start()
+        else:
+            self._watch.close()
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _silences(self, now_ms: int) -> Iterator[Silence]:
+        services = self._services
+        wait_ms = services.config.int_of("replica.fetch.wait.max.ms")
+        for leader_id, unanswered_ms in services.replicas.fetchers.unanswered():
+            yield Silence(leader_id, unanswered_ms + wait_ms)
+        since_ms = self._unanswered()
+        controller_id = services.access.leader_id()
+        if since_ms is not None and controller_id >= 0:
+            yield Silence(controller_id, since_ms)
+
+    def _disks(self) -> Iterator[tuple[SelfReportKind, str]]:
+        health = self._logs.health
+        for path in health.unwritable() if health.is_any_unwritable else ():
+            yield _KINDS.get(health.cause_of(path), SelfReportKind.DISK_SLOW), path
+        for path in self._logs.roots.offline:
+            yield SelfReportKind.DISK_FAILED, path
+
+    def _throttled_sides(self, now_ms: int) -> Iterable[str]:
+        quotas = self._services.replicas.quotas
+        return [
+            side
+            for side, quota in (("leader", quotas.leader), ("follower", quotas.follower))
+            if quota and quota.throttle.wait_ms(now_ms) > 0
+        ]
+
+
+def make_self_watch(
+    services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal
+) -> BrokerSelfWatch | None:
+    """Returns the watch of a broker; None for a node that is no broker, or in a cluster that keeps no journal."""
+    config = services.config
+    if not config.is_broker or not config.bool_of("barnabas.cluster.events.enable"):
+        return None
+    return BrokerSelfWatch(services, logs, unanswered, journal)

@@ -1,0 +1,126 @@
+// Requests to the console's server. Every one ends: with an answer, with an error of the server, or after a limit.
+import { signal } from '@preact/signals';
+import { place } from './url.js';
+import { texts } from './texts.js';
+/** @import { Session, Envelope } from './types.js' */
+
+const LIMIT_MS = 15_000;
+
+/** Who uses the page, and what the server offers. Null before its first answer. */
+export const session = signal(/** @type {Session|null} */ (null));
+
+export class ApiError extends Error {
+  /**
+   * @param {string} code
+   * @param {string} text
+   * @param {{hint?: string, where?: [number, number], retry_s?: number}} [more]
+   */
+  constructor(code, text, more = {}) {
+    super(text);
+    this.code = code;
+    this.hint = more.hint;
+    this.where = more.where;
+    this.retryS = more.retry_s;
+  }
+}
+
+/** @typedef {Record<string, string|number|boolean|null|undefined>} Params */
+
+/**
+ * @param {string} route
+ * @param {Params} [params]
+ */
+export function address(route, params = {}) {
+  const query = new URLSearchParams();
+  const cluster = place.value.params.get('cluster');
+  if (cluster !== null) query.set('cluster', cluster);
+  for (const [name, value] of Object.entries(params)) {
+    if (value !== null && value !== undefined && value !== '') query.set(name, String(value));
+  }
+  const text = query.toString();
+  return text ? `${route}?${text}` : route;
+}
+
+/**
+ * @param {string} url
+ * @param {RequestInit} options
+ * @returns {Promise<Response>}
+ */
+async function ask(url, options) {
+  let answer;
+  try {
+    answer = await fetch(url, { ...options, credentials: 'same-origin', cache: 'no-store' });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new ApiError('console', texts.consoleSilent);
+  }
+  if (answer.ok) return answer;
+  const body = await answer.json().catch(() => null);
+  const told = body?.error ?? {};
+  if (answer.status === 401 && told.code === 'login') await loadSession();
+  throw new ApiError(told.code ?? 'internal', told.text ?? `${answer.status} ${answer.statusText}`, told);
+}
+
+/**
+ * @param {AbortSignal|undefined} signal_
+ * @param {number} limitMs
+ */
+function limited(signal_, limitMs) {
+  const limit = AbortSignal.timeout(limitMs);
+  return signal_ ? AbortSignal.any([signal_, limit]) : limit;
+}
+
+/**
+ * @template T
+ * @param {string} route
+ * @param {Params} [params]
+ * @param {{signal?: AbortSignal, limitMs?: number}} [options]
+ * @returns {Promise<Envelope<T>>}
+ */
+export async function get(route, params, { signal: given, limitMs = LIMIT_MS } = {}) {
+  const answer = await ask(address(route, params), { signal: limited(given, limitMs) });
+  return answer.json();
+}
+
+/**
+ * @param {string} route
+ * @param {Params} params
+ * @param {AbortSignal} [given]
+ */
+export async function getBytes(route, params, given) {
+  const answer = await ask(address(route, params), { signal: limited(given, LIMIT_MS) });
+  return answer.arrayBuffer();
+}
+
+/**
+ * @param {string} route
+ * @param {unknown} body
+ */
+export async function post(route, body) {
+  /** @type {Record<string, string>} */
+  const headers = { 'Content-Type': 'application/json' };
+  const token = session.value?.token;
+  if (token) headers['X-Barnabas-Token'] = token;
+  const options = { method: 'POST', headers, body: JSON.stringify(body), signal: AbortSignal.timeout(60_000) };
+  const answer = await ask(address(route), options);
+  return answer.json();
+}
+
+/** Returns whether the console keeps a history, so that a moment of the past can be shown. */
+export function hasHistory() {
+  return session.value?.history !== null && session.value?.history !== undefined;
+}
+
+export async function loadSession() {
+  const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
+  if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);
+  session.value = await answer.json();
+}
+
+/** Returns whether the present user has a role's rights, and the moment and the server allow changes. */
+export function can(/** @type {'viewer'|'operator'|'admin'} */ role) {
+  const order = ['viewer', 'operator', 'admin'];
+  const mine = session.value;
+  if (!mine || mine.read_only || place.value.params.has('at')) return false;
+  return order.indexOf(mine.role ?? '') >= order.indexOf(role);
+}

@@ -1,0 +1,79 @@
+// Numbers, sizes, ages and moments as texts.
+import { texts } from './texts.js';
+
+const UNKNOWN = '?';
+const number = new Intl.NumberFormat('en-US');
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+/** @param {number|null|undefined} value */
+export function count(value) {
+  return value === null || value === undefined ? UNKNOWN : number.format(value);
+}
+
+/** @param {number|null|undefined} value */
+export function bytes(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  let rest = value;
+  let unit = 0;
+  while (rest >= 1000 && unit < UNITS.length - 1) {
+    rest /= 1000;
+    unit += 1;
+  }
+  return `${unit && rest < 100 ? rest.toFixed(1) : Math.round(rest)} ${UNITS[unit]}`;
+}
+
+/** @param {number|null|undefined} value */
+export function rate(value) {
+  if (value === null || value === undefined) return UNKNOWN;
+  return `${value >= 100 ? number.format(Math.round(value)) : Number(value.toFixed(1))}/s`;
+}
+
+/** @param {number|null|undefined} ms */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return UNKNOWN;
+  const seconds = Math.max(0, ms) / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86_400)} d`;
+}
+
+/** @param {number} value @param {number} [digits] */
+function two(value, digits = 2) {
+  return String(value).padStart(digits, '0');
+}
+
+/** @param {number|null|undefined} ms */
+export function clock(ms) {
+  if (ms === null || ms === undefined) return UNKNOWN;
+  const date = new Date(ms);
+  return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+/** @param {number|null|undefined} ms */
+export function clockMs(ms) {
+  return ms === null || ms === undefined ? UNKNOWN : `${clock(ms)}.${two(new Date(ms).getMilliseconds(), 3)}`;
+}
+
+/** @param {number} ms */
+export function day(ms) {
+  const date = new Date(ms);
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+}
+
+/** @param {number|null|undefined} ms */
+export function moment(ms) {
+  return ms === null || ms === undefined ? UNKNOWN : `${day(ms)} ${clock(ms)}`;
+}
+
+/** @param {number[]|null|undefined} brokers */
+export function brokers(brokers) {
+  if (brokers === null || brokers === undefined) return UNKNOWN;
+  return brokers.length ? brokers.join(',') : texts.none;
+}
+
+/** @param {number} n @param {string} one @param {string} [many] */
+export function plural(n, one, many) {
+  return `${count(n)} ${n === 1 ? one : (many ?? `${one}s`)}`;
+}

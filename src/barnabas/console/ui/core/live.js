@@ -1,0 +1,109 @@
+// The live stream: one for each visible tab. A hidden tab has none; it resumes where it was when it is seen again.
+import { signal } from '@preact/signals';
+import { address, loadSession } from './api.js';
+/** @import { Params } from './api.js' */
+/** @import { Event, Silent } from './types.js' */
+
+/** @typedef {{problem: string|null, silent: Silent[], known_ms: number|null, controller: number, version: number,
+ *   recording: boolean}} Status */
+/** @typedef {{onData?: (envelope: any) => void, onStale?: (what: {volumes: boolean}) => void,
+ *   onCells?: (cells: any) => void, onEvents?: (events: Event[]) => void, onReload?: () => void}} Handlers */
+
+/** How the stream is: off (the past, or nothing asked), opening, on, or lost since some moment. */
+export const stream = signal({ state: 'off', since: Date.now() });
+/** The last state of the cluster's brokers that the stream sent. */
+export const status = signal(/** @type {Status|null} */ (null));
+
+const RETRY_FIRST_MS = 500;
+const RETRY_LAST_MS = 5_000;
+
+/** @param {'off'|'opening'|'on'|'lost'} state */
+function setState(state) {
+  if (stream.value.state !== state) stream.value = { state, since: Date.now() };
+}
+
+/**
+ * Opens the stream of a screen; the returned function closes it.
+ * @param {string} screen
+ * @param {Params} params
+ * @param {string|null} after the id up to which the page knows everything: boot.version
+ * @param {Handlers} handlers
+ */
+export function openStream(screen, params, after, handlers) {
+  /** @type {EventSource|null} */
+  let source = null;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  let timer;
+  let wait = RETRY_FIRST_MS;
+  let last = after;
+  let isClosed = false;
+
+  const open = () => {
+    clearTimeout(timer);
+    if (isClosed || document.visibilityState === 'hidden') return;
+    if (stream.value.state !== 'lost') setState('opening');
+    source = new EventSource(address('/api/live', { ...params, screen, after: last }));
+    listen(source);
+  };
+  const close = () => {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  };
+  const retry = () => {
+    close();
+    setState('lost');
+    timer = setTimeout(open, wait);
+    wait = Math.min(RETRY_LAST_MS, wait * 2);
+  };
+  /** @param {EventSource} from */
+  const listen = (from) => {
+    /**
+     * @param {string} name
+     * @param {(data: any) => void} use
+     */
+    const on = (name, use) =>
+      from.addEventListener(name, (event) => {
+        if (from !== source) return;
+        if (event.lastEventId) last = event.lastEventId;
+        wait = RETRY_FIRST_MS;
+        setState('on');
+        use(event.data ? JSON.parse(event.data) : null);
+      });
+    on('hello', () => {});
+    on('status', (data) => {
+      status.value = data;
+    });
+    on('data', (data) => handlers.onData?.(data));
+    on('stale', (data) => handlers.onStale?.(data));
+    on('cells', (data) => handlers.onCells?.(data));
+    on('events', (data) => handlers.onEvents?.(data.events));
+    on('reload', () => {
+      last = null;
+      handlers.onReload?.();
+    });
+    on('bye', () => {
+      close();
+      void loadSession().catch(() => {});
+    });
+    from.addEventListener('error', () => {
+      if (from === source) retry();
+    });
+  };
+  const onVisibility = () => {
+    if (document.visibilityState === 'hidden') {
+      close();
+      setState('off');
+    } else if (!source) {
+      open();
+    }
+  };
+  document.addEventListener('visibilitychange', onVisibility);
+  open();
+  return () => {
+    isClosed = true;
+    document.removeEventListener('visibilitychange', onVisibility);
+    close();
+    setState('off');
+  };
+}

@@ -1,0 +1,30 @@
+// The start of the page.
+import { render } from 'preact';
+import { html } from './core/html.js';
+import { loadSession } from './core/api.js';
+import { startKeys } from './core/keys.js';
+import { startRouter } from './core/url.js';
+import { startTheme } from './core/theme.js';
+import { App, startFailed } from './parts/app.js';
+
+const RETRY_MS = 1000;
+
+async function loadUntilThere() {
+  try {
+    await loadSession();
+    startFailed.value = false;
+  } catch {
+    startFailed.value = true;
+    setTimeout(loadUntilThere, RETRY_MS);
+  }
+}
+
+startTheme();
+startRouter();
+startKeys();
+void loadUntilThere();
+const page = document.getElementById('page');
+if (page) {
+  page.replaceChildren();
+  render(html`<${App} />`, page);
+}

@@ -1,0 +1,81 @@
+// The lab: stops, kills, pauses and starts the brokers of an embedded cluster.
+import { useEffect, useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { get, post, session } from '../core/api.js';
+import { asApiError } from '../core/data.js';
+import { open } from '../core/keys.js';
+import { atMs, setParams } from '../core/url.js';
+import { say } from './toasts.js';
+/** @import { Lab } from '../core/types.js' */
+
+const ACTS = /** @type {const} */ ({
+  running: [
+    ['kill', 'Kill -9', 'The process ends without a goodbye'],
+    ['stop', 'Stop', 'A controlled shutdown'],
+    ['pause', 'Pause', 'SIGSTOP: the process stands still'],
+  ],
+  paused: [
+    ['resume', 'Resume', 'SIGCONT'],
+    ['kill', 'Kill -9', 'The process ends without a goodbye'],
+  ],
+  stopped: [['start', 'Start', 'The process starts again']],
+});
+const LOOK_MS = 700;
+
+export function LabDrawer() {
+  const [lab, setLab] = useState(/** @type {Lab|null} */ (null));
+  const [problem, setProblem] = useState('');
+  const [busy, setBusy] = useState('');
+  const close = () => (open.value = 'none');
+
+  const look = async () => {
+    try {
+      const { data } = await get('/api/lab');
+      setLab(/** @type {Lab|null} */ (data));
+      setProblem('');
+    } catch (error) {
+      setProblem(asApiError(error).message);
+    }
+  };
+  useEffect(() => {
+    void look();
+    const timer = setInterval(look, LOOK_MS);
+    const onKey = (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && close();
+    document.addEventListener('keydown', onKey);
+    return () => {
+      clearInterval(timer);
+      document.removeEventListener('keydown', onKey);
+    };
+  }, []);
+
+  const act = async (/** @type {string} */ name, /** @type {number} */ broker) => {
+    setBusy(`${name} ${broker}`);
+    try {
+      const answer = await post(`/api/lab/${name}`, { broker });
+      say(answer.text ?? `${name} broker ${broker}: done`);
+    } catch (error) {
+      say(asApiError(error).message, 'bad');
+    }
+    setBusy('');
+    await look();
+  };
+  const isPast = atMs() !== null;
+  const reason = problem || (lab && !lab.is_embedded ? (lab.reason ?? 'This is not an embedded cluster of this machine.') : '');
+  return html`<aside class="drawer" aria-label="Lab">
+    <div class="dialog-head"><h2>Lab</h2><button class="icon" aria-label="Close the lab" onClick=${close}>×</button></div>
+    <p class="hint">Brokers of this machine. Watch the map while one is killed.</p>
+    ${isPast && html`<p class="hint">Off while the past is shown. <button class="small" onClick=${() => setParams({ at: null })}>Back to the present</button></p>`}
+    ${reason && html`<p class="empty">${reason}</p>`}
+    ${!session.value?.lab && !reason && html`<p class="empty">The lab is for an admin and an embedded cluster of this machine only.</p>`}
+    <ul class="lab">${(lab?.brokers ?? []).map(
+      (each) => html`<li key=${each.broker} data-lab=${each.state}>
+        <span class="lab-name"><strong>Broker ${each.broker}</strong> <span class="lab-state">${each.state}</span>
+          <small>${each.pid ? `process ${each.pid}` : ''}</small></span>
+        <span class="lab-acts">${(ACTS[/** @type {keyof typeof ACTS} */ (each.state)] ?? []).map(
+          ([name, title, hint]) => html`<button key=${name} class=${name === 'kill' ? 'danger' : ''} title=${hint}
+            aria-label=${`${title} broker ${each.broker}`} disabled=${busy !== '' || isPast} onClick=${() => act(name, each.broker)}>
+            ${busy === `${name} ${each.broker}` ? '…' : title}</button>`,
+        )}</span></li>`,
+    )}</ul>
+  </aside>`;
+}

@@ -1,0 +1,163 @@
+// A table whose rows are drawn only where they are seen, so that 10,000 rows cost what 40 do.
+import { signal } from '@preact/signals';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { changed, param } from '../core/url.js';
+
+/**
+ * @template R
+ * @typedef {{key: string, title: string, hint?: string, width?: number, cell: (row: R) => any, sort?: string,
+ *   isFirstDown?: boolean, align?: 'end', isWide?: boolean}} Column `isWide`: left out on a narrow screen.
+ */
+
+export const ROW_PX = 34;
+const MARGIN_ROWS = 12;
+const narrow = window.matchMedia('(max-width: 820px)');
+const isNarrow = signal(narrow.matches);
+narrow.addEventListener('change', () => (isNarrow.value = narrow.matches));
+
+/**
+ * @template R
+ * @param {{label: string, columns: Column<R>[], count: number, row: (index: number) => R|null, keyOf: (row: R) => string,
+ *   sort?: string, isDown?: boolean, empty?: any, onRange?: (from: number, to: number) => void, isTall?: boolean,
+ *   markOf?: (row: R) => string, minWidth?: number}} props
+ * `isTall`: the table has a scroll bar of its own and fills the screen.
+ */
+export function Table(props) {
+  const { label, count, row, keyOf, empty, onRange, isTall, markOf, minWidth = 0 } = props;
+  const columns = isNarrow.value ? props.columns.filter((column) => !column.isWide) : props.columns;
+  const box = useRef(/** @type {HTMLDivElement|null} */ (null));
+  const [range, setRange] = useState({ from: 0, to: 60 });
+  const shownFrom = isTall ? Math.max(0, Math.min(range.from, count)) : 0;
+  const shownTo = isTall ? Math.min(count, range.to) : count;
+
+  const measure = () => {
+    const found = box.current;
+    if (!found || !isTall) return;
+    const from = Math.max(0, Math.floor(found.scrollTop / ROW_PX) - MARGIN_ROWS);
+    const to = Math.ceil((found.scrollTop + found.clientHeight) / ROW_PX) + MARGIN_ROWS;
+    setRange((old) => (old.from === from && old.to === to ? old : { from, to }));
+  };
+  useLayoutEffect(measure, [count, isTall]);
+  useEffect(() => {
+    if (!isTall) return undefined;
+    const watcher = new ResizeObserver(measure);
+    if (box.current) watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, [isTall]);
+  useEffect(() => {
+    onRange?.(shownFrom, shownTo);
+  }, [shownFrom, shownTo, onRange]);
+
+  const rows = [];
+  for (let index = shownFrom; index < shownTo; index += 1) {
+    const value = row(index);
+    rows.push(html`<${Row} key=${value ? keyOf(value) : `empty ${index}`} index=${index} value=${value}
+      columns=${columns} mark=${value && markOf ? markOf(value) : ''} />`);
+  }
+  const fixed = columns.reduce((sum, column) => sum + (column.width ?? 140), 0);
+  return html`<div class=${isTall ? 'table-box tall' : 'table-box'} ref=${box} role="region" aria-label=${label}
+      tabindex="0" onScroll=${measure} onKeyDown=${(/** @type {KeyboardEvent} */ event) => moveFocus(event, box.current)}>
+    <table aria-rowcount=${count + 1} style=${{ minWidth: `${Math.max(minWidth, Math.min(fixed, 640))}px` }}>
+      <colgroup>${columns.map(
+        (column) => html`<col key=${column.key} style=${column.width ? { width: `${column.width}px` } : {}} />`,
+      )}</colgroup>
+      <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.key} column=${column} ...${props} />`)}</tr></thead>
+      <tbody>
+        ${shownFrom > 0 && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${shownFrom * ROW_PX}px` }}></td></tr>`}
+        ${rows}
+        ${shownTo < count && html`<tr class="space" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(count - shownTo) * ROW_PX}px` }}></td></tr>`}
+      </tbody>
+    </table>
+    ${count === 0 && empty ? html`<p class="empty">${empty}</p>` : null}
+  </div>`;
+}
+
+/** @param {{column: Column<any>, sort?: string, isDown?: boolean}} props */
+function Head({ column, sort, isDown }) {
+  const names = column.align === 'end' ? 'end' : '';
+  if (!column.sort) return html`<th scope="col" class=${names} title=${column.hint}>${column.title}</th>`;
+  const isSorted = sort === column.sort;
+  const next = isSorted ? !isDown : (column.isFirstDown ?? false);
+  const address = changed({ sort: column.sort, desc: next ? 1 : 0 });
+  return html`<th scope="col" class=${names} title=${column.hint}
+    aria-sort=${isSorted ? (isDown ? 'descending' : 'ascending') : 'none'}>
+    <a class="sorter" href=${address}>${column.title}<span aria-hidden="true">${isSorted ? (isDown ? ' ↓' : ' ↑') : ''}</span></a>
+  </th>`;
+}
+
+/** @param {{index: number, value: any, columns: Column<any>[], mark: string}} props */
+function Row({ index, value, columns, mark }) {
+  const before = useRef(mark);
+  const [isFresh, setFresh] = useState(false);
+  useEffect(() => {
+    if (before.current === mark) return undefined;
+    before.current = mark;
+    setFresh(true);
+    const timer = setTimeout(() => setFresh(false), 2500);
+    return () => clearTimeout(timer);
+  }, [mark]);
+  return html`<tr aria-rowindex=${index + 2} class=${isFresh ? 'fresh' : ''} data-index=${index}>
+    ${columns.map((column, place) => {
+      const names = column.align === 'end' ? 'end' : '';
+      const content = value ? column.cell(value) : place === 0 ? '…' : '';
+      return place === 0
+        ? html`<th scope="row" key=${column.key} class=${names}>${content}</th>`
+        : html`<td key=${column.key} class=${names}>${content}</td>`;
+    })}
+  </tr>`;
+}
+
+/**
+ * Moves the focus between the first links of rows.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement|null} box
+ */
+function moveFocus(event, box) {
+  if (event.target instanceof HTMLElement && event.target.closest('input, select, textarea')) return;
+  const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 15, PageUp: -15 };
+  const step = steps[/** @type {keyof typeof steps} */ (event.key)];
+  if (!box || step === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+  const present = document.activeElement?.closest('tr[data-index]');
+  const last = Number(box.querySelector('table')?.getAttribute('aria-rowcount')) - 2;
+  const index = present ? Number(present.getAttribute('data-index')) + step : 0;
+  const wanted = Math.max(0, Math.min(last, index));
+  event.preventDefault();
+  const focus = () => {
+    const row = box.querySelector(`tr[data-index="${wanted}"]`);
+    const link = row?.querySelector('a, button');
+    if (link instanceof HTMLElement) {
+      link.focus();
+      link.closest('tr')?.scrollIntoView({ block: 'nearest' });
+    }
+    return link instanceof HTMLElement;
+  };
+  if (!focus()) {
+    box.scrollTop = wanted * ROW_PX;
+    requestAnimationFrame(() => requestAnimationFrame(focus));
+  }
+}
+
+/**
+ * Sorts rows by the address's `sort` and `desc`; rows without a value come last.
+ * @template R
+ * @param {R[]} rows
+ * @param {Record<string, (row: R) => number|string|null>} values
+ * @param {string} first the order if the address names none
+ * @param {boolean} [isFirstDown]
+ */
+export function sorted(rows, values, first, isFirstDown = false) {
+  const asked = param('sort');
+  const sort = asked && values[asked] ? asked : first;
+  const isDown = asked && values[asked] ? param('desc') === '1' : isFirstDown;
+  const value = values[sort];
+  if (!value) return { rows, sort, isDown };
+  const found = rows.map((row) => ({ row, value: value(row) }));
+  const sign = isDown ? -1 : 1;
+  found.sort((one, other) => {
+    if (one.value === null || other.value === null) return Number(one.value === null) - Number(other.value === null);
+    if (typeof one.value === 'string') return sign * one.value.localeCompare(String(other.value), 'en', { numeric: true });
+    return sign * (one.value - Number(other.value));
+  });
+  return { rows: found.map((each) => each.row), sort, isDown };
+}

@@ -1,0 +1,62 @@
+// The changes of topics: create, elect, add partitions, delete records, delete.
+import { useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { can, post } from '../core/api.js';
+import { go, href } from '../core/url.js';
+import { ActionDialog } from './action_dialog.js';
+/** @import { Topic, Config } from '../core/types.js' */
+
+/** @param {{onClose: () => void}} props */
+export function CreateTopic({ onClose }) {
+  const [name, setName] = useState('');
+  return html`<${ActionDialog} title="New topic" verb="Create" onClose=${onClose} onDone=${() => name && go(href('/topic', { name }))}
+    fields=${[
+      { name: 'name', title: 'Name' },
+      { name: 'partitions', title: 'Partitions', type: 'number', value: 3 },
+      { name: 'replication', title: 'Replication factor', type: 'number', value: 3 },
+      { name: 'configs', title: 'Settings', hint: 'name=value, separated by spaces; none is needed' },
+    ]}
+    act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+      setName(values.name);
+      return post('/api/actions/create-topic', {
+        name: values.name,
+        partitions: Number(values.partitions),
+        replication: Number(values.replication),
+        configs: Object.fromEntries(values.configs.split(/\s+/).filter(Boolean).map((/** @type {string} */ each) => [each.split('=')[0], each.slice(each.indexOf('=') + 1)])),
+        dry_run: isDry,
+      });
+    }} />`;
+}
+
+/** @typedef {'elect'|'partitions'|'records'|'delete'} ActionName */
+
+/** @param {{topic: Topic, configs: Config[]|null}} props */
+export function TopicActions({ topic }) {
+  const [shown, setShown] = useState(/** @type {ActionName|''} */ (''));
+  const name = topic.topic;
+  const close = () => setShown('');
+  const off = topic.partitions.filter((each) => each.leader !== each.preferred);
+  return html`<select class="button" aria-label="Actions" value="" onChange=${(/** @type {any} */ event) => {
+      setShown(event.currentTarget.value);
+      event.currentTarget.value = '';
+    }}>
+      <option value="">Actions …</option>
+      <option value="elect">Elect preferred leaders (${off.length})</option>
+      <option value="partitions">Add partitions</option>
+      ${can('admin') && html`<option value="records">Delete all records</option><option value="delete">Delete the topic</option>`}
+    </select>
+    ${shown === 'elect' && html`<${ActionDialog} title="Elect preferred leaders" verb="Elect" onClose=${close} fields=${[
+      { name: 'kind', title: 'Election', choices: can('admin') ? [['preferred', 'preferred'], ['unclean', 'unclean: a replica out of sync can lead, records can be lost']] : [['preferred', 'preferred']] },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
+      post('/api/actions/elect', { kind: values.kind, partitions: topic.partitions.map((each) => ({ topic: name, partition: each.partition })), dry_run: isDry })} />`}
+    ${shown === 'partitions' && html`<${ActionDialog} title=${`Add partitions to ${name}`} verb="Add" onClose=${close} fields=${[
+      { name: 'partitions', title: 'Partitions in total', type: 'number', value: topic.partitions.length + 1, hint: 'Keys go to other partitions after that.' },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-partitions', { name, partitions: Number(values.partitions), dry_run: isDry })} />`}
+    ${shown === 'records' && html`<${ActionDialog} title=${`Delete all records of ${name}`} verb="Delete the records" isDanger onClose=${close} fields=${[]}
+      lead="Every record up to the high watermark is deleted from every partition. That cannot be undone."
+      act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) =>
+        post('/api/actions/delete-records', { topic: name, partitions: Object.fromEntries(topic.partitions.map((each) => [each.partition, -1])), dry_run: isDry })} />`}
+    ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the topic" isDanger onClose=${close} onDone=${() => go(href('/topics'))}
+      fields=${[{ name: 'confirm', title: `Type the name of the topic to delete it: ${name}` }]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}`;
+}

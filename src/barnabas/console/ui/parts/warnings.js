@@ -1,0 +1,36 @@
+// What is wrong with the data that are shown: brokers that do not answer, and since when.
+import { html } from '../core/html.js';
+import { status, stream } from '../core/live.js';
+import { clocks, shown, useNow } from '../core/data.js';
+import { atMs, changed, href } from '../core/url.js';
+import { texts } from '../core/texts.js';
+import { duration, moment } from '../core/format.js';
+
+export function Warnings() {
+  useNow(1000);
+  const at = atMs();
+  const envelope = shown.value;
+  if (at !== null) {
+    return html`<p class="warning past" role="status"><strong>${moment(at)}</strong> Shown as it was then. Actions are off.${' '}
+      <a href=${changed({ at: null })}>${texts.backToLive}</a></p>`;
+  }
+  const live = stream.value.state === 'on' ? status.value : null;
+  const problem = live ? live.problem : envelope?.problem;
+  const silent = live?.silent ?? envelope?.silent ?? [];
+  const known = live?.known_ms ?? envelope?.known_ms ?? null;
+  const lines = [];
+  if (stream.value.state === 'lost') {
+    lines.push(html`<p key="lost" class="warning" role="status"><strong>The console does not answer.</strong> What is
+      shown is ${duration(Date.now() - clocks.value.came)} old. It reconnects by itself.</p>`);
+  }
+  if (problem) {
+    const age = known === null ? '' : `What is shown is ${duration(Date.now() + clocks.value.ahead - known)} old.`;
+    lines.push(html`<p key="problem" class="warning critical" role="status"><strong>No broker answers.</strong> ${problem}. ${age}</p>`);
+  } else if (silent.length) {
+    lines.push(html`<p key="silent" class="warning" role="status">${silent.map(
+      (each) => html`<span key=${each.broker}><a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>${' '}
+        has not answered${each.age_ms === null ? '' : ` for ${duration(each.age_ms)}`}: ${each.reason}. </span>`,
+    )}</p>`);
+  }
+  return lines;
+}

@@ -1,0 +1,53 @@
+// A canvas that is as sharp as the screen and draws again when its size, the theme or what it shows changes.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { theme } from '../core/theme.js';
+
+/**
+ * @param {(context: CanvasRenderingContext2D, width: number, height: number, ratio: number) => void} draw
+ * @param {unknown[]} inputs what the picture depends on
+ */
+export function useCanvas(draw, inputs) {
+  const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const shade = theme.value;
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return undefined;
+    const watcher = new ResizeObserver(() => {
+      const { clientWidth: width, clientHeight: height } = element;
+      setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
+    });
+    watcher.observe(element);
+    return () => watcher.disconnect();
+  }, []);
+
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element || !size.width || !size.height) return;
+    const ratio = Math.min(3, window.devicePixelRatio || 1);
+    const [wide, high] = [Math.round(size.width * ratio), Math.round(size.height * ratio)];
+    if (element.width !== wide || element.height !== high) {
+      element.width = wide;
+      element.height = high;
+    }
+    const context = element.getContext('2d');
+    if (!context) return;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, size.width, size.height);
+    draw(context, size.width, size.height, ratio);
+  }, [size, shade, ...inputs]);
+
+  return { canvas, size };
+}
+
+/** Returns about `wanted` round moments between two, and how they are written. */
+export function timeTicks(/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ wanted) {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800];
+  const ideal = (to - from) / 1000 / Math.max(1, wanted);
+  const step = (steps.find((each) => each >= ideal) ?? 604_800) * 1000;
+  const shift = new Date(from).getTimezoneOffset() * 60_000;
+  const found = [];
+  for (let at = Math.ceil((from - shift) / step) * step + shift; at <= to; at += step) found.push(at);
+  return { ticks: found, isByDay: step >= 86_400_000, hasSeconds: step < 60_000 };
+}

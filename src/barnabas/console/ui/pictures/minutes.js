@@ -1,0 +1,75 @@
+// A heat map of minutes: a cell for each minute, its shade the number of events. A click chooses the moment.
+import { useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { hasHistory } from '../core/api.js';
+import { atMs, setParams } from '../core/url.js';
+import { clock, day, plural } from '../core/format.js';
+import { colour } from '../core/theme.js';
+import { useCanvas } from './canvas.js';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const CELL = 14;
+const LEFT = 72;
+const ROWS_MAX = 24;
+
+/** @param {{minutes: [number, number, number][]}} props */
+export function Minutes({ minutes }) {
+  const [cursor, setCursor] = useState(/** @type {number|null} */ (null));
+  const by = new Map(minutes.map(([minute, events, critical]) => [Math.floor(minute / MINUTE) * MINUTE, { events, critical }]));
+  const hours = [...new Set([...by.keys()].map((minute) => Math.floor(minute / HOUR) * HOUR))].sort((one, other) => other - one).slice(0, ROWS_MAX);
+  const at = atMs();
+  const high = hours.length * CELL + 4;
+  const { canvas } = useCanvas(
+    (context, width) => {
+      const wide = (width - LEFT) / 60;
+      context.font = '10.5px system-ui, sans-serif';
+      hours.forEach((hour, row) => {
+        context.fillStyle = colour('muted');
+        context.fillText(`${day(hour).slice(5)} ${clock(hour).slice(0, 5)}`, 0, row * CELL + 11);
+        for (let minute = 0; minute < 60; minute += 1) {
+          const found = by.get(hour + minute * MINUTE);
+          const x = LEFT + minute * wide;
+          const step = found ? Math.min(7, 1 + Math.floor(Math.log2(1 + found.events))) : 0;
+          context.fillStyle = found ? colour(`scale-${step}`) : colour('track');
+          context.fillRect(x, row * CELL + 1, Math.max(1, wide - 1.5), CELL - 2);
+          if (found?.critical) {
+            context.fillStyle = colour('critical');
+            context.fillRect(x, row * CELL + CELL - 6, Math.max(1, wide - 1.5), 5);
+          }
+          const moment = hour + minute * MINUTE;
+          const isHere = cursor === moment || (at !== null && at >= moment && at < moment + MINUTE);
+          if (isHere) {
+            context.strokeStyle = colour('text');
+            context.lineWidth = 2;
+            context.strokeRect(x, row * CELL + 1, Math.max(2, wide - 1.5), CELL - 2);
+          }
+        }
+      });
+    },
+    [JSON.stringify(minutes), cursor, at],
+  );
+  const choose = (/** @type {number} */ minute) => hasHistory() && setParams({ at: minute + MINUTE - 1 });
+  const onClick = (/** @type {MouseEvent} */ event) => {
+    const box = canvas.current?.getBoundingClientRect();
+    const hour = box && hours[Math.floor((event.clientY - box.top) / CELL)];
+    if (!box || hour === undefined || event.clientX < box.left + LEFT) return;
+    choose(hour + Math.min(59, Math.floor(((event.clientX - box.left - LEFT) / (box.width - LEFT)) * 60)) * MINUTE);
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const steps = { ArrowLeft: -MINUTE, ArrowRight: MINUTE, ArrowUp: HOUR, ArrowDown: -HOUR };
+    const step = steps[/** @type {keyof typeof steps} */ (event.key)];
+    if (step !== undefined) setCursor((cursor ?? minutes.at(-1)?.[0] ?? 0) + (cursor === null ? 0 : step));
+    else if (event.key === 'Enter' && cursor !== null) choose(cursor);
+    else return;
+    event.preventDefault();
+  };
+  const found = cursor === null ? undefined : by.get(Math.floor(cursor / MINUTE) * MINUTE);
+  const spoken = cursor === null ? 'A cell is a minute, its shade the number of events, the foot in orange the grave ones.' : `${day(cursor)} ${clock(cursor).slice(0, 5)}: ${plural(found?.events ?? 0, 'event')}, ${found?.critical ?? 0} grave`;
+  return html`<canvas ref=${canvas} class="minutes" tabindex="0" role="application" aria-roledescription="heat map" style=${{ height: `${high}px` }}
+      aria-label="Events by minute. The arrow keys move, Enter shows the cluster at that minute." onClick=${onClick} onKeyDown=${onKeyDown}></canvas>
+    <p class="lanes-spoken" aria-live="polite">${spoken}</p>
+    <details class="behind"><summary>As a table</summary><div class="table-box short" role="region" tabindex="0" aria-label="Minutes as a table"><table>
+      <thead><tr><th scope="col">Minute</th><th scope="col" class="end">Events</th><th scope="col" class="end">Grave</th></tr></thead>
+      <tbody>${[...minutes].reverse().slice(0, 500).map(([minute, events, critical]) => html`<tr key=${minute}><th scope="row">${day(minute)} ${clock(minute).slice(0, 5)}</th><td class="end">${events}</td><td class="end">${critical}</td></tr>`)}</tbody></table></div></details>`;
+}

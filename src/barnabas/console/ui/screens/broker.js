@@ -1,0 +1,86 @@
+// Broker: how is it, and what does it hold?
+import { html } from '../core/html.js';
+import { clocks, useNow, useRoute } from '../core/data.js';
+import { atMs, changed, href, param } from '../core/url.js';
+import { texts } from '../core/texts.js';
+import { bytes, count, duration, plural } from '../core/format.js';
+import { Mark, PartitionLink, State } from '../parts/badges.js';
+import { Configs } from '../parts/configs.js';
+import { Table, sorted } from '../parts/table.js';
+import { Waiting } from '../parts/state_of_answer.js';
+/** @import { BrokerPage, Severity } from '../core/types.js' */
+
+/** @typedef {BrokerPage['hosted'][number]} Held */
+/** @type {Severity[]} */
+const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
+const VALUES = {
+  name: (/** @type {Held} */ row) => `${row.topic} ${row.partition}`,
+  severity: (/** @type {Held} */ row) => RANK.indexOf(row.severity),
+  role: (/** @type {Held} */ row) => Number(row.is_leader) * 2 + Number(row.in_sync),
+  lag: (/** @type {Held} */ row) => row.lag,
+  size: (/** @type {Held} */ row) => row.size_bytes,
+};
+const TABS = /** @type {const} */ ([
+  ['replicas', 'Replicas'],
+  ['directories', 'Directories'],
+  ['configs', 'Configuration'],
+]);
+
+export function BrokerScreen() {
+  const id = Number(param('id') ?? -1);
+  const answer = useRoute('/api/broker', { id }, { screen: 'broker', live: { id } });
+  const now = useNow(1000) + clocks.value.ahead;
+  const data = /** @type {BrokerPage|null} */ (answer.data);
+  if (!data || data.broker !== id) return html`<${Waiting} ...${answer} />`;
+  const tab = TABS.find(([key]) => key === param('tab'))?.[0] ?? 'replicas';
+  const age = data.answered_ms === null ? data.age_ms : now - data.answered_ms;
+  return html`
+    <section class="summary" aria-label="Summary">
+      ${data.problem === null ? html`<span class="up">answers</span>` : html`<span class="broker-problem">${atMs() !== null || age === null ? 'silent' : `silent for ${duration(age)}`}: ${data.problem}</span>`}
+      ${data.is_controller && html`<span class="chip">controller</span>`}
+      <span class="code">${data.host}:${data.port}</span>
+      ${data.rack && html`<span>rack <strong>${data.rack}</strong></span>`}
+      <span>leads <strong>${count(data.leaders)}</strong></span><span>replicas <strong>${count(data.replicas_total)}</strong></span>
+      <span>out of sync <strong class=${data.out_of_sync ? 'bad' : ''}>${count(data.out_of_sync)}</strong></span><span><strong>${bytes(data.size_bytes)}</strong></span>
+      <span class="grow"></span>
+      <a class="button" href=${href('/timeline', { broker: id })}>Events</a>
+      <a class="button" href=${href('/whatif', { ask: 'restart', broker: id })}>Is a restart safe?</a>
+    </section>
+    <p class="facts" aria-label="Partitions by state">${[...RANK].reverse().map((each) =>
+      data.by_severity?.[each] ? html`<span key=${each} class="fact"><${Mark} severity=${each} /> ${count(data.by_severity[each])} ${texts.severity[each]}</span>` : null,
+    )}</p>
+    <div class="tabs" role="tablist" aria-label="Parts of the broker">${TABS.map(
+      ([key, title]) => html`<a key=${key} role="tab" aria-selected=${tab === key} href=${changed({ tab: key === 'replicas' ? null : key })}>${title}</a>`,
+    )}</div>
+    ${tab === 'replicas' && html`<${Held} data=${data} />`}
+    ${tab === 'directories' && html`<${Directories} data=${data} />`}
+    ${tab === 'configs' && html`<${Configs} configs=${data.configs} problem=${data.configs_problem} kind="broker" name=${id} />`}`;
+}
+
+/** @param {{data: BrokerPage}} props */
+function Held({ data }) {
+  const { rows, sort, isDown } = sorted(data.hosted, VALUES, 'severity', true);
+  return html`<${Table} label="Replicas of this broker" isTall=${rows.length > 60} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
+      keyOf=${(/** @type {Held} */ row) => `${row.topic}-${row.partition}`} sort=${sort} isDown=${isDown} empty="This broker holds no replicas."
+      markOf=${(/** @type {Held} */ row) => `${row.severity} ${row.in_sync} ${row.is_leader}`} columns=${[
+        { key: 'name', title: 'Partition', sort: 'name', cell: (/** @type {Held} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
+        { key: 'severity', title: 'State', width: 170, sort: 'severity', isFirstDown: true, cell: (/** @type {Held} */ row) => html`<${State} severity=${row.severity} />` },
+        { key: 'role', title: 'This replica', width: 120, sort: 'role', isFirstDown: true, cell: (/** @type {Held} */ row) => (row.is_leader ? 'leader' : row.in_sync ? 'in sync' : html`<span class="bad">out of sync</span>`) },
+        { key: 'lag', title: 'Lag', width: 90, sort: 'lag', isFirstDown: true, align: /** @type {const} */ ('end'), cell: (/** @type {Held} */ row) => (row.is_leader ? '–' : count(row.lag)) },
+        { key: 'size', title: 'Size', width: 100, sort: 'size', isFirstDown: true, align: /** @type {const} */ ('end'), cell: (/** @type {Held} */ row) => bytes(row.size_bytes) },
+      ]} />
+    ${data.replicas_total > rows.length && html`<p class="hint">The first ${count(rows.length)} of ${plural(data.replicas_total, 'replica')}, the worst first.</p>`}`;
+}
+
+/** @param {{data: BrokerPage}} props */
+function Directories({ data }) {
+  if (!data.directories) return html`<p class="empty">${data.directories_problem ?? texts.empty.directories}</p>`;
+  return html`<ul class="cards">${data.directories.map((each) => {
+    const used = each.total_bytes && each.usable_bytes !== null ? 1 - each.usable_bytes / each.total_bytes : null;
+    return html`<li key=${each.path} class="panel"><span class="code wrap">${each.path}</span>
+      ${each.error && html`<strong class="bad">${each.error}</strong>`}
+      <span>${count(each.replicas)} replicas, ${bytes(each.size_bytes)}</span>
+      ${used !== null && html`<progress max="1" value=${used} aria-label=${`Disk of ${each.path}`}></progress>
+        <span>${bytes(each.usable_bytes)} free of ${bytes(each.total_bytes)} (${Math.round(used * 100)} % used)</span>`}</li>`;
+  })}</ul>`;
+}

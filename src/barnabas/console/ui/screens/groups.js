@@ -1,0 +1,106 @@
+// Groups: who is behind, and how much? And one group: who reads which partition.
+import { useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { address, can, post } from '../core/api.js';
+import { useRoute } from '../core/data.js';
+import { atMs, go, href, param, setParams } from '../core/url.js';
+import { texts } from '../core/texts.js';
+import { count, duration, plural } from '../core/format.js';
+import { BrokerLink, PartitionLink } from '../parts/badges.js';
+import { ActionDialog } from '../parts/action_dialog.js';
+import { Table, sorted } from '../parts/table.js';
+import { Waiting } from '../parts/state_of_answer.js';
+/** @import { GroupRow, GroupPage, GroupPartition } from '../core/types.js' */
+/** @import { Column } from '../parts/table.js' */
+
+const LIMIT = 1000;
+
+/** @param {{seconds: number|null}} props */
+function LagTime({ seconds }) {
+  return seconds === null ? html`<span class="unknown">?</span>` : seconds === 0 ? html`<span class="nothing">level</span>` : duration(seconds * 1000);
+}
+
+/** @type {Column<GroupRow>[]} */
+const COLUMNS = [
+  { key: 'group', title: 'Group', sort: 'name', cell: (row) => html`<a class="name" href=${href('/group', { name: row.group })} title=${row.group}>${row.group}</a>` },
+  { key: 'state', title: 'State', width: 130, sort: 'state', cell: (row) => html`<span class="group-state" data-state=${row.state}>${row.state}</span>` },
+  { key: 'members', title: 'Members', width: 92, sort: 'members', isFirstDown: true, align: 'end', cell: (row) => count(row.members) },
+  { key: 'topics', title: 'Topics', width: 80, align: 'end', isWide: true, cell: (row) => count(row.topics) },
+  { key: 'lag', title: 'Lag', hint: 'Records not read yet', width: 110, sort: 'lag', isFirstDown: true, align: 'end', cell: (row) => count(row.lag) },
+  { key: 'lag_s', title: 'Behind', hint: 'How old the first unread record is', width: 100, sort: 'lag_s', isFirstDown: true, align: 'end', cell: (row) => html`<${LagTime} seconds=${row.lag_s} />` },
+  { key: 'protocol', title: 'Protocol', width: 110, isWide: true, cell: (row) => row.protocol || '–' },
+  { key: 'coordinator', title: 'Coordinator', width: 100, isWide: true, cell: (row) => html`<${BrokerLink} id=${row.coordinator} />` },
+];
+
+export function Groups() {
+  const filters = { q: param('q') ?? '', sort: param('sort') ?? 'name', desc: param('desc') ?? '0' };
+  const answer = useRoute('/api/groups', { ...filters, limit: LIMIT }, { screen: 'groups' });
+  const data = /** @type {{total: number, matched: number, rows: GroupRow[], age_ms: number|null, problem: string|null}|null} */ (answer.data);
+  return html`
+    <div class="tools">
+      <input type="search" class="filter" aria-label="Filter groups by name" placeholder="Filter by name" value=${filters.q} spellcheck=${false}
+        onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
+      <span class="grow"></span>
+      <span class="found" role="status">${data ? `${plural(data.matched, 'group')}${data.age_ms === null ? '' : `, read ${duration(data.age_ms)} ago`}` : ''}</span>
+      <a class="button" href=${address('/api/groups', { ...filters, format: 'csv' })} download>CSV</a>
+    </div>
+    ${data?.problem && html`<p class="warning" role="status">${data.problem}</p>`}
+    ${!data
+      ? html`<${Waiting} ...${answer} />`
+      : html`<${Table} label="Groups" isTall columns=${COLUMNS} count=${data.rows.length} row=${(/** @type {number} */ index) => data.rows[index] ?? null} keyOf=${(/** @type {GroupRow} */ row) => row.group}
+          sort=${filters.sort} isDown=${filters.desc === '1'} markOf=${(/** @type {GroupRow} */ row) => `${row.state} ${row.members}`} empty=${filters.q ? texts.empty.groupsFilter : texts.empty.groups} />`}`;
+}
+
+const VALUES = {
+  name: (/** @type {GroupPartition} */ row) => `${row.topic} ${row.partition}`,
+  lag: (/** @type {GroupPartition} */ row) => row.lag,
+  lag_s: (/** @type {GroupPartition} */ row) => row.lag_s,
+};
+
+export function GroupScreen() {
+  const name = param('name') ?? '';
+  const [shown, setShown] = useState('');
+  const answer = useRoute('/api/group', { name }, { screen: 'group', live: { name } });
+  const data = /** @type {GroupPage|null} */ (answer.data);
+  if (!data || data.group !== name) return html`<${Waiting} ...${answer} />`;
+  const { rows, sort, isDown } = sorted(data.partitions, VALUES, 'lag', true);
+  const close = () => setShown('');
+  return html`
+    <section class="summary" aria-label="Summary">
+      <span class="group-state" data-state=${data.state}>${data.state}</span>
+      <span>${plural(data.members.length, 'member')}</span>
+      <span>lag <strong>${count(data.lag)}</strong></span><span>behind <strong><${LagTime} seconds=${data.lag_s} /></strong></span>
+      <span>coordinator <strong><${BrokerLink} id=${data.coordinator} /></strong></span>
+      ${data.protocol && html`<span>protocol <strong>${data.protocol}</strong></span>`}
+      <span class="grow"></span>
+      <a class="button" href=${address('/api/group', { name, format: 'csv', at: atMs() })} download>CSV</a>
+      ${can('operator') && html`<button onClick=${() => setShown('reset')}>Reset offsets</button>`}
+      ${can('admin') && html`<button onClick=${() => setShown('delete')}>Delete</button>`}
+    </section>
+    ${data.problem && html`<p class="warning" role="status">${data.problem}</p>`}
+    <section class="panel" aria-label="Members"><h2>Members</h2>
+      ${data.members.length === 0
+        ? html`<p class="empty">${texts.empty.members}</p>`
+        : html`<ul class="cards">${data.members.map(
+            (each) => html`<li key=${each.member} class="panel"><strong class="wrap">${each.instance ?? each.client}</strong><span class="muted code wrap">${each.member}</span><span>${each.host}</span>
+              <span class="assigned">${each.assignments.map((one) => html`<a key=${`${one.topic}-${one.partition}`} class="chip plain" href=${href('/partition', one)}>${one.topic}-${one.partition}</a>`)}</span></li>`,
+          )}</ul>`}</section>
+    <section class="panel" aria-label="Offsets"><h2>Offsets</h2>
+      <${Table} label="Offsets by partition" count=${rows.length} isTall=${rows.length > 60} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${(/** @type {GroupPartition} */ row) => `${row.topic}-${row.partition}`}
+        sort=${sort} isDown=${isDown} empty=${texts.empty.offsets} columns=${[
+          { key: 'name', title: 'Partition', sort: 'name', cell: (/** @type {GroupPartition} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
+          { key: 'committed', title: 'Committed', width: 110, align: /** @type {const} */ ('end'), cell: (/** @type {GroupPartition} */ row) => count(row.committed) },
+          { key: 'end', title: 'End', width: 110, align: /** @type {const} */ ('end'), cell: (/** @type {GroupPartition} */ row) => count(row.end_offset) },
+          { key: 'lag', title: 'Lag', width: 100, sort: 'lag', isFirstDown: true, align: /** @type {const} */ ('end'), cell: (/** @type {GroupPartition} */ row) => count(row.lag) },
+          { key: 'lag_s', title: 'Behind', width: 100, sort: 'lag_s', isFirstDown: true, align: /** @type {const} */ ('end'), cell: (/** @type {GroupPartition} */ row) => html`<${LagTime} seconds=${row.lag_s} />` },
+          { key: 'member', title: 'Member', width: 200, isWide: true, cell: (/** @type {GroupPartition} */ row) => html`<span title=${row.member ?? ''}>${row.member ?? '–'}</span>` },
+        ]} /></section>
+    ${shown === 'reset' && html`<${ActionDialog} title=${`Reset offsets of ${name}`} verb="Reset" isDanger onClose=${close} fields=${[
+      { name: 'to', title: 'To', value: 'latest', choices: [['earliest', 'the first records'], ['latest', 'the end'], ['time', 'a time (ms since 1970)'], ['offset', 'an offset'], ['shift', 'by a number of records']] },
+      { name: 'value', title: 'Value', hint: 'For a time, an offset or a shift' },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
+      post('/api/actions/reset-offsets', { group: name, to: values.to, value: values.value === '' ? null : Number(values.value), partitions: null, dry_run: isDry })} />`}
+    ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the group" isDanger onClose=${close} onDone=${() => go(href('/groups'))}
+      fields=${[{ name: 'confirm', title: `Type the name of the group to delete it: ${name}` }]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-group', { group: name, confirm: values.confirm, dry_run: isDry })} />`}`;
+}

@@ -1,0 +1,283 @@
+// Map: where is it wrong? All replicas of the cluster in one picture.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { getBytes } from '../core/api.js';
+import { asApiError, note } from '../core/data.js';
+import { openStream, status } from '../core/live.js';
+import { atMs, go, href, param, setParams } from '../core/url.js';
+import { MapTable } from '../core/map_table.js';
+import { brokers as listed, plural } from '../core/format.js';
+import { texts } from '../core/texts.js';
+import { theme } from '../core/theme.js';
+import { HEAD, cellAt, drawMap, layOut, lookOf } from '../pictures/map.js';
+import { looks } from '../pictures/stamps.js';
+import { MapTableView } from '../parts/map_as_table.js';
+import { Legend } from '../parts/map_legend.js';
+import { Waiting } from '../parts/state_of_answer.js';
+/** @import { Fill } from '../pictures/stamps.js' */
+/** @import { Layout } from '../pictures/map.js' */
+/** @import { Severity } from '../core/types.js' */
+
+const FILLS = /** @type {const} */ ([
+  ['state', 'state of the replica'],
+  ['severity', 'state of the partition'],
+  ['leader', 'leader'],
+  ['size', 'size'],
+  ['lag', 'lag'],
+]);
+/** @type {Severity[]} */
+const RANK = ['ok', 'notice', 'warning', 'error', 'critical'];
+const VOLUMES_MS = 5_000;
+
+/** @param {Fill} fill */
+function useMap(fill) {
+  const at = atMs();
+  const volumes = fill === 'size' || fill === 'lag' ? fill : null;
+  const key = JSON.stringify([at, volumes, param('cluster')]);
+  const [state, setState] = useState({ table: /** @type {MapTable|null} */ (null), drawn: 0, error: /** @type {any} */ (null) });
+  const kept = useRef(/** @type {MapTable|null} */ (null));
+
+  useEffect(() => {
+    const abort = new AbortController();
+    /** @type {(() => void)|undefined} */
+    let close;
+    /** @type {ReturnType<typeof setTimeout>|undefined} */
+    let timer;
+    const load = async () => {
+      clearTimeout(timer);
+      try {
+        const before = kept.current;
+        const bytes = await getBytes('/api/map', { at, fill: volumes, layout: before?.header.layout }, abort.signal);
+        const table = new MapTable(bytes, before);
+        note({ ...table.header, data: null });
+        kept.current = table;
+        setState((old) => ({ table, drawn: old.drawn + 1, error: null }));
+        if (!table.isFilled) timer = setTimeout(load, 1000);
+        else if (at === null) {
+          close ??= openStream('map', {}, `${table.header.boot}.${table.header.version}`, { onCells, onReload: load, onStale: load });
+          if (volumes) timer = setTimeout(load, VOLUMES_MS);
+        }
+      } catch (error) {
+        if (abort.signal.aborted) return;
+        setState((old) => ({ ...old, error: asApiError(error) }));
+        timer = setTimeout(load, 1000);
+      }
+    };
+    const onCells = (/** @type {any} */ cells) => {
+      if (!kept.current?.apply(cells)) void load();
+      else setState((old) => ({ ...old, drawn: old.drawn + 1 }));
+    };
+    void load();
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      close?.();
+    };
+  }, [key]);
+  return state;
+}
+
+export function MapScreen() {
+  const fill = FILLS.find(([name]) => name === param('fill'))?.[0] ?? 'state';
+  const { table, drawn, error } = useMap(fill);
+  const isTable = param('as') === 'table';
+  return html`
+    <div class="tools">
+      <label>fill by <select value=${fill} onChange=${(/** @type {any} */ event) => setParams({ fill: event.currentTarget.value === 'state' ? null : event.currentTarget.value })}>
+        ${FILLS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
+      <input type="search" class="filter" aria-label="Highlight topics" placeholder="Highlight topics" value=${param('q') ?? ''} spellcheck=${false}
+        onInput=${(/** @type {any} */ event) => setParams({ q: event.currentTarget.value }, { replace: true })} />
+      <label>state <select value=${param('state') ?? ''} onChange=${(/** @type {any} */ event) => setParams({ state: event.currentTarget.value })}>
+        <option value="">any</option>${[...RANK].reverse().map((each) => html`<option key=${each} value=${each}>${texts.severity[each]}</option>`)}</select></label>
+      <span class="grow"></span>
+      <span class="choices" role="group" aria-label="Size of the cells">
+        <button class="choice" aria-label="Smaller cells" onClick=${() => setParams({ zoom: zoomed(-1) }, { replace: true })}>−</button>
+        <button class="choice" aria-label="Larger cells" onClick=${() => setParams({ zoom: zoomed(1) }, { replace: true })}>+</button></span>
+      <button aria-pressed=${isTable} onClick=${() => setParams({ as: isTable ? null : 'table' })}>As a table</button>
+    </div>
+    ${!table?.isFilled
+      ? html`<${Waiting} error=${error} envelope=${table ? { ...table.header } : null} />`
+      : isTable
+        ? html`<${MapTableView} table=${table} drawn=${drawn} />`
+        : html`<${Picture} table=${table} drawn=${drawn} fill=${fill} />`}`;
+}
+
+/** @param {-1|1} direction */
+function zoomed(direction) {
+  const zoom = Math.max(0.5, Math.min(8, (Number(param('zoom')) || 1) * (direction > 0 ? 1.5 : 1 / 1.5)));
+  return Math.abs(zoom - 1) < 0.05 ? null : zoom.toFixed(2);
+}
+
+/** @param {MapTable} table @param {number} drawn */
+function useDim(table, drawn) {
+  const [text, state] = [(param('q') ?? '').toLowerCase(), param('state') ?? ''];
+  return useMemo(() => {
+    if (!text && !state) return null;
+    const rank = RANK.indexOf(/** @type {Severity} */ (state));
+    const hits = new Uint8Array(table.count);
+    table.topics.names.forEach((name, index) => {
+      if (text && !name.toLowerCase().includes(text)) return;
+      const from = table.starts[index] ?? 0;
+      hits.fill(1, from, from + (table.topics.counts[index] ?? 0));
+    });
+    return (/** @type {number} */ position) => !hits[position] || (rank >= 0 && table.severity[position] !== rank);
+  }, [table, text, state, drawn]);
+}
+
+/** @param {{table: MapTable, drawn: number, fill: Fill}} props */
+function Picture({ table, drawn, fill }) {
+  const box = useRef(/** @type {HTMLDivElement|null} */ (null));
+  const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const [top, setTop] = useState(0);
+  const [cursor, setCursor] = useState(/** @type {{column: number, index: number}|null} */ (null));
+  const [pointed, setPointed] = useState(/** @type {{column: number, index: number, x: number, y: number}|null} */ (null));
+  const zoom = Number(param('zoom')) || 1;
+  const ratio = Math.min(2, window.devicePixelRatio || 1);
+  const shade = theme.value;
+  const problems = (status.value?.silent ?? []).map((each) => each.broker).join();
+  const layout = useMemo(() => layOut(table, size.width, size.height, zoom), [table, drawn, size, zoom]);
+  for (const column of layout.columns) column.problem = table.silent.has(column.broker) ? (column.problem ?? 'silent') : null;
+  const isDim = useDim(table, drawn);
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const watcher = new ResizeObserver(() => {
+      const { clientWidth: width, clientHeight: height } = element;
+      setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
+    });
+    watcher.observe(element);
+    return () => watcher.disconnect();
+  }, []);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element || !size.width || !size.height) return;
+    element.width = Math.round(size.width * ratio);
+    element.height = Math.round(size.height * ratio);
+    const context = element.getContext('2d');
+    if (!context) return;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    drawMap(context, table, layout, { fill, top, width: size.width, height: size.height, ratio, isDim, cursor });
+    element.dataset.drawn = `${table.header.boot}.${table.header.version}`;
+  }, [table, drawn, layout, fill, top, size, isDim, cursor, shade, problems]);
+
+  const cellOf = (/** @type {MouseEvent} */ event) => {
+    const found = canvas.current?.getBoundingClientRect();
+    return found ? cellAt(layout, event.clientX - found.left, event.clientY - found.top + top, ratio) : null;
+  };
+  const openCell = (/** @type {{column: number, index: number}|null} */ cell) => {
+    const position = cell ? layout.columns[cell.column]?.positions[cell.index] : undefined;
+    if (position !== undefined) go(href('/partition', table.nameOf(position)));
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === 'Enter' && cursor) openCell(cursor);
+    else if (event.key === '+' || event.key === '-') setParams({ zoom: zoomed(event.key === '+' ? 1 : -1) }, { replace: true });
+    else {
+      const next = moved(layout, cursor, event.key);
+      if (!next) return;
+      setCursor(next);
+      reveal(box.current, layout, next);
+    }
+    event.preventDefault();
+  };
+  const spoken = cursor ? sentence(table, layout, cursor) : '';
+  return html`
+    <${Legend} table=${table} fill=${fill} drawn=${drawn} />
+    <div class="map" ref=${box} onScroll=${() => setTop(box.current?.scrollTop ?? 0)}>
+      <div class="map-content" style=${{ height: `${layout.height}px` }}>
+        <canvas ref=${canvas} class="map-canvas" tabindex="0" role="application" aria-roledescription="replica map"
+          aria-label="Replica map. The arrow keys move between replicas, Enter opens the partition." aria-describedby="map-spoken"
+          style=${{ height: `${size.height}px` }} onKeyDown=${onKeyDown} onBlur=${() => setCursor(null)}
+          onClick=${(/** @type {MouseEvent} */ event) => openCell(cellOf(event))}
+          onMouseMove=${(/** @type {MouseEvent} */ event) => {
+            const cell = cellOf(event);
+            setPointed(cell && { ...cell, x: event.clientX, y: event.clientY });
+          }}
+          onMouseLeave=${() => setPointed(null)}></canvas>
+        ${layout.columns.map(
+          (each) => html`<div key=${each.broker} class="map-head" data-up=${each.problem === null}
+            style=${{ left: `${each.x}px`, top: `${each.y}px`, width: `${each.width}px`, height: `${HEAD - 6}px` }}>
+            <a href=${href('/broker', { id: each.broker })}>Broker ${each.broker}</a>
+            ${table.header.controller === each.broker && html`<span class="chip">controller</span>`}
+            ${each.problem !== null && html`<span class="chip bad-chip">silent</span>`}
+            <small>${each.rack ? `rack ${each.rack} · ` : ''}${plural(each.positions.length, 'replica')}</small></div>`,
+        )}
+      </div>
+    </div>
+    <p id="map-spoken" class="map-spoken" aria-live="polite">${spoken || (pointed ? sentence(table, layout, pointed) : 'Point at a cell, or move with the arrow keys.')}</p>
+    ${pointed && html`<${Tip} table=${table} layout=${layout} cell=${pointed} fill=${fill} />`}`;
+}
+
+/** @param {Layout} layout @param {{column: number, index: number}|null} cursor @param {string} key */
+function moved(layout, cursor, key) {
+  if (!['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight', 'Home', 'End'].includes(key)) return null;
+  const from = cursor ?? { column: 0, index: -1 };
+  if (!cursor) return { column: 0, index: 0 };
+  const column = layout.columns[from.column];
+  if (!column) return null;
+  const last = column.positions.length - 1;
+  const row = Math.floor(from.index / column.perRow);
+  if (key === 'Home') return { column: from.column, index: 0 };
+  if (key === 'End') return { column: from.column, index: last };
+  if (key === 'ArrowUp') return { column: from.column, index: Math.max(0, from.index - column.perRow) };
+  if (key === 'ArrowDown') return { column: from.column, index: Math.min(last, from.index + column.perRow) };
+  const step = key === 'ArrowLeft' ? -1 : 1;
+  const wanted = from.index + step;
+  if (wanted >= 0 && wanted <= last && Math.floor(wanted / column.perRow) === row) return { column: from.column, index: wanted };
+  const other = layout.columns[from.column + step];
+  if (!other?.positions.length) return from;
+  const edge = row * other.perRow + (step > 0 ? 0 : other.perRow - 1);
+  return { column: from.column + step, index: Math.min(other.positions.length - 1, edge) };
+}
+
+/** @param {HTMLElement|null} box @param {Layout} layout @param {{column: number, index: number}} cell */
+function reveal(box, layout, cell) {
+  const column = layout.columns[cell.column];
+  if (!box || !column) return;
+  const y = column.y + HEAD + Math.floor(cell.index / column.perRow) * layout.cell;
+  if (y < box.scrollTop + HEAD) box.scrollTop = Math.max(0, y - HEAD);
+  else if (y + layout.cell > box.scrollTop + box.clientHeight) box.scrollTop = y + layout.cell - box.clientHeight + 8;
+}
+
+/** @param {MapTable} table @param {Layout} layout @param {{column: number, index: number}} cell */
+function facts(table, layout, cell) {
+  const column = layout.columns[cell.column];
+  const position = column?.positions[cell.index];
+  if (!column || position === undefined) return null;
+  const place = column.places[cell.index] ?? 0;
+  const replicas = table.replicasOf(position);
+  const state = ['follower', 'leader', 'out', 'silent', 'leaderless'][table.stateOf(position, place, column.broker)] ?? 'out';
+  return {
+    ...table.nameOf(position),
+    broker: column.broker,
+    state: texts.replica[/** @type {keyof typeof texts.replica} */ (state)],
+    severity: RANK[table.severity[position] ?? 0] ?? 'ok',
+    leader: table.leaderOf(position),
+    replicas,
+    isr: replicas.filter((_, index) => ((table.isr[position] ?? 0) >> index) & 1),
+    position,
+    place,
+  };
+}
+
+/** @param {MapTable} table @param {Layout} layout @param {{column: number, index: number}} cell */
+function sentence(table, layout, cell) {
+  const found = facts(table, layout, cell);
+  if (!found) return '';
+  const leader = found.leader < 0 ? 'no leader' : `leader ${found.leader}`;
+  return `${found.topic}-${found.partition} on broker ${found.broker}: ${found.state}; ${leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}; ${texts.severity[found.severity]}`;
+}
+
+/** @param {{table: MapTable, layout: Layout, cell: {column: number, index: number, x: number, y: number}, fill: Fill}} props */
+function Tip({ table, layout, cell, fill }) {
+  const found = facts(table, layout, cell);
+  if (!found) return null;
+  const look = looks(fill)[lookOf(table, fill)(found.position, found.place, found.broker)];
+  const isRight = cell.x > window.innerWidth / 2;
+  const style = isRight ? { right: `${window.innerWidth - cell.x + 14}px`, top: `${cell.y + 14}px` } : { left: `${cell.x + 14}px`, top: `${cell.y + 14}px` };
+  return html`<div class="tip" style=${style} aria-hidden="true"><strong>${found.topic}-${found.partition}</strong>
+    <span>broker ${found.broker}: ${found.state}</span>
+    <span>leader ${found.leader < 0 ? 'none' : found.leader}, replicas ${listed(found.replicas)}, in sync ${listed(found.isr)}</span>
+    <span>${texts.severity[found.severity]}${(fill === 'size' || fill === 'lag') && look?.name ? `, ${fill} ${look.name}` : ''}</span></div>`;
+}

@@ -1,0 +1,66 @@
+// Overview: is it well; if not, what first?
+import { useCallback, useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { useRoute } from '../core/data.js';
+import { href } from '../core/url.js';
+import { texts } from '../core/texts.js';
+import { bytes, count, plural } from '../core/format.js';
+import { BrokerLink, Mark, PartitionLink, Replicas, State } from '../parts/badges.js';
+import { EventList } from '../parts/events.js';
+import { BrokerCards } from '../parts/broker_cards.js';
+import { Waiting } from '../parts/state_of_answer.js';
+/** @import { Overview as OverviewData, Event as ClusterEvent, Severity } from '../core/types.js' */
+
+const CHANGES_MAX = 20;
+
+export function Overview() {
+  const [fresh, setFresh] = useState(/** @type {ClusterEvent[]} */ ([]));
+  const onEvents = useCallback((/** @type {ClusterEvent[]} */ events) => {
+    setFresh((old) => [...[...events].reverse(), ...old].slice(0, CHANGES_MAX));
+  }, []);
+  const answer = useRoute('/api/overview', {}, { screen: 'overview', onEvents });
+  const data = /** @type {OverviewData|null} */ (answer.data);
+  if (!data) return html`<${Waiting} ...${answer} />`;
+  const known = new Set(data.changes.map((each) => each.id));
+  const isPast = answer.envelope?.at_ms !== null;
+  const changes = isPast ? data.changes : [...fresh.filter((each) => !known.has(each.id)), ...data.changes].slice(0, CHANGES_MAX);
+  return html`
+    <section class="health" data-severity=${data.severity} aria-live="polite">
+      <${Mark} severity=${data.severity} /><strong>${texts.health[data.severity]}</strong>
+      <span class="facts">${plural(data.topics, 'topic')}, ${plural(data.partitions, 'partition')},
+        ${' '}${plural(data.brokers.length, 'broker')}; controller ${data.controller < 0 ? 'unknown' : html`<${BrokerLink} id=${data.controller} />`}</span>
+    </section>
+    <section class="ladder" aria-label="Partitions by state">
+      ${data.counts.map(
+        (each) => html`<a key=${each.severity} class="rung" data-severity=${each.severity} data-empty=${each.partitions === 0}
+          href=${href('/topics', { state: each.severity, internal: 1 })} title=${texts.severityHelp[each.severity]}>
+          <span class="rung-count">${count(each.partitions)}</span><span class="rung-name"><${Mark} severity=${each.severity} /> ${texts.severity[each.severity]}</span></a>`,
+      )}
+      <a class="rung" data-empty=${data.isr_below_2 === 0} href=${href('/map')} title="One more loss loses data or the partition">
+        <span class="rung-count">${count(data.isr_below_2)}</span><span class="rung-name">with fewer than 2 in sync</span></a>
+      <a class="rung" data-empty=${data.without_preferred === 0} href=${href('/map', { fill: 'leader' })} title="The leader is not the first of the replicas">
+        <span class="rung-count">${count(data.without_preferred)}</span><span class="rung-name">not led by the preferred</span></a>
+    </section>
+    <div class="columns">
+      <section class="panel first" aria-label="Worst partitions">
+        <h2>What first</h2>
+        ${data.worst.length === 0
+          ? html`<p class="empty">${texts.empty.worst}</p>`
+          : html`<ul class="worst">${data.worst.map(
+              (each) => html`<li key=${`${each.topic}-${each.partition}`}>
+                <${State} severity=${each.severity} text=${each.state} /><${PartitionLink} ...${each} />
+                <span class="worst-facts">leader <${BrokerLink} id=${each.leader} /> <${Replicas} partition=${each} />
+                  ${each.size_bytes !== null && html`<span class="muted">${bytes(each.size_bytes)}</span>`}</span>
+                <span class="cause">${each.cause ? each.cause.text : 'the cause is not known'}</span></li>`,
+            )}</ul>`}
+      </section>
+      <section class="panel" aria-label="Brokers">
+        <h2>Brokers</h2>
+        <${BrokerCards} brokers=${data.brokers} />
+      </section>
+    </div>
+    <section class="panel" aria-label="Last changes">
+      <h2>Last changes <a class="more" href=${href('/timeline')}>time line</a></h2>
+      <${EventList} events=${changes} empty=${texts.empty.events} />
+    </section>`;
+}

@@ -1,0 +1,214 @@
+"""Brokers that die while screens are open: the main case of the console, in a real browser against real processes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.support.browser import Visit, axe_violations, seconds_until
+from tests.support.console_server import RunningConsole
+from tests.support.shop import ORDERS, fill
+
+from barnabas.embedded.cluster import EmbeddedCluster
+
+#: The time for a change to be on every screen. A second is usual; the tests share their machine with other processes.
+SHOWN_WITHIN_S = 8.0
+SHOWN_WITHIN_MS = SHOWN_WITHIN_S * 1000
+BACK_WITHIN_MS = 60_000.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def content(cluster: EmbeddedCluster, console: RunningConsole) -> None:
+    fill(cluster.bootstrap)
+    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
+
+
+@pytest.fixture
+def well(cluster: EmbeddedCluster, console: RunningConsole) -> Iterator[None]:
+    """Starts after the test the brokers that it stopped, and waits until all is in sync again."""
+    yield
+    down = [node.node_id for node in cluster.nodes if not node.running]
+    if down:
+        cluster.start_again(*down)
+    console.until(lambda: _is_well(console), "the cluster does not recover", within_s=60)
+
+
+def _is_well(console: RunningConsole) -> bool:
+    found = console.ask("overview").json
+    return not found["problem"] and not found["silent"] and found["data"]["severity"] == "ok"
+
+
+def _leaderless_count(console: RunningConsole, broker: int) -> int:
+    return sum(each["leader"] == broker for each in console.get("topic", name=ORDERS)["partitions"])
+
+
+@pytest.mark.usefixtures("well")
+def test_a_killed_broker_is_seen_on_every_open_screen(
+    visit: Visit, cluster: EmbeddedCluster, console: RunningConsole, record_property: Callable[[str, object], None]
+) -> None:
+    victim = 2
+    led = next(each for each in console.get("topic", name=ORDERS)["partitions"] if each["leader"] == victim)
+    addresses = {
+        "map": "/map",
+        "overview": "/",
+        "topic": f"/topic?name={ORDERS}",
+        "partition": f"/partition?topic={ORDERS}&partition={led['partition']}",
+        "brokers": "/brokers",
+    }
+    pages = {name: visit.open(address) for name, address in addresses.items()}
+    for page in pages.values():
+        expect(page.locator(".live")).to_have_attribute("data-live", "on")
+    row = pages["topic"].get_by_role("region", name="Partitions").locator(f'tbody tr[data-index="{led["partition"]}"]')
+    shown: dict[str, Callable[[], None]] = {
+        "map": lambda: expect(pages["map"].locator('.map-head[data-up="false"]')).to_contain_text(
+            f"Broker {victim}", timeout=SHOWN_WITHIN_MS
+        ),
+        "overview": lambda: expect(
+            pages["overview"].get_by_role("region", name="Worst partitions").locator("li").first
+        ).to_be_visible(timeout=SHOWN_WITHIN_MS),
+        "topic": lambda: expect(row.locator('[data-replica="leader"]')).not_to_have_text(
+            str(victim), timeout=SHOWN_WITHIN_MS
+        ),
+        "partition": lambda: expect(pages["partition"].get_by_role("region", name="Summary")).to_contain_text(
+            f"OSR {victim}", timeout=SHOWN_WITHIN_MS
+        ),
+        "brokers": lambda: expect(pages["brokers"].get_by_role("region", name="Brokers").first).to_contain_text(
+            "silent", timeout=SHOWN_WITHIN_MS
+        ),
+    }
+    cluster.kill(victim)
+    took = {name: round(seconds_until(condition), 2) for name, condition in shown.items()}
+    record_property("seconds from the end of the process to each screen, one after the other", took)
+    assert sum(took.values()) < SHOWN_WITHIN_S, took
+    for name, page in pages.items():
+        expect(page.get_by_role("status").filter(has_text=f"Broker {victim} has not answered")).to_be_visible()
+        assert axe_violations(page) == [], name
+    expect(pages["partition"].get_by_role("region", name="Explanation")).to_contain_text(
+        f"broker {victim}", timeout=SHOWN_WITHIN_MS
+    )
+
+    cluster.start_again(victim)
+    expect(pages["map"].locator('.map-head[data-up="false"]')).to_have_count(0, timeout=BACK_WITHIN_MS)
+    expect(pages["map"].locator('.map-legend li[data-look="out of sync"]')).to_have_attribute(
+        "data-count", "0", timeout=BACK_WITHIN_MS
+    )
+    expect(row).to_contain_text("in sync", timeout=BACK_WITHIN_MS)
+    for page in pages.values():
+        expect(page.get_by_role("status").filter(has_text="has not answered")).to_have_count(0)
+
+
+@pytest.mark.usefixtures("well")
+def test_a_screen_opened_while_a_broker_is_down_is_complete(
+    visit: Visit, cluster: EmbeddedCluster, console: RunningConsole
+) -> None:
+    cluster.kill(1)
+    console.until(lambda: bool(console.ask("overview").json["silent"]), "the console does not notice")
+    for address, text in {
+        "/": "refuse writes|at min ISR|under-replicated|under min ISR",
+        "/topics?state=warning&q=orders": "1 of ",
+        f"/topic?name={ORDERS}": "at min ISR",
+        "/broker?id=1": "silent",
+        "/broker?id=2": "answers",
+        "/groups": "Group",
+        "/timeline": "broker-(gone|silent)",
+    }.items():
+        page = visit.open(address)
+        expect(page.locator("main")).to_contain_text(re.compile(text), timeout=SHOWN_WITHIN_MS)
+        expect(page.get_by_role("status").filter(has_text="Broker 1 has not answered")).to_be_visible()
+        page.close()
+
+
+@pytest.mark.usefixtures("well")
+def test_every_screen_shows_a_moment_of_the_past(
+    visit: Visit, cluster: EmbeddedCluster, console: RunningConsole
+) -> None:
+    page = visit.open("/map")
+    whole = page.locator('.map-legend li[data-look="broker silent"][data-count="0"]')
+    expect(whole).to_be_visible()
+    time.sleep(1.0)
+    before_ms = console.ask("overview").json["now_ms"]
+    cluster.kill(3)
+    expect(page.locator('.map-head[data-up="false"]')).to_contain_text("Broker 3", timeout=SHOWN_WITHIN_MS)
+    console.until(lambda: "at min ISR" in str(console.get("topic", name=ORDERS)), "the ISR does not shrink")
+    time.sleep(1.0)
+    broken_ms = console.ask("overview").json["now_ms"]
+    cluster.start_again(3)
+    console.until(lambda: _is_well(console), "the cluster does not recover", within_s=60)
+
+    page.goto(f"{visit.url}/map?at={broken_ms}")
+    expect(page.locator('.map-legend li[data-look="broker silent"]')).not_to_have_attribute("data-count", "0")
+    expect(page.get_by_role("status").filter(has_text="Actions are off")).to_be_visible()
+    expect(page.locator(".live")).to_have_attribute("data-live", "past")
+    page.goto(f"{visit.url}/map?at={before_ms}")
+    expect(whole).to_be_visible()
+    page.goto(f"{visit.url}/topic?name={ORDERS}&at={broken_ms}")
+    rows = page.get_by_role("region", name="Partitions").locator("tbody tr")
+    expect(rows.first).to_contain_text("at min ISR")
+    expect(page.get_by_label("Actions")).to_have_count(0)
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="Topics").click()
+    expect(page).to_have_url(re.compile(f"at={broken_ms}"))
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page).not_to_have_url(re.compile(f"at={broken_ms}"))
+    page.keyboard.press("n")
+    expect(page).not_to_have_url(re.compile("at="))
+    expect(page.locator(".live")).to_have_attribute("data-live", "on")
+    box = slider.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 20, steps=4)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"at=\d+"))
+    page.keyboard.press("[")
+    page.go_back()
+    page.go_back()
+    expect(page).not_to_have_url(re.compile("at="))
+
+
+@pytest.mark.usefixtures("well")
+def test_the_lab_stops_pauses_and_starts_a_broker(visit: Visit) -> None:
+    page = visit.open("/map")
+    page.get_by_role("button", name="Lab").click()
+    lab = page.get_by_role("complementary", name="Lab")
+    broker = lab.locator("li").filter(has_text="Broker 3")
+    broker.get_by_role("button", name="Pause broker 3").click()
+    expect(broker.locator(".lab-state")).to_have_text("paused")
+    down = page.locator('.map-head[data-up="false"]')
+    expect(down).to_contain_text("Broker 3", timeout=15_000)
+    assert axe_violations(page) == []
+    broker.get_by_role("button", name="Resume broker 3").click()
+    expect(down).to_have_count(0, timeout=BACK_WITHIN_MS)
+    broker.get_by_role("button", name="Kill -9 broker 3").click()
+    expect(broker.locator(".lab-state")).to_have_text("stopped")
+    expect(down).to_contain_text("Broker 3", timeout=SHOWN_WITHIN_MS)
+    broker.get_by_role("button", name="Start broker 3").click()
+    expect(broker.locator(".lab-state")).to_have_text("running", timeout=BACK_WITHIN_MS)
+    expect(down).to_have_count(0, timeout=BACK_WITHIN_MS)
+
+
+@pytest.mark.usefixtures("well")
+def test_all_brokers_gone_and_back(visit: Visit, cluster: EmbeddedCluster) -> None:
+    pages = [visit.open(address) for address in ("/", "/map", f"/topic?name={ORDERS}", "/brokers")]
+    for page in pages:
+        expect(page.locator(".live")).to_have_attribute("data-live", "on")
+    cluster.kill()
+    for page in pages:
+        expect(page.get_by_role("status").filter(has_text="No broker answers")).to_be_visible(timeout=SHOWN_WITHIN_MS)
+        expect(page.get_by_role("status").filter(has_text="old.")).to_be_visible()
+    _still_shows(pages[2], "0")
+    cluster.start()
+    for page in pages:
+        expect(page.get_by_role("status").filter(has_text="No broker answers")).to_have_count(0, timeout=BACK_WITHIN_MS)
+        expect(page.get_by_role("status").filter(has_text="has not answered")).to_have_count(0, timeout=BACK_WITHIN_MS)
+    expect(pages[0].locator(".health")).to_contain_text("All partitions are in sync", timeout=BACK_WITHIN_MS)
+
+
+def _still_shows(page: Page, partition: str) -> None:
+    """The last known state stays on the screen."""
+    expect(page.get_by_role("region", name="Partitions").locator("tbody tr").first).to_contain_text(partition)
