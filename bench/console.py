@@ -149,10 +149,12 @@ def _measure(
         time.sleep(0.02)
     print(f"start to first page {first_page_s:.2f} s, to the first complete look {time.perf_counter() - begin_s:.2f} s")
     print(f"RSS after the first look {console.rss_mb():.0f} MB")
-    print("\n| route | kB | min ms | median ms | p99 ms | max ms |\n|---|---|---|---|---|---|")
+    print("\n| route | kB | min ms | median ms | p99 ms | max ms | CPU ms |\n|---|---|---|---|---|---|---|")
     for route in _ROUTES:
+        before_s = console.cpu_s()
         found = [visitor.first_byte_ms(route) for _ in range(requests)]
-        print(Times(route, found[-1][1], [each for each, _ in found]).line(), flush=True)
+        cpu_ms = (console.cpu_s() - before_s) / requests * 1000
+        print(f"{Times(route, found[-1][1], [each for each, _ in found]).line()} {cpu_ms:.1f} |", flush=True)
     before_s, began_s = console.cpu_s(), time.perf_counter()
     time.sleep(20)
     share = (console.cpu_s() - before_s) / (time.perf_counter() - began_s)

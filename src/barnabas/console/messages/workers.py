@@ -17,6 +17,7 @@ from barnabas.console.problems import Problem
 WORKERS_MAX: Final = 4
 _UINT32: Final = 4
 _WAIT_S: Final = 2.0
+_START_S: Final = 60.0
 _ANSWER_MAX: Final = 1 << 28
 _ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can have"
 
@@ -28,6 +29,7 @@ class Worker:
 
     @classmethod
     async def start(cls) -> Worker:
+        """Returns a worker that answers. Raises Problem."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -36,7 +38,10 @@ class Worker:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        return cls(process)
+        worker = cls(process)
+        # The start of a process is not part of the time of a search.
+        await worker.ask({"type": "begin"}, timeout_s=_START_S)
+        return worker
 
     async def ask(self, head: dict[str, Any], data: bytes = b"", *, timeout_s: float) -> Any:
         """Raises Problem if there is no answer in time; the worker is then not usable any more."""
