@@ -1,7 +1,7 @@
 # Barnabas. `make` alone lists what there is.
 #
 # Everything is installed into .venv next to this file; nothing outside the clone is touched, except that `make test`
-# installs the programs its client tests drive (kcat, Java, Go, Node.js) when they are missing and apt-get is there.
+# installs the programs its client tests drive (kcat, Java, Go, Node.js, Chromium) when they are missing and apt-get is there.
 
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$name; break; }; done)

@@ -48,10 +48,12 @@ ports.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _work
 #: Tests that share one Spark session, which is a JVM that takes ten seconds to start.
 SPARK = "tests/system/spark/"
 SYSTEM = "tests/system/"
+BROWSER = "tests/browser/"
 #: The longest of the files with real processes, longest first; each takes half a minute and more on two cores.
 LONGEST = (
     SPARK,
     "tests/system/test_demo.py",
+    BROWSER,
     "tests/system/test_survival.py",
     "tests/system/test_quorum_failures.py",
     "tests/system/test_client_matrix.py",
@@ -120,7 +122,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
     if "not full" in config.getoption("-m"):
         for item in items:
-            if item.nodeid.startswith(SYSTEM):
+            if item.nodeid.startswith((SYSTEM, BROWSER)):
                 item.add_marker(pytest.mark.flaky(reruns=1))
             else:
                 # Other processes evict the caches of the shared cores, so that 40 ms of CPU become 60. A turn that is

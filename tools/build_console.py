@@ -188,8 +188,7 @@ def main(arguments: list[str]) -> int:
             check_types()
         was_built = build()
     except BuildFailed as failure:
-        lines = str(failure).splitlines()
-        text = lines[-1] if options.optional else str(failure)
+        text = str(failure).splitlines()[0] if options.optional else str(failure)
         print(f"the page of barnabas console is not built, everything else works: {text}")
         return 0 if options.optional else 1
     size = gzip_bytes(ROOT / STATIC)

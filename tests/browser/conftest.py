@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 from tests.support.browser import Visit, build_page, chromium
 from tests.support.console_server import RunningConsole, embedded_target
+from tests.support.shop import fill
 
 from barnabas.console.state import ConsoleOptions
 from barnabas.embedded.cluster import EmbeddedCluster
@@ -28,6 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
     found = EmbeddedCluster(tmp_path_factory.mktemp("cluster") / "shop")
     found.start(brokers=BROKERS, racks=["east", "west", "north"])
     try:
+        fill(found.bootstrap)
         yield found
     finally:
         found.kill()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.support.browser import Visit, axe_violations, seconds_until
 from tests.support.console_server import RunningConsole
-from tests.support.shop import ORDERS, fill
+from tests.support.shop import ORDERS
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
@@ -18,12 +18,6 @@ from barnabas.embedded.cluster import EmbeddedCluster
 SHOWN_WITHIN_S = 8.0
 SHOWN_WITHIN_MS = SHOWN_WITHIN_S * 1000
 BACK_WITHIN_MS = 60_000.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def content(cluster: EmbeddedCluster, console: RunningConsole) -> None:
-    fill(cluster.bootstrap)
-    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
 
 
 @pytest.fixture
@@ -165,8 +159,6 @@ def test_every_screen_shows_a_moment_of_the_past(
     page.mouse.move(box["x"] + box["width"] * 0.97, box["y"] + 20, steps=4)
     page.mouse.up()
     expect(page).to_have_url(re.compile(r"at=\d+"))
-    page.keyboard.press("[")
-    page.go_back()
     page.go_back()
     expect(page).not_to_have_url(re.compile("at="))
 

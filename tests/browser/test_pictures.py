@@ -10,9 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from tests.support.browser import Visit
 from tests.support.console_server import RunningConsole
-from tests.support.shop import ORDERS, fill
-
-from barnabas.embedded.cluster import EmbeddedCluster
+from tests.support.shop import ORDERS
 
 pytestmark = pytest.mark.full
 SIZE = (1180, 640)
@@ -20,12 +18,8 @@ SIZE = (1180, 640)
 BYTES_MAX = 150_000
 
 
-def test_pictures_of_a_kill(
-    browser: Browser, cluster: EmbeddedCluster, console: RunningConsole, tmp_path: Path
-) -> None:
+def test_pictures_of_a_kill(browser: Browser, console: RunningConsole, tmp_path: Path) -> None:
     folder = Path(os.environ.get("BARNABAS_PICTURES") or tmp_path)
-    fill(cluster.bootstrap)
-    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
     time.sleep(4.0)
     visit = Visit(browser, console.url, size=SIZE)
     page = visit.open("/map")

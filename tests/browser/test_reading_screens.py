@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect
 from tests.support.browser import PHONE, WIDE, Visit, axe_violations
 from tests.support.console_server import RunningConsole
-from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS, fill
+from tests.support.shop import GROUP, HOSTILE, LONG, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
@@ -37,8 +37,10 @@ SCREENS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def content(cluster: EmbeddedCluster, console: RunningConsole) -> None:
-    fill(cluster.bootstrap)
-    console.until(lambda: console.get("overview")["topics"] >= 43, "the console does not see the topics")
+    """Creates a topic that the console sees being created, and waits until it has read the groups."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("late", 2, 3)])["late"].result(20)
+    console.until(lambda: "topic-created" in str(console.get("timeline")), "the console does not see the topic")
     console.until(lambda: console.get("groups")["total"] == 1, "the console does not see the group", within_s=60)
 
 

@@ -60,7 +60,7 @@ def test_a_kill_in_the_lab_is_seen_explained_and_scrubbed_back(console: RunningC
     for route in ("map", "topics", "brokers", "quorum", "timeline", "groups"):
         assert console.ask(route).status == 200, route
     console.until(lambda: "fenced" in str(console.get("partition", topic="orders", partition=0)), "the cause is known")
-    console.until(lambda: (console.get("history")["last_ms"] or 0) > whole_ms, "the recording goes on")
+    console.until(lambda: (console.get("history")["last_ms"] or 0) > whole_ms, "the recording continues")
     assert console.get("overview", at=whole_ms)["severity"] == "ok"
     assert console.get("topic", name="orders", at=whole_ms)["partitions"][0]["leader"] == victim
     started = console.post("lab/start", {"broker": victim})

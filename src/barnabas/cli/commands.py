@@ -139,6 +139,6 @@ def plain_help() -> str:
         *(f"  {entry.name:{width}}  {entry.help}" for entry in ENTRIES),
         "",
         "`broker` and `random-uuid` need no extra. The other commands need one: pip install 'barnabas[tools]'",
-        "(orders: 'barnabas[orders]'; demo and pipeline: 'barnabas[pipeline]').",
+        "(console: 'barnabas[console]'; orders: 'barnabas[orders]'; demo and pipeline: 'barnabas[pipeline]').",
     ]
     return "\n".join(lines)

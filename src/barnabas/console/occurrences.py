@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from barnabas.monitor.changes import Change
 from barnabas.monitor.merged_texts import merged, skeleton
@@ -59,6 +59,13 @@ class Occurrence:
     @property
     def text(self) -> str:
         return f"{self.shown['subject']} {self.shown['text']} {self.shown['cause'] or ''}".lower()
+
+
+class _Caused(NamedTuple):
+    """A change with its cause, which takes long to join."""
+
+    change: Change
+    cause: str | None
 
 
 class Occurrences:
@@ -118,9 +125,9 @@ class Occurrences:
         if len(self.events) > KEPT:
             del self.events[: KEPT // 10]
 
-    def _keep_lanes(self, changes: list[Change], event: Occurrence) -> None:
+    def _keep_lanes(self, changes: list[_Caused], event: Occurrence) -> None:
         codes = tuple(event.shown["codes"])
-        for change in changes:
+        for change, cause in changes:
             for state in _states(change):
                 lane = Lane(
                     change.time_ms,
@@ -128,7 +135,7 @@ class Occurrences:
                     state.leader_epoch,
                     state.isr,
                     state.replicas,
-                    change.cause,
+                    cause,
                     codes,
                     event.id,
                 )
@@ -142,12 +149,12 @@ class Occurrences:
             if not lanes:
                 del self._lanes[key]
 
-    def _occurrence(self, changes: list[Change]) -> Occurrence:
-        event_id, first = next(self._ids), changes[0]
-        severity = max(change.severity for change in changes)
+    def _occurrence(self, changes: list[_Caused]) -> Occurrence:
+        event_id, (first, cause) = next(self._ids), changes[0]
+        severity = max(change.severity for change, _ in changes)
         shown: dict[str, Any] = {
             "id": event_id,
-            "time_ms": max(change.time_ms for change in changes),
+            "time_ms": max(change.time_ms for change, _ in changes),
             "kind": first.kind,
             "subject": first.subject,
             "topic": first.topic,
@@ -155,22 +162,22 @@ class Occurrences:
             "broker": first.broker,
             "severity": severity.name.lower(),
             "text": first.text,
-            "cause": first.cause,
+            "cause": cause,
             "codes": codes_of(first),
             "before": None,
             "after": None,
             "count": len(changes),
         }
         if len(changes) > 1:
-            topics = {change.topic for change in changes}
+            topics = {change.topic for change, _ in changes}
             shown |= {
                 "subject": f"{len(changes):,} partitions",
                 "topic": topics.pop() if len(topics) == 1 else None,
                 "text": _folded_text(changes),
-                "cause": None if first.cause is None else merged([change.cause or "" for change in changes]),
+                "cause": None if cause is None else merged(list({each or "": None for _, each in changes})),
                 "sample": [
                     {"topic": each.topic, "partition": each.after.partition}
-                    for each in changes[:_SAMPLE]
+                    for each, _ in changes[:_SAMPLE]
                     if each.after is not None
                 ],
             }
@@ -205,46 +212,65 @@ def _states(change: Change) -> Collection[PartitionState]:
     return change.created or ((change.after,) if change.after is not None else ())
 
 
-def _groups(changes: Iterable[Change]) -> Iterator[list[Change]]:
-    """Yields the changes that make one event each: many partitions with the same kind and cause are one."""
-    many: dict[tuple[str, str | None], list[Change]] = {}
+def _groups(changes: Iterable[Change]) -> Iterator[list[_Caused]]:
+    """Yields the changes that make one event each: many partitions with the same kind and cause are one. Causes that
+    differ only in offsets and delays are the same.
+    """
+    skeletons: dict[str | None, str | None] = {None: None}
+    many: dict[tuple[str, str | None], list[_Caused]] = {}
     for change in changes:
-        if change.before is not None and change.after is not None:
-            # Causes that differ only in offsets and delays are one.
-            cause = None if change.cause is None else skeleton(change.cause)
-            many.setdefault((change.kind, cause), []).append(change)
+        caused = _Caused(change, change.cause)
+        if change.before is None or change.after is None:
+            yield from _folded(many)
+            many = {}
+            yield [caused]
             continue
-        yield from _folded(many)
-        many = {}
-        yield [change]
+        cause = caused.cause
+        if cause is not None and cause not in skeletons:
+            skeletons[cause] = skeleton(cause)
+        many.setdefault((change.kind, skeletons[cause]), []).append(caused)
     yield from _folded(many)
 
 
-def _folded(many: dict[tuple[str, str | None], list[Change]]) -> Iterator[list[Change]]:
+def _folded(many: dict[tuple[str, str | None], list[_Caused]]) -> Iterator[list[_Caused]]:
     for group in many.values():
         if len(group) >= _FOLDED_FROM:
             yield group
         else:
-            yield from ([change] for change in group)
+            yield from ([caused] for caused in group)
 
 
-def _folded_text(changes: list[Change]) -> str:
+def _folded_text(changes: Sequence[_Caused]) -> str:
     """Returns the moves of many partitions, the most frequent first."""
-    moves: Counter[str] = Counter()
-    for change in changes:
+    kinds: Counter[tuple[Any, ...]] = Counter()
+    samples: dict[tuple[Any, ...], Change] = {}
+    for change, _ in changes:
         before, after = change.before, change.after
         assert before is not None, "only changed partitions are folded"
         assert after is not None, "only changed partitions are folded"
-        if before.leader != after.leader:
-            moves[f"leader {_name(before.leader)} -> {_name(after.leader)}"] += 1
-        for gone in set(before.isr) - set(after.isr):
-            moves[f"{gone} left the ISR"] += 1
-        for new in set(after.isr) - set(before.isr):
-            moves[f"{new} joined the ISR"] += 1
-        if after.severity is not before.severity or after.severity is not Severity.OK:
-            moves[f"now {after.state}"] += 1
+        key = (before.leader, before.isr, after.leader, after.isr, after.replicas, after.min_isr, after.silent)
+        kinds[key] += 1
+        samples.setdefault(key, change)
+    moves: Counter[str] = Counter()
+    for key, partitions in kinds.items():
+        for text in _moves(samples[key]):
+            moves[text] += partitions
     total = len(changes)
     return ", ".join(text if number == total else f"{text} ({number:,})" for text, number in moves.most_common(8))
+
+
+def _moves(change: Change) -> Iterator[str]:
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return
+    if before.leader != after.leader:
+        yield f"leader {_name(before.leader)} -> {_name(after.leader)}"
+    for gone in set(before.isr) - set(after.isr):
+        yield f"{gone} left the ISR"
+    for new in set(after.isr) - set(before.isr):
+        yield f"{new} joined the ISR"
+    if after.severity is not before.severity or after.severity is not Severity.OK:
+        yield f"now {after.state}"
 
 
 def _name(leader: int) -> str:

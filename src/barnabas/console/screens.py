@@ -38,8 +38,8 @@ class Screens:
         )
 
     def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
-        """Returns the result of `compute`, computed once for each state of the cluster."""
-        key = self.state_key()
+        """Returns the result of `compute`, once for each state of the cluster, and each second for its ages."""
+        key = (*self.state_key(), self.cluster.clock_ms() // 1_000)
         found = self._computed.get(name)
         if found is not None and found[0] == key:
             return found[1]

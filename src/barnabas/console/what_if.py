@@ -12,16 +12,16 @@ import numpy as np
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
-from barnabas.monitor.broker_connection import NoAnswer
+from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, Volumes
-from barnabas.monitor.look_requests import quorum_request
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topic, Topics
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
-from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from barnabas.whatif import Answer, BadQuestion, Question, ask, fact_requests, parse_question
+from barnabas.whatif import Answer, BadQuestion, Question, ask, parse_question
 from barnabas.whatif.from_table import ClusterFacts, situation_of
+from barnabas.whatif.live import facts_of
 from barnabas.whatif.outcomes import Outcome
+from barnabas.whatif.past import facts_in
+from barnabas.whatif.questions import LoseDisks
 
 #: The page's names of the questions, and those of their parser.
 ASKS: Final = {
@@ -35,6 +35,7 @@ ASKS: Final = {
 }
 _VERDICTS: Final = {0: "safe", 3: "degraded", 5: "degraded", 6: "unsafe"}
 _SHOWN: Final = 500
+_TIMEOUT_S: Final = 2.0
 
 
 def question_of(kind: str, objects: list[str]) -> Question:
@@ -47,7 +48,7 @@ def question_of(kind: str, objects: list[str]) -> Question:
 
 async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[str, Any]:
     """Raises Problem for a question that does not fit the cluster."""
-    facts = await _facts(cluster)
+    facts = await _facts(cluster, question)
     table = _copied(cluster.table)
 
     def work() -> Answer:
@@ -60,28 +61,15 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
     return _shown(kind, answer)
 
 
-async def _facts(cluster: ClusterView) -> ClusterFacts:
+async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
     """Returns what only brokers can say; what they do not say becomes a note of the answer."""
-    questions = cluster.questions
-    facts = ClusterFacts()
-    gaps = ["whether topics allow unclean elections is not asked: none counts as allowing them"]
-    try:
-        voters = fact_requests.voters_of(await questions.of_any(quorum_request(), DescribeQuorumResponse))
-    except NoAnswer as error:
-        facts.has_quorum = cluster.at_ms is not None or questions.knows(DescribeQuorumRequest)
-        gaps.append(f"the voters of the quorum are not known: {error}")
-    else:
-        if voters is not None:
-            # A voter that is lost now need not have been lost at a moment of the past.
-            facts.voters, facts.lost_voters = voters if cluster.at_ms is None else fact_requests.Voters(voters.ids)
-    try:
-        features = await questions.of_any(fact_requests.features_request(), ApiVersionsResponse)
-    except NoAnswer as error:
-        gaps.append(f"the features of the cluster are not known, and no ELR is assumed: {error}")
-    else:
-        facts.elr_enabled = fact_requests.has_elr(features)
-    facts.gaps = tuple(gaps)
-    return facts
+    if not isinstance(cluster, WatchedCluster):
+        return facts_in(cluster.table)
+    if cluster.problem is not None:
+        return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
+    disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
+    target = cluster.target
+    return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 
 def _copied(table: ClusterTable) -> ClusterTable:

@@ -258,7 +258,7 @@ def test_a_moment_of_the_history_shows_every_screen_as_it_was(console: RunningCo
     time.sleep(0.1)
     phantom.change(lambda state: state.kill(2))
     console.until(lambda: console.get("overview")["severity"] == "warning", "the ISRs shrink")
-    console.until(lambda: (console.get("history")["last_ms"] or 0) > at_ms, "the recording goes on")
+    console.until(lambda: (console.get("history")["last_ms"] or 0) > at_ms, "the recording continues")
     past = console.ask("overview", at=at_ms).json
     assert (past["at_ms"], past["now_ms"]) == (at_ms, at_ms)
     assert past["data"]["severity"] == "ok"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +17,7 @@ from barnabas.console.problems import Problem
 WORKERS_MAX: Final = 4
 _UINT32: Final = 4
 _WAIT_S: Final = 2.0
+_START_S: Final = 60.0
 _ANSWER_MAX: Final = 1 << 28
 _ENDED: Final = "the process of the search ended: the filter or a record needs more memory than a search can have"
 
@@ -26,6 +29,7 @@ class Worker:
 
     @classmethod
     async def start(cls) -> Worker:
+        """Returns a worker that answers. Raises Problem."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -34,7 +38,10 @@ class Worker:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        return cls(process)
+        worker = cls(process)
+        # The start of a process is not part of the time of a search.
+        await worker.ask({"type": "begin"}, timeout_s=_START_S)
+        return worker
 
     async def ask(self, head: dict[str, Any], data: bytes = b"", *, timeout_s: float) -> Any:
         """Raises Problem if there is no answer in time; the worker is then not usable any more."""
@@ -59,8 +66,13 @@ class Worker:
         return answer
 
     async def end(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        """Ends the process: one that works on nothing ends with its input, any other is killed."""
+        if self.is_usable and self._process.stdin is not None:
+            self._process.stdin.close()
+        elif self._process.returncode is None:
+            # The method of `Process` reaps a process that has ended, which asyncio's own watch then misses.
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
 
 

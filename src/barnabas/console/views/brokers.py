@@ -22,6 +22,8 @@ from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest,
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 _REPLICAS_SHOWN: Final = 500
+#: Replicas up to which the answer about log directories names all of them.
+_REPLICAS_NAMED: Final = 5_000
 
 
 def all_brokers(cluster: ClusterView) -> list[BrokerState]:
@@ -56,7 +58,11 @@ async def broker_view(cluster: ClusterView, broker_id: int, *, is_live: bool = F
     }
     if is_live:
         return shown
-    directories, configs = await asyncio.gather(_directories(cluster, broker_id), broker_configs(cluster, broker_id))
+    # With very many replicas, the answer about all of them would keep other pages waiting while it is decoded.
+    names_replicas = len(hosted) <= _REPLICAS_NAMED
+    directories, configs = await asyncio.gather(
+        _directories(cluster, broker_id, names_replicas=names_replicas), broker_configs(cluster, broker_id)
+    )
     return shown | directories | configs
 
 
@@ -165,16 +171,20 @@ def _hosted(table: ClusterTable, broker_id: int, rows: list[int]) -> list[dict[s
     return found
 
 
-async def _directories(cluster: ClusterView, broker_id: int) -> dict[str, Any]:
+async def _directories(cluster: ClusterView, broker_id: int, *, names_replicas: bool) -> dict[str, Any]:
+    """Returns the log directories of a broker; their replicas are counted only if the answer is to name them."""
+    request = DescribeLogDirsRequest(topics=None if names_replicas else [])
     try:
-        answer = await cluster.questions.of(broker_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        answer = await cluster.questions.of(broker_id, request, DescribeLogDirsResponse)
     except NoAnswer as error:
         return {"directories": None, "directories_problem": str(error)}
     found = [
         {
             "path": each.log_dir,
-            "size_bytes": sum(row.partition_size for topic in each.topics for row in topic.partitions),
-            "replicas": sum(len(topic.partitions) for topic in each.topics),
+            "size_bytes": sum(row.partition_size for topic in each.topics for row in topic.partitions)
+            if names_replicas
+            else None,
+            "replicas": sum(len(topic.partitions) for topic in each.topics) if names_replicas else None,
             "total_bytes": known(each.total_bytes),
             "usable_bytes": known(each.usable_bytes),
             "error": each.error_code or None,

@@ -8,6 +8,7 @@ export const NO_LEADER = 255;
  *   assignments: number[][], topics: {names: string[], counts: number[], holes?: Record<string, number[]>}|null,
  *   columns: Record<string, {type: 'u8'|'u16'|'u32', offset: number, length: number}>}} MapHeader */
 /** @typedef {Uint8Array|Uint16Array|Uint32Array} Column */
+/** @typedef {{positions: Uint32Array, places: Uint8Array, filled: number}} Held */
 
 const TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array };
 
@@ -41,6 +42,8 @@ export class MapTable {
     this.lag = column('lag');
     this.silent = new Set(header.silent.map((each) => each.broker));
     this.starts = starts(this.topics.counts);
+    /** @type {Map<number, Held>|null} */
+    this.held = null;
   }
 
   get count() {
@@ -91,6 +94,11 @@ export class MapTable {
 
   /** Returns each broker's replicas, in the order of topics: positions, and places in the lists of replicas. */
   byBroker() {
+    this.held ??= this.arranged();
+    return this.held;
+  }
+
+  arranged() {
     const { assignments } = this.header;
     const sizes = new Map(this.header.brokers.map((each) => [each.broker, 0]));
     const shares = new Uint32Array(assignments.length);
@@ -101,7 +109,7 @@ export class MapTable {
     assignments.forEach((list, index) => {
       for (const broker of list) sizes.set(broker, (sizes.get(broker) ?? 0) + (shares[index] ?? 0));
     });
-    /** @type {Map<number, {positions: Uint32Array, places: Uint8Array, filled: number}>} */
+    /** @type {Map<number, Held>} */
     const found = new Map();
     for (const [broker, size] of sizes) {
       found.set(broker, { positions: new Uint32Array(size), places: new Uint8Array(size), filled: 0 });
@@ -136,7 +144,11 @@ export class MapTable {
     put(this.severity, cells.severity);
     put(this.leader, cells.leader);
     put(this.isr, cells.isr);
-    put(this.assignment, cells.assignment);
+    if (cells.assignment) {
+      const before = this.assignment.slice();
+      put(this.assignment, cells.assignment);
+      if (positions.some((each) => before[each] !== this.assignment[each])) this.held = null;
+    }
     if (cells.silent) this.silent = new Set(cells.silent.map((each) => each.broker));
     this.header.version = cells.version;
     return true;

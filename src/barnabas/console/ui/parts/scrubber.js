@@ -111,7 +111,9 @@ function Track({ start, end, at, events, history }) {
   /** @param {number} value @param {boolean} isReplaced */
   const set = (value, isReplaced) => {
     const clamped = Math.max(history.first_ms, value);
-    setParams({ at: clamped >= end - 500 && end >= serverNow() - 2000 ? null : clamped }, { replace: isReplaced });
+    const target = clamped >= end - 500 && end >= serverNow() - 2000 ? null : clamped;
+    // The step from the present into the past is an entry of the browser's history, however it is made.
+    setParams({ at: target }, { replace: isReplaced && atMs() !== null });
   };
   const onPointerDown = (/** @type {PointerEvent} */ event) => {
     if (event.button !== 0) return;
