@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -169,8 +169,10 @@ def _changes(visitor: Visitor, phantom: Child, console: Child, query: str) -> No
     seen: list[tuple[float, str]] = []
 
     def follow(events: Iterator[str]) -> None:
-        for event in events:
-            seen.append((time.time(), event))
+        # The other thread closes the connection while this one reads.
+        with suppress(OSError, AttributeError, ValueError):
+            for event in events:
+                seen.append((time.time(), event))
 
     taken, cost = [], []
     with visitor.live(query) as events:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,9 @@ from barnabas.monitor.budget import SHARE
 
 #: The user of a console without users.
 LOCAL_USER = "local"
+#: How often tasks are cancelled at the end, and the time that they then have.
+_CANCELS: Final = 3
+_CANCEL_S: Final = 2.0
 #: The time after the start at which the worker of the first search is started.
 _WARM_S: Final = 2.0
 
@@ -101,11 +105,16 @@ class Console:
 
     async def __aexit__(self, *_error: object) -> None:
         self.stop()
-        for task in self._tasks:
-            task.cancel()
-        # A fault of a task was noted when it ended.
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.workers.close()
+        left = set(self._tasks)
+        # A cancellation that arrives at the end of a wait can be lost, so it is repeated, and no task can keep the
+        # console from its end.
+        for _ in range(_CANCELS):
+            for task in left:
+                task.cancel()
+            if left:
+                _, left = await asyncio.wait(left, timeout=_CANCEL_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.workers.close(), _CANCEL_S)
         for recording in self.recordings.values():
             await recording.close()
 
