@@ -20,7 +20,11 @@ from barnabas.monitor.columns import IntArray, LongArray
 #: The value of `replicas` of a partition that is not there.
 ABSENT: Final = -1
 _REPLICAS: Final = COLUMNS.index("replicas")
-_HEAD: Final = struct.Struct("<II")
+#: The numbers of columns and of rows, and the bytes of a number in memory.
+_HEAD: Final = struct.Struct("<HIB")
+#: The bytes of a number in the file, 0 if all are equal; and the smallest number.
+_COLUMN: Final = struct.Struct("<Bq")
+_WIDTHS: Final = (1, 2, 4, 8)
 _LEVEL: Final = 1
 
 
@@ -70,21 +74,35 @@ class IdColumns:
 
 
 def packed_columns(columns: IntArray | LongArray) -> bytes:
-    """Returns columns of numbers compressed. The bytes of one place follow each other: most of them are equal."""
-    width = columns.dtype.itemsize
-    ordered = np.ascontiguousarray(columns, dtype=f"<i{width}")
-    planes = ordered.view(np.uint8).reshape(-1, width).T.tobytes()
-    return _HEAD.pack(len(columns) << 4 | width, columns.shape[1]) + zlib.compress(planes, _LEVEL)
+    """Returns columns of numbers compressed: each in the smallest type that holds it, a constant one as its value."""
+    number, count = columns.shape
+    parts, heads = [], [_HEAD.pack(number, count, columns.dtype.itemsize)]
+    for column in columns:
+        low, high = (int(column.min()), int(column.max())) if count else (0, 0)
+        width = (
+            0
+            if low == high
+            else next(each for each in _WIDTHS if -(1 << 8 * each - 1) <= low and high < 1 << 8 * each - 1)
+        )
+        heads.append(_COLUMN.pack(width, low))
+        if width:
+            parts.append(column.astype(f"<i{width}").tobytes())
+    return b"".join(heads) + zlib.compress(b"".join(parts), _LEVEL)
 
 
 def unpacked_columns(blob: bytes) -> IntArray:
     """Returns what `packed_columns` was given. Raises HistoryError."""
     try:
-        head, count = _HEAD.unpack_from(blob)
-        width, number = head & 15, head >> 4
-        planes = np.frombuffer(zlib.decompress(blob[_HEAD.size :]), np.uint8)
-        found: IntArray = np.ascontiguousarray(planes.reshape(width, -1).T).view(f"<i{width}").reshape(number, count)
-    except (ValueError, struct.error, zlib.error) as error:
+        number, count, itemsize = _HEAD.unpack_from(blob)
+        begin = _HEAD.size + number * _COLUMN.size
+        heads = [_COLUMN.unpack_from(blob, _HEAD.size + place * _COLUMN.size) for place in range(number)]
+        data = zlib.decompress(blob[begin:])
+        found: IntArray = np.empty((number, count), f"<i{itemsize}")
+        at = 0
+        for place, (width, value) in enumerate(heads):
+            found[place] = np.frombuffer(data, f"<i{width}", count, at) if width else value
+            at += width * count
+    except (ValueError, TypeError, MemoryError, OverflowError, struct.error, zlib.error) as error:
         raise HistoryError(f"columns are damaged: {error}") from None
     return found
 

@@ -75,7 +75,7 @@ class Dictionaries:
         matrix = self.lists.matrix()
         found = {"topic": self.topic_of[numbers], "partition": self.partition_of[numbers]}
         found |= {name: columns.data[_AT[name], numbers] for name in NUMBERS}
-        found |= {name: matrix[columns.data[_AT[name], numbers]] for name in LIST_COLUMNS}
+        found |= {name: np.take(matrix, columns.data[_AT[name], numbers], axis=0) for name in LIST_COLUMNS}
         return States(**found)
 
     def topics_at(self, seq: int, numbers: IntArray, states: States) -> Topics:
@@ -96,9 +96,10 @@ class Dictionaries:
         rows, place = known.astype(np.int32), place[known]
         width = min(states.width, sample.size.shape[1])
         found.start_offset[rows] = sample.start_offset[place]
-        found.size[rows, :width] = sample.size[place, :width]
-        found.end_offset[rows, :width] = sample.end_offset[place, :width]
-        before, after = self.lists.matrix()[sample.replicas[place]], states.replicas[rows]
+        for replica in range(width):
+            found.size[rows, replica] = sample.size[:, replica][place]
+            found.end_offset[rows, replica] = sample.end_offset[:, replica][place]
+        before, after = np.take(self.lists.matrix(), sample.replicas[place], axis=0), states.replicas[rows]
         is_moved = (before != after).any(axis=1)
         if is_moved.any():
             found.follow(rows[is_moved], before[is_moved], after[is_moved])

@@ -36,7 +36,7 @@ _COMMIT_INTERVAL_MS: Final = 1_000
 _SAMPLE_INTERVAL_MS: Final = 300_000
 #: Events between two checkpoints: so many, or a part of the partitions.
 _CHECKPOINT_EVENTS: Final = 2_000
-_PARTITIONS_PER_EVENT: Final = 4
+_PARTITIONS_PER_EVENT: Final = 8
 #: The longest time between two checkpoints, if anything changed.
 _CHECKPOINT_INTERVAL_MS: Final = 21_600_000
 _DEFAULT_BOUNDS: Final = Bounds()

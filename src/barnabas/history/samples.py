@@ -1,4 +1,4 @@
-"""Samples of sizes and offsets: a full one, then the differences to the one before, for the same partitions."""
+"""Samples of sizes and offsets: a full one, then the differences to it, while the partitions are the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.history.writer import Writer
 from barnabas.monitor.columns import IntArray, LongArray
 from barnabas.monitor.table import ClusterTable
 
-#: A reader adds up at most so many samples.
+#: A full sample and those that are differences to it.
 _PER_FULL: Final = 24
 #: The rows of a sample before those of sizes and of offsets: partition, list of replicas, log start offset.
 _FIXED: Final = 3
@@ -20,22 +20,20 @@ _FIXED: Final = 3
 
 class Sampler:
     def __init__(self) -> None:
-        self._previous: LongArray | None = None
+        self._full: LongArray | None = None
+        self._last: LongArray | None = None
         self._count = 0
 
     def write(self, writer: Writer, table: ClusterTable, time_ms: int) -> bool:
         """Writes a sample of the table. Returns False if nothing changed since the last one."""
-        columns = _columns(writer, table)
-        previous = self._previous
-        can_differ = previous is not None and previous.shape == columns.shape
-        if can_differ and previous is not None:
-            if np.array_equal(previous, columns):
-                return False
-            can_differ = np.array_equal(previous[0], columns[0])
-        is_full = not can_differ or self._count % _PER_FULL == 0
-        written = columns if is_full or previous is None else columns - previous
+        columns, full = _columns(writer, table), self._full
+        if self._last is not None and np.array_equal(self._last, columns):
+            return False
+        is_same = full is not None and full.shape == columns.shape and np.array_equal(full[0], columns[0])
+        is_full = not is_same or self._count == _PER_FULL
+        written = columns if is_full or full is None else columns - full
         self._count = 1 if is_full else self._count + 1
-        self._previous = columns
+        self._full, self._last = columns if is_full else full, columns
         writer.connection.execute(
             "INSERT INTO samples(time_ms, seq, is_full, columns) VALUES (?, ?, ?, ?)",
             (time_ms, writer.seq, is_full, packed_columns(written)),
@@ -85,7 +83,7 @@ def sample_at(connection: sqlite3.Connection, seq: int, time_ms: int) -> Sample 
     first = connection.execute("SELECT max(id) FROM samples WHERE id <= ? AND is_full", (last[0],)).fetchone()[0]
     if first is None:
         return None
-    rows = connection.execute("SELECT columns FROM samples WHERE id BETWEEN ? AND ? ORDER BY id", (first, last[0]))
+    rows = connection.execute("SELECT columns FROM samples WHERE id IN (?, ?) ORDER BY id", (first, last[0]))
     total: LongArray | None = None
     for (blob,) in rows:
         columns = unpacked_columns(blob).astype(np.int64, copy=False)
