@@ -11,6 +11,7 @@ from tests.support.histories import MINUTE, incident
 from tests.support.watched import T0, look, partition, table_of
 
 from barnabas.cli.app import run
+from barnabas.cli.reassign_plan import Target, read_plan
 from barnabas.decisions.partition import LOST_DIRECTORY
 from barnabas.monitor.broker_connection import Security
 from barnabas.monitor.delta import Delta, VolumesSeen
@@ -97,3 +98,13 @@ def test_brokers_that_are_not_registered_are_absent() -> None:
     table = table_of(partition("a-0"))
     table.apply(look(partition("a-0"), at_ms=T0 + 1, brokers=()))
     assert situation_of(table, ClusterFacts()).absent == [1, 2, 3]
+
+
+def test_the_moves_of_a_drain_are_saved_for_reassign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, plan = tmp_path / "history.db", tmp_path / "moves.json"
+    incident(file).close()
+    words = ["whatif", "drain", "2", "--save", str(plan), "--at", "22:13:21", "--history", str(file)]
+    # a-0 has a replica on each broker, so that it stays; b-0 goes to the one that is preferred for nothing.
+    assert run([*words, "-b", "127.0.0.1:1"]) == 3
+    assert read_plan(plan) == {("b", 0): Target((3,), ("any",))}
+    assert "a-0 stays: no broker is left for a replica of 3" in capsys.readouterr().out
