@@ -177,12 +177,12 @@ def problem_of(text: str) -> str | None:
     """Returns why a command line cannot be parsed: an unknown command, or an unknown option."""
     words = re.sub(r"[\[\](),]", " ", text).split()
     names = alternatives(words.pop(0))
-    if words and any(name in commands() and commands()[name].subcommands for name in names):
+    while words and any(name in commands() and commands()[name].subcommands for name in names):
         if words[0].startswith("-") or words[0] == "...":
-            names = [f"{name} {inner}" for name in names for inner in commands()[name].subcommands]
-        else:
-            inner = alternatives(words.pop(0))
-            names = [f"{name} {word}" for name in names for word in inner]
+            names += [f"{name} {inner}" for name in names for inner in commands()[name].subcommands]
+            break
+        inner = alternatives(words.pop(0))
+        names = [f"{name} {word}" for name in names for word in inner]
     unknown = [name for name in names if name not in commands()]
     if unknown:
         return f"no command {unknown[0]}"

@@ -31,7 +31,7 @@ _RARE: Final = {
 
 #: Features of work with topics in small segments.
 _SMALL_SEGMENTS: Final = frozenset({WorkFeature.COMPACTED, WorkFeature.SHRINKING})
-_REASSIGNS: Final = frozenset({AdminOperation.REASSIGN, AdminOperation.REGRET})
+_REASSIGNS: Final = frozenset({AdminOperation.REASSIGN, AdminOperation.CANCEL_ADDITION})
 _SMALL_LAG_MS: Final = 3_000
 
 #: The text of the time line for an event.

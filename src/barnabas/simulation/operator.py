@@ -26,7 +26,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 
 _GAP_MS_MEAN = 6_000
 _RETRY_MS = 700
-_REGRET_MS = 1_500
+_CANCELLED_AFTER_MS = 1_500
 _PARTITIONS_MAX = 6
 _NO_ID = bytes(16)
 _TOPIC, _SET = 2, 0
@@ -43,7 +43,7 @@ class AdminOperation(Enum):
     CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it
     ENLARGE = "enlarge"  # one more partition
     REPLACE = "replace"  # a topic is deleted and made again under its name
-    REGRET = "regret"  # a replica is added, and that is cancelled immediately
+    CANCEL_ADDITION = "cancel_addition"  # a replica is added, and that is cancelled immediately
     SHIFT = "shift"  # a replica moves to another log directory of its broker
     LIMIT = "limit"  # quotas of clients
     THROTTLE = "throttle"  # limits on the traffic of replicas and on moves between log directories
@@ -195,14 +195,14 @@ class Operator:
         fewer, more = ids[: min(2, len(ids))], ids[: min(3, len(ids))]
         node = self._random.choice(self._brokers)
         what = f"moves {topic.name}-{index} to {fewer}"
-        self._try(AdminOperation.REGRET, what, reassignment(topic.name, index, fewer), node)
+        self._try(AdminOperation.CANCEL_ADDITION, what, reassignment(topic.name, index, fewer), node)
 
         def add_and_cancel() -> None:
             for replicas in (more, None):
                 what = f"{'cancels the move of' if replicas is None else 'moves'} {topic.name}-{index}, to {more}"
-                self._try(AdminOperation.REGRET, what, reassignment(topic.name, index, replicas), node)
+                self._try(AdminOperation.CANCEL_ADDITION, what, reassignment(topic.name, index, replicas), node)
 
-        self._client.later(_REGRET_MS, add_and_cancel)
+        self._client.later(_CANCELLED_AFTER_MS, add_and_cancel)
 
     # -- replacement of a topic
 

@@ -74,7 +74,7 @@ class WideWork:
         self._sides = list(sides)
         self.topics: list[Topic] = [*base.topics, *[topic for side in sides for topic in side.topics]]
         self.internal = base.internal
-        self.operations: Collection[AdminOperation] = [*base.operations, AdminOperation.REGRET]
+        self.operations: Collection[AdminOperation] = [*base.operations, AdminOperation.CANCEL_ADDITION]
         self.checkers: Sequence[Checker] = [*base.checkers, *[each for side in sides for each in side.checkers]]
 
     @property

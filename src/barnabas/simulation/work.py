@@ -23,7 +23,7 @@ from barnabas.simulation.world import Note
 
 _DRAIN_S = 15
 #: Changes by an operator of a run without features of work.
-CHANGES = tuple(kind for kind in AdminOperation if kind is not AdminOperation.REGRET)
+CHANGES = tuple(kind for kind in AdminOperation if kind is not AdminOperation.CANCEL_ADDITION)
 #: Changes by operators that keep the partitions of topics, and the settings on which their promises depend.
 MOVES = (AdminOperation.REASSIGN, AdminOperation.CANCEL, AdminOperation.ELECT, *SETTINGS)
 
