@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from barnabas.broker.requests.api_questions import QUESTIONS, question_of
+from barnabas.broker.requests.api_checks import CHECKS, check_of
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.protocol.messages.index import request_class
 
@@ -26,10 +26,10 @@ def table() -> str:
         shown = f"{request_class(key).NAME.removesuffix('Request')} ({key})"
         if name == "fetch_metadata":
             shown += " to a controller"
-        lines.append(f"| {shown} | {QUESTIONS[name].asks} | {QUESTIONS[name].refusal} |")
-        on_controller = question_of(name, on_controller=True)
-        if on_controller is not QUESTIONS[name]:
-            lines.append(f"| {shown} to a controller | {on_controller.asks} | {on_controller.refusal} |")
+        lines.append(f"| {shown} | {CHECKS[name].required} | {CHECKS[name].refusal} |")
+        on_controller = check_of(name, on_controller=True)
+        if on_controller is not CHECKS[name]:
+            lines.append(f"| {shown} to a controller | {on_controller.required} | {on_controller.refusal} |")
     return "\n".join(lines)
 
 

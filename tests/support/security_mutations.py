@@ -11,9 +11,9 @@ from barnabas.broker.authorizer import Authorizer
 from barnabas.broker.fetching import fetch_rights
 from barnabas.broker.handlers import envelope, fetch
 from barnabas.broker.producing.produce_shortcut import ProduceShortcut
-from barnabas.broker.requests.api_questions import QUESTIONS
+from barnabas.broker.requests.api_checks import CHECKS
+from barnabas.broker.requests.authorization import Open
 from barnabas.broker.requests.forwarding import ForwardedPrincipal
-from barnabas.broker.requests.judging import Open
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.throttling.client_throttles import Client, ClientRate, Quota
 from barnabas.broker.throttling.muting import BY_QUOTA, Muting
@@ -103,7 +103,7 @@ def removed_rules_stay(patch: pytest.MonkeyPatch) -> None:
 
 def envelopes_of_users_are_trusted(patch: pytest.MonkeyPatch) -> None:
     """Serves an envelope of whoever sends it (S14)."""
-    patch.setitem(QUESTIONS, "envelope", Open("the sender is a broker"))
+    patch.setitem(CHECKS, "envelope", Open("the sender is a broker"))
 
 
 def requests_in_envelopes_have_the_rights_of_the_broker(patch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ TYPE_NAMES: Final = {
 }
 
 
-class _Asker(Protocol):
+class _Requester(Protocol):
     @property
     def api_key(self) -> int: ...
     @property
@@ -64,13 +64,19 @@ class AuditLog:
         return _LOG.isEnabledFor(_TRACE)
 
     def allowed(
-        self, asker: _Asker, operation: AclOperation, resource: AclResource, name: str, references: int, rule: str
+        self,
+        requester: _Requester,
+        operation: AclOperation,
+        resource: AclResource,
+        name: str,
+        references: int,
+        rule: str,
     ) -> None:
-        self._write(logging.DEBUG, "Allowed", asker, operation, resource, name, references, rule)
+        self._write(logging.DEBUG, "Allowed", requester, operation, resource, name, references, rule)
 
     def denied(
         self,
-        asker: _Asker,
+        requester: _Requester,
         operation: AclOperation,
         resource: AclResource,
         name: str,
@@ -79,13 +85,15 @@ class AuditLog:
         *,
         explicit: bool,
     ) -> None:
-        self._write(logging.INFO if explicit else _TRACE, "Denied", asker, operation, resource, name, references, rule)
+        self._write(
+            logging.INFO if explicit else _TRACE, "Denied", requester, operation, resource, name, references, rule
+        )
 
     def _write(
         self,
         level: int,
         what: str,
-        asker: _Asker,
+        requester: _Requester,
         operation: AclOperation,
         resource: AclResource,
         name: str,
@@ -94,13 +102,13 @@ class AuditLog:
     ) -> None:
         if not _LOG.isEnabledFor(level):
             return
-        suffix = self._limit.suffix((asker.principal, int(operation), int(resource), name, what))
+        suffix = self._limit.suffix((requester.principal, int(operation), int(resource), name, what))
         if suffix is None:
             return
-        request = request_class(asker.api_key).NAME.removesuffix("Request")
+        request = request_class(requester.api_key).NAME.removesuffix("Request")
         _LOG.log(
             level,
-            f"Principal = {asker.principal} is {what} operation = {operation.name} from host = "
-            f"{asker.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} for request = "
-            f"{request} with resourceRefCount = {references} based on rule {rule}{suffix}",
+            f"Principal = {requester.principal} is {what} operation = {operation.name} from host = "
+            f"{requester.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} "
+            f"for request = {request} with resourceRefCount = {references} based on rule {rule}{suffix}",
         )

@@ -31,7 +31,7 @@ _OPERATIONS: Final = {
 }
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """The origin of a request, for which the authorizer decides (a `RequestContext`)."""
 
     @property
@@ -81,7 +81,7 @@ class Authorizer:
 
     def allows(
         self,
-        asker: Asker,
+        requester: Requester,
         operation: AclOperation,
         resource: AclResource,
         name: str = CLUSTER_NAME,
@@ -92,10 +92,10 @@ class Authorizer:
         """Returns whether the client of a request may perform the operation. `log_denied` is False if a denial only
         filters the response, or leads to another check.
         """
-        key = (asker.principal, asker.client_host, operation, resource, name)
+        key = (requester.principal, requester.client_host, operation, resource, name)
         decision = self._answers.get(key)
         if decision is None:
-            decision = self.decide(asker.principal, java_address(asker.client_host), operation, resource, name)
+            decision = self.decide(requester.principal, java_address(requester.client_host), operation, resource, name)
             if len(self._answers) >= _ANSWERS_MAX:
                 self._answers.clear()
             self._answers[key] = decision
@@ -103,15 +103,17 @@ class Authorizer:
         audit = self.audit
         if decision.allowed:
             if audit.logs_allowed:
-                audit.allowed(asker, operation, resource, name, references, self.shown_rule(asker.principal, decision))
+                audit.allowed(
+                    requester, operation, resource, name, references, self.shown_rule(requester.principal, decision)
+                )
         elif log_denied or audit.logs_filtered:
-            shown = self.shown_rule(asker.principal, decision)
-            audit.denied(asker, operation, resource, name, references, shown, explicit=log_denied)
+            shown = self.shown_rule(requester.principal, decision)
+            audit.denied(requester, operation, resource, name, references, shown, explicit=log_denied)
         return decision.allowed
 
     def allowed_names(
         self,
-        asker: Asker,
+        requester: Requester,
         operation: AclOperation,
         resource: AclResource,
         names: Iterable[str],
@@ -127,25 +129,25 @@ class Authorizer:
         return {
             name
             for name, count in counts.items()
-            if self.allows(asker, operation, resource, name, references=count, log_denied=log_denied)
+            if self.allows(requester, operation, resource, name, references=count, log_denied=log_denied)
         }
 
-    def allows_any(self, asker: Asker, operation: AclOperation, resource: AclResource) -> bool:
+    def allows_any(self, requester: Requester, operation: AclOperation, resource: AclResource) -> bool:
         """Returns whether the client may perform the operation on at least one resource of the type (Kafka's
         authorizeByResourceType).
         """
-        host = java_address(asker.client_host)
-        return self.decide(asker.principal, host, operation, resource, "hardcode").allowed or self.index.allows_any(
-            asker.principal, host, operation, resource
+        host = java_address(requester.client_host)
+        return self.decide(requester.principal, host, operation, resource, "hardcode").allowed or self.index.allows_any(
+            requester.principal, host, operation, resource
         )
 
-    def operations(self, asker: Asker, resource: AclResource, name: str = CLUSTER_NAME) -> int:
+    def operations(self, requester: Requester, resource: AclResource, name: str = CLUSTER_NAME) -> int:
         """Returns the operations that the client may perform on a resource, as bits (KIP-430)."""
-        host = java_address(asker.client_host)
+        host = java_address(requester.client_host)
         return sum(
             1 << operation
             for operation in _OPERATIONS[resource]
-            if self.decide(asker.principal, host, AclOperation(operation), resource, name).allowed
+            if self.decide(requester.principal, host, AclOperation(operation), resource, name).allowed
         )
 
     def decide(self, principal: str, host: str, operation: AclOperation, resource: AclResource, name: str) -> Decision:

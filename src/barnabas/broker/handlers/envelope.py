@@ -69,7 +69,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         elif services.authorizer is None:
             inner.serve(offer, message, services)
         else:
-            services.steps.begin(inner.judge(offer, message, services), serve_allowed, inner)
+            services.steps.begin(inner.authorize(offer, message, services), serve_allowed, inner)
 
     def serve_allowed(message: Message | None) -> None:
         if message is not None:

@@ -2,7 +2,7 @@
 
 A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
 be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
-affects only its request (`InFlight.on_error`). With an authorizer, requests are authorized first (`api_questions.py`);
+affects only its request (`InFlight.on_error`). With an authorizer, requests are authorized first (`api_checks.py`);
 the node of the controller authorizes those that the controller decides. Handlers are imported at the first request of
 their API (`handlers.py`).
 """
@@ -27,7 +27,7 @@ from barnabas.broker.requests.handlers import Handler, load
 from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight
 from barnabas.broker.requests.log_in import ListenerLogIn
 from barnabas.broker.requests.memory_budget import MemoryBudget
-from barnabas.broker.requests.request_rights import judged
+from barnabas.broker.requests.request_rights import authorized
 from barnabas.broker.requests.steps import Work
 from barnabas.broker.throttling.request_throttle import CLUSTER_APIS, RequestThrottle
 from barnabas.common import effort
@@ -188,10 +188,10 @@ class Dispatcher:
             forward(request, message, frame, self.services)
             return None
         if self.services.authorizer is not None:
-            verdict = whole(judged(request, offer.name, message, self.services))
-            if verdict.response is not None:
-                return self._answer(request, verdict.response)
-            message, request.amend = verdict.request, verdict.amend
+            outcome = whole(authorized(request, offer.name, message, self.services))
+            if outcome.response is not None:
+                return self._answer(request, outcome.response)
+            message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
             self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
             return None
@@ -250,11 +250,11 @@ class Dispatcher:
             forward(request, message, frame, self.services)
             return
         if self.services.authorizer is not None:
-            verdict = yield from judged(request, offer.name, message, self.services)
-            if verdict.response is not None:
-                yield from request.replied_in_steps(verdict.response)
+            outcome = yield from authorized(request, offer.name, message, self.services)
+            if outcome.response is not None:
+                yield from request.replied_in_steps(outcome.response)
                 return
-            message, request.amend = verdict.request, verdict.amend
+            message, request.amend = outcome.request, outcome.amend
         if inner_requests.is_long(handler, message, self.services):
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:

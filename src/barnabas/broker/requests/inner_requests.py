@@ -12,7 +12,7 @@ from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
 from barnabas.broker.requests.handlers import Handler, load
-from barnabas.broker.requests.request_rights import judged
+from barnabas.broker.requests.request_rights import authorized
 from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
@@ -108,17 +108,17 @@ class InnerRequest:
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         """Ignores `callback`: an inner request has no connection that could close."""
 
-    def judge(self, offer: Offer, message: Message, services: Services) -> Generator[int, None, Message | None]:
+    def authorize(self, offer: Offer, message: Message, services: Services) -> Generator[int, None, Message | None]:
         """Authorizes the request as work in steps, and answers it if all of it is refused. Returns the request to
         serve.
         """
         self._message, self._faults = message, services.host.faults
-        verdict = yield from judged(self, offer.name, message, services)
-        if verdict.response is not None:
-            self.reply(verdict.response)
+        outcome = yield from authorized(self, offer.name, message, services)
+        if outcome.response is not None:
+            self.reply(outcome.response)
             return None
-        self.amend = verdict.amend
-        return verdict.request
+        self.amend = outcome.amend
+        return outcome.request
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
         handler = load(offer.name)

@@ -1,6 +1,6 @@
 """Refusals of whole requests that Kafka's requests build in a shape of their own: rows, empty fields, no message.
 
-`judging.Judge.refusal` completes its responses here. The key is the API's.
+`authorization.AuthorizationContext.refusal` completes its responses here. The key is the API's.
 """
 
 from __future__ import annotations

@@ -1,34 +1,40 @@
-"""Imports the table of authorization checks (`api_questions`) at the first request that needs it: a node without an
+"""Imports the table of authorization checks (`api_checks`) at the first request that needs it: a node without an
 authorizer never does.
 """
 
 from __future__ import annotations
 
+from barnabas.broker.requests.authorization import (
+    AuthorizationCheck,
+    AuthorizationContext,
+    AuthorizationResult,
+    AuthorizationSteps,
+    Open,
+)
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
-from barnabas.broker.requests.judging import Judge, Judgement, Open, Question, Verdict
 from barnabas.broker.requests.refusal_shapes import shaped
 from barnabas.common import late_imports
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 
 
-def judged(request: RequestContext, handler: str, message: Message, services: Services) -> Judgement:
+def authorized(request: RequestContext, handler: str, message: Message, services: Services) -> AuthorizationSteps:
     """Authorizes a request of the API with this handler, as work in steps. There must be an authorizer."""
     authorizer = services.authorizer
     assert authorizer is not None, "rights are checked only with an authorizer"
     on_controller = request.listener in services.config.controller_listener_names
-    judge = Judge(authorizer, request, request.api_version, services.metadata.image)
-    table = late_imports.load("barnabas.broker.requests.api_questions")
-    question: Question = table.question_of(handler, on_controller=on_controller)
-    if not authorizer.is_ready and not isinstance(question, Open) and not authorizer.is_super_user(request.principal):
-        return _not_ready(judge, message)
-    return question.judge(judge, message)
+    context = AuthorizationContext(authorizer, request, request.api_version, services.metadata.image)
+    table = late_imports.load("barnabas.broker.requests.api_checks")
+    check: AuthorizationCheck = table.check_of(handler, on_controller=on_controller)
+    if not authorizer.is_ready and not isinstance(check, Open) and not authorizer.is_super_user(request.principal):
+        return _not_ready(context, message)
+    return check.authorize(context, message)
 
 
-def _not_ready(judge: Judge, message: Message) -> Judgement:
+def _not_ready(context: AuthorizationContext, message: Message) -> AuthorizationSteps:
     """Refuses a request before the rules are known, as a client of Kafka sees its AuthorizerNotReadyException. An API
     whose handler decodes and authorizes requests itself refuses what it would refuse without any rule."""
-    answer = error_response(message, judge.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
-    return Verdict(message, None if answer is None else shaped(message, answer, judge.version))
+    answer = error_response(message, context.version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    return AuthorizationResult(message, None if answer is None else shaped(message, answer, context.version))
     yield 1

@@ -1,9 +1,9 @@
 """The authorization of a request before its handler gets it, and the addition of refused rows to its response.
 
-A check (`Question.judge`) takes a decoded request and returns a `Verdict`: the request for the handler, without the
-refused rows; or the whole response, if nothing is left; and the function that completes or filters the handler's
-response. Only the handlers of Produce, Fetch and Metadata check rights themselves. The table in `api_questions` assigns
-a check to each API.
+A check (`AuthorizationCheck.authorize`) takes a decoded request and returns an `AuthorizationResult`: the request for
+the handler, without the refused rows; or the whole response, if nothing is left; and the function that completes or
+filters the handler's response. Only the handlers of Produce, Fetch and Metadata check rights themselves. The table in
+`api_checks` assigns a check to each API.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from barnabas.broker.authorizer import Asker, Authorizer
+from barnabas.broker.authorizer import Authorizer, Requester
 from barnabas.broker.requests.error_responses import ErrorRows, error_response, error_rows
 from barnabas.broker.requests.refusal_shapes import shaped
 from barnabas.common.errors import ErrorCode
@@ -41,19 +41,19 @@ TEXTS: Final = {
 ROWS_PER_STEP: Final = 100
 
 
-class Judge(NamedTuple):
+class AuthorizationContext(NamedTuple):
     """The authorizer together with the request for which it decides."""
 
     authorizer: Authorizer
-    asker: Asker
+    requester: Requester
     version: int
     #: The metadata image, to find the names of topic ids.
     image: MetadataImage
 
-    def may(
+    def allows(
         self, operation: AclOperation, resource: AclResource, name: str = CLUSTER_NAME, *, log_denied: bool = True
     ) -> bool:
-        return self.authorizer.allows(self.asker, operation, resource, name, log_denied=log_denied)
+        return self.authorizer.allows(self.requester, operation, resource, name, log_denied=log_denied)
 
     def refusal(self, request: Message, code: ErrorCode) -> Message:
         """Returns the response that has this error for everything in the request."""
@@ -62,7 +62,7 @@ class Judge(NamedTuple):
         return shaped(request, found, self.version)
 
 
-class Verdict(NamedTuple):
+class AuthorizationResult(NamedTuple):
     """The result of a check: `response` is set if the handler is not called."""
 
     request: Message
@@ -70,23 +70,23 @@ class Verdict(NamedTuple):
     amend: Amend | None = None
 
 
-Judgement = Generator[int, None, Verdict]
+AuthorizationSteps = Generator[int, None, AuthorizationResult]
 
 
-class Question(Protocol):
+class AuthorizationCheck(Protocol):
     """The authorization check of an API. The documentation is generated from the table of checks, so each check
     describes itself.
     """
 
     @property
-    def asks(self) -> str:
+    def required(self) -> str:
         """Returns a text with the required operation and resource."""
 
     @property
     def refusal(self) -> str:
         """Returns a text with what a client without the right gets."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement: ...
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps: ...
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ class Open:
     why: str
 
     @property
-    def asks(self) -> str:
+    def required(self) -> str:
         return f"nothing: {self.why}"
 
     @property
     def refusal(self) -> str:
         return "none"
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        return Verdict(request)
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        return AuthorizationResult(request)
         yield 1
 
 
@@ -112,11 +112,11 @@ class Open:
 class ByHandler:
     """A check by the handler, which decodes the request itself, or must not do work for refused rows."""
 
-    asks: str
+    required: str
     refusal: str
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        return Verdict(request)
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        return AuthorizationResult(request)
         yield 1
 
 
@@ -124,7 +124,7 @@ class ByHandler:
 class Described:
     """A check with its texts for the documentation."""
 
-    asks: str
+    required: str
     refusal: str
 
 
@@ -137,18 +137,18 @@ class Whole:
     name: str = ""
 
     @property
-    def asks(self) -> str:
+    def required(self) -> str:
         return f"{self.operation.name} on {_shown(self.resource)}"
 
     @property
     def refusal(self) -> str:
         return f"{CODES[self.resource].name} for the whole request"
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         name = getattr(request, self.name) if self.name else CLUSTER_NAME
-        if judge.may(self.operation, self.resource, name):
-            return Verdict(request)
-        return Verdict(request, judge.refusal(request, CODES[self.resource]))
+        if context.allows(self.operation, self.resource, name):
+            return AuthorizationResult(request)
+        return AuthorizationResult(request, context.refusal(request, CODES[self.resource]))
         yield 1
 
 
@@ -169,7 +169,7 @@ class Rows:
     values: tuple[tuple[str, object], ...] = ()
 
     @property
-    def asks(self) -> str:
+    def required(self) -> str:
         other = f"{self.unless.name} on the cluster, or " if self.unless is not None else ""
         return f"{other}{self.operation.name} on each {_shown(self.resource).removeprefix('the ')}"
 
@@ -181,20 +181,20 @@ class Rows:
         name: str = getattr(row, self.key) if self.key else row
         return name
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        if self.unless is not None and judge.may(self.unless, AclResource.CLUSTER, log_denied=False):
-            return Verdict(request)
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        if self.unless is not None and context.allows(self.unless, AclResource.CLUSTER, log_denied=False):
+            return AuthorizationResult(request)
         rows = getattr(request, self.shape.of) or ()
-        allowed, refused = yield from split(judge, self.operation, self.resource, rows, self.name_of)
+        allowed, refused = yield from split(context, self.operation, self.resource, rows, self.name_of)
         if not refused:
-            return Verdict(request)
-        return with_rows(request, self.shape, allowed, self.refused(judge, request, refused))
+            return AuthorizationResult(request)
+        return with_rows(request, self.shape, allowed, self.refused(context, request, refused))
 
-    def refused(self, judge: Judge, request: Message, rows: list[Any]) -> list[Any]:
+    def refused(self, context: AuthorizationContext, request: Message, rows: list[Any]) -> list[Any]:
         """Returns the rows of the response for refused rows of the request."""
         code = CODES[self.resource]
         text = None if self.is_silent else TEXTS[code]
-        found = error_rows(changed(request, self.shape.of, rows), judge.version, code, text, self.shape)
+        found = error_rows(changed(request, self.shape.of, rows), context.version, code, text, self.shape)
         for attribute, value in self.values:
             for row in found:
                 for inner in getattr(row, self.shape.inner.to) if self.shape.inner is not None else (row,):
@@ -205,28 +205,32 @@ class Rows:
 class All:
     """Several checks, in order. The first refusal of the whole request is the response."""
 
-    def __init__(self, *questions: Question) -> None:
-        self._questions = questions
+    def __init__(self, *checks: AuthorizationCheck) -> None:
+        self._checks = checks
 
     @property
-    def asks(self) -> str:
-        return "; ".join(question.asks for question in self._questions)
+    def required(self) -> str:
+        return "; ".join(check.required for check in self._checks)
 
     @property
     def refusal(self) -> str:
-        return "; ".join(question.refusal for question in self._questions)
+        return "; ".join(check.refusal for check in self._checks)
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        verdict = Verdict(request)
-        for question in self._questions:
-            verdict = yield from question.judge(judge, verdict.request)
-            if verdict.response is not None or verdict.amend is not None:
-                return verdict
-        return verdict
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        outcome = AuthorizationResult(request)
+        for check in self._checks:
+            outcome = yield from check.authorize(context, outcome.request)
+            if outcome.response is not None or outcome.amend is not None:
+                return outcome
+        return outcome
 
 
 def split(
-    judge: Judge, operation: AclOperation, resource: AclResource, rows: Sequence[Any], name_of: Callable[[Any], str]
+    context: AuthorizationContext,
+    operation: AclOperation,
+    resource: AclResource,
+    rows: Sequence[Any],
+    name_of: Callable[[Any], str],
 ) -> Generator[int, None, tuple[list[Any], list[Any]]]:
     """Returns the rows whose resource the client may use, and the other rows. Each name is checked once."""
     counts: dict[str, int] = {}
@@ -237,23 +241,23 @@ def split(
             yield 1
     answers: dict[str, bool] = {}
     for name, count in counts.items():
-        answers[name] = judge.authorizer.allows(judge.asker, operation, resource, name, references=count)
+        answers[name] = context.authorizer.allows(context.requester, operation, resource, name, references=count)
         if len(answers) % ROWS_PER_STEP == 0:
             yield 1
     allowed = [row for row in rows if answers[name_of(row)]]
     return allowed, [row for row in rows if not answers[name_of(row)]]
 
 
-def with_rows(request: Message, shape: ErrorRows, allowed: Sequence[Any], more: list[Any]) -> Verdict:
-    """Returns the verdict on a request of which the handler gets the `allowed` rows, and whose response gets `more`."""
+def with_rows(request: Message, shape: ErrorRows, allowed: Sequence[Any], more: list[Any]) -> AuthorizationResult:
+    """Returns the outcome on a request of which the handler gets the `allowed` rows, and whose response gets `more`."""
     if not allowed:
-        return Verdict(request, only_rows(request, shape, more))
+        return AuthorizationResult(request, only_rows(request, shape, more))
 
     def amend(response: Any) -> Any:
         getattr(response, shape.to).extend(more)
         return response
 
-    return Verdict(changed(request, shape.of, list(allowed)), None, amend)
+    return AuthorizationResult(changed(request, shape.of, list(allowed)), None, amend)
 
 
 def only_rows(request: Message, shape: ErrorRows, rows: list[Any]) -> Message:
@@ -280,6 +284,6 @@ def _shown(resource: AclResource) -> str:
     }[resource]
 
 
-def may_describe_topic(judge: Judge, topic: str) -> bool:
+def may_describe_topic(context: AuthorizationContext, topic: str) -> bool:
     """Returns whether the client may describe the topic. A denial only filters a response, and is not logged as one."""
-    return judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic, log_denied=False)
+    return context.allows(AclOperation.DESCRIBE, AclResource.TOPIC, topic, log_denied=False)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
-from barnabas.broker.requests.judging import (
+from barnabas.broker.requests.authorization import (
     CODES,
     TEXTS,
+    AuthorizationContext,
+    AuthorizationResult,
+    AuthorizationSteps,
     Described,
-    Judge,
-    Judgement,
     Rows,
-    Verdict,
     changed,
     only_rows,
     split,
 )
+from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
 from barnabas.common.config_keys import ResourceType
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ZERO_UUID
@@ -34,25 +34,25 @@ class CreateTopics(Described):
 
     _ROWS = Rows(AclOperation.CREATE, AclResource.TOPIC, ErrorRows("topics", "topics"), "name")
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, CreateTopicsRequest)
         counts = Counter(topic.name for topic in request.topics)
         refused: list[Any] = []
-        if not judge.may(AclOperation.CREATE, AclResource.CLUSTER, log_denied=False):
+        if not context.allows(AclOperation.CREATE, AclResource.CLUSTER, log_denied=False):
             # Duplicates are refused by the controller, whatever the rights.
             single = [topic for topic in request.topics if counts[topic.name] == 1]
-            _, refused = yield from split(judge, AclOperation.CREATE, AclResource.TOPIC, single, self._ROWS.name_of)
-        rows = self._ROWS.refused(judge, request, refused) if refused else []
+            _, refused = yield from split(context, AclOperation.CREATE, AclResource.TOPIC, single, self._ROWS.name_of)
+        rows = self._ROWS.refused(context, request, refused) if refused else []
         for row in rows:
             row.error_message = "Authorization failed."
         names = {topic.name for topic in refused}
         left = [topic for topic in request.topics if topic.name not in names]
         if not left and rows:
-            return Verdict(request, only_rows(request, self._ROWS.shape, rows))
+            return AuthorizationResult(request, only_rows(request, self._ROWS.shape, rows))
 
         def amend(response: CreateTopicsResponse) -> CreateTopicsResponse:
             for result in response.topics:
-                if result.error_code == ErrorCode.NONE and not judge.may(
+                if result.error_code == ErrorCode.NONE and not context.allows(
                     AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, result.name, log_denied=False
                 ):
                     result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -61,22 +61,22 @@ class CreateTopics(Described):
             response.topics.extend(rows)
             return response
 
-        return Verdict(changed(request, "topics", left), None, amend)
+        return AuthorizationResult(changed(request, "topics", left), None, amend)
 
 
 class DeleteTopics(Described):
     """DELETE on the cluster, or DESCRIBE and DELETE on each topic. One that is requested by id is named only to those
     who may describe it; one that is requested by name and hidden is refused whether it exists or not."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, DeleteTopicsRequest)
-        if judge.may(AclOperation.DELETE, AclResource.CLUSTER, log_denied=False):
-            return Verdict(request)
-        by_name = "topics" if judge.version >= 6 else "topic_names"
+        if context.allows(AclOperation.DELETE, AclResource.CLUSTER, log_denied=False):
+            return AuthorizationResult(request)
+        by_name = "topics" if context.version >= 6 else "topic_names"
         rows: list[DeleteTopicsResponse.DeletableTopicResult] = []
         left: list[Any] = []
         for place, topic in enumerate(getattr(request, by_name)):
-            refusal = self._refusal(judge, topic)
+            refusal = self._refusal(context, topic)
             if refusal is None:
                 left.append(topic)
             else:
@@ -84,27 +84,27 @@ class DeleteTopics(Described):
             if place % 50 == 49:
                 yield 1
         if not rows:
-            return Verdict(request)
+            return AuthorizationResult(request)
         if not left:
-            return Verdict(request, DeleteTopicsResponse(responses=rows))
+            return AuthorizationResult(request, DeleteTopicsResponse(responses=rows))
 
         def amend(response: DeleteTopicsResponse) -> DeleteTopicsResponse:
             response.responses.extend(rows)
             return response
 
-        return Verdict(changed(request, by_name, left), None, amend)
+        return AuthorizationResult(changed(request, by_name, left), None, amend)
 
-    def _refusal(self, judge: Judge, topic: Any) -> DeleteTopicsResponse.DeletableTopicResult | None:
+    def _refusal(self, context: AuthorizationContext, topic: Any) -> DeleteTopicsResponse.DeletableTopicResult | None:
         name, topic_id = (topic, ZERO_UUID) if isinstance(topic, str) else (topic.name, topic.topic_id)
         by_id = name is None
         if by_id:
-            known = judge.image.topics_by_id.get(topic_id)
+            known = context.image.topics_by_id.get(topic_id)
             if known is None:
                 return None
             name = known.name
-        is_shown = judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, name)
+        is_shown = context.allows(AclOperation.DESCRIBE, AclResource.TOPIC, name)
         if is_shown and (
-            name not in judge.image.topics_by_name or judge.may(AclOperation.DELETE, AclResource.TOPIC, name)
+            name not in context.image.topics_by_name or context.allows(AclOperation.DELETE, AclResource.TOPIC, name)
         ):
             return None
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -118,15 +118,15 @@ class ListOffsets(Described):
 
     _ROWS = Rows(AclOperation.DESCRIBE, AclResource.TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, ListOffsetsRequest)
         if request.replica_id < 0:
-            verdict = yield from self._ROWS.judge(judge, request)
-            return verdict
-        if judge.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
-            return Verdict(request)
-        rows = self._ROWS.refused(judge, request, request.topics)
-        return Verdict(request, only_rows(request, self._ROWS.shape, rows))
+            outcome = yield from self._ROWS.authorize(context, request)
+            return outcome
+        if context.allows(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
+            return AuthorizationResult(request)
+        rows = self._ROWS.refused(context, request, request.topics)
+        return AuthorizationResult(request, only_rows(request, self._ROWS.shape, rows))
 
 
 class Configs:
@@ -137,37 +137,37 @@ class Configs:
         self._shape = shape
 
     @property
-    def asks(self) -> str:
+    def required(self) -> str:
         return f"{self._operation.name} on each topic or group, and on the cluster for brokers, loggers and metrics"
 
     @property
     def refusal(self) -> str:
         return "TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED for each one"
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         left: list[Any] = []
         rows: list[Any] = []
         for place, resource in enumerate(getattr(request, self._shape.of)):
             kind = self._type_of(resource)
             name = () if kind is AclResource.CLUSTER else (resource.resource_name,)
-            if kind is None or judge.may(self._operation, kind, *name):
+            if kind is None or context.allows(self._operation, kind, *name):
                 left.append(resource)
             else:
                 code = CODES[kind]
                 one = changed(request, self._shape.of, [resource])
-                rows += error_rows(one, judge.version, code, TEXTS[code], self._shape)
+                rows += error_rows(one, context.version, code, TEXTS[code], self._shape)
             if place % 50 == 49:
                 yield 1
         if not rows:
-            return Verdict(request)
+            return AuthorizationResult(request)
         if not left:
-            return Verdict(request, only_rows(request, self._shape, rows))
+            return AuthorizationResult(request, only_rows(request, self._shape, rows))
 
         def amend(response: Any) -> Any:
             getattr(response, self._shape.to).extend(rows)
             return response
 
-        return Verdict(changed(request, self._shape.of, left), None, amend)
+        return AuthorizationResult(changed(request, self._shape.of, left), None, amend)
 
     @staticmethod
     def _type_of(resource: Any) -> AclResource | None:
@@ -186,9 +186,9 @@ _CONFIG_RESOURCES: Final = {
 class DescribeLogDirs(Described):
     """DESCRIBE on the cluster; older versions have no field for the refusal and show no directory."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        if judge.may(AclOperation.DESCRIBE, AclResource.CLUSTER):
-            return Verdict(request)
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if judge.version >= 3 else ErrorCode.NONE
-        return Verdict(request, DescribeLogDirsResponse(error_code=code))
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        if context.allows(AclOperation.DESCRIBE, AclResource.CLUSTER):
+            return AuthorizationResult(request)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= 3 else ErrorCode.NONE
+        return AuthorizationResult(request, DescribeLogDirsResponse(error_code=code))
         yield 1

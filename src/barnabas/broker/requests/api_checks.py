@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from barnabas.broker.requests import group_questions, topic_questions, transaction_questions
+from barnabas.broker.requests import group_checks, topic_checks, transaction_checks
+from barnabas.broker.requests.authorization import All, AuthorizationCheck, ByHandler, Open, Rows, Whole
 from barnabas.broker.requests.error_responses import INDEXES, TOPICS, ErrorRows
-from barnabas.broker.requests.judging import All, ByHandler, Open, Question, Rows, Whole
 from barnabas.metadata.acls import AclOperation, AclResource
 
 _CLUSTER_ACTION: Final = Whole(AclOperation.CLUSTER_ACTION)
@@ -22,7 +22,7 @@ _IN_TRANSACTION: Final = Whole(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID,
 _RESOURCES: Final = ErrorRows("responses", "resources")
 _EACH_TOPIC: Final = "TOPIC_AUTHORIZATION_FAILED for each one"
 
-QUESTIONS: Final[Mapping[str, Question]] = {
+CHECKS: Final[Mapping[str, AuthorizationCheck]] = {
     # Records
     "produce": ByHandler(
         "WRITE on the transactional id, WRITE on each topic",
@@ -32,7 +32,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         "READ on each topic; CLUSTER_ACTION on the cluster in the name of a replica",
         f"{_EACH_TOPIC}",
     ),
-    "list_offsets": topic_questions.ListOffsets(
+    "list_offsets": topic_checks.ListOffsets(
         "DESCRIBE on each topic; CLUSTER_ACTION on the cluster in the name of a replica", _EACH_TOPIC
     ),
     "offset_for_leader_epoch": Rows(
@@ -51,18 +51,18 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_topic_partitions": ByHandler(
         "DESCRIBE on each topic", f"{_EACH_TOPIC}; of all topics, those that may be described"
     ),
-    "create_topics": topic_questions.CreateTopics(
+    "create_topics": topic_checks.CreateTopics(
         "CREATE on the cluster or on each topic; DESCRIBE_CONFIGS on it for the configuration in the response",
         f"{_EACH_TOPIC}; the configuration is left out",
     ),
-    "delete_topics": topic_questions.DeleteTopics(
+    "delete_topics": topic_checks.DeleteTopics(
         "DELETE on the cluster, or DESCRIBE and DELETE on each topic", _EACH_TOPIC
     ),
     "create_partitions": Rows(
         AclOperation.ALTER, AclResource.TOPIC, ErrorRows("results", "topics"), "name", is_silent=True
     ),
     # Groups
-    "find_coordinator": group_questions.FindCoordinator(
+    "find_coordinator": group_checks.FindCoordinator(
         "DESCRIBE on each group or transactional id; CLUSTER_ACTION on the cluster for share groups",
         "GROUP_, TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED for each one",
     ),
@@ -72,38 +72,38 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "leave_group": _MEMBER,
     "consumer_group_heartbeat": All(
         _MEMBER,
-        group_questions.SubscribedTopics(
+        group_checks.SubscribedTopics(
             "DESCRIBE on each topic subscribed to by name", "TOPIC_AUTHORIZATION_FAILED for the member"
         ),
     ),
     "offset_commit": All(_MEMBER, Rows(AclOperation.READ, AclResource.TOPIC, TOPICS, "name")),
-    "offset_fetch": group_questions.OffsetFetch(
+    "offset_fetch": group_checks.OffsetFetch(
         "DESCRIBE on each group and on each topic",
         "GROUP_AUTHORIZATION_FAILED for a group, TOPIC_AUTHORIZATION_FAILED for a topic; of all topics, those that may "
         "be described",
     ),
-    "offset_delete": group_questions.OffsetDelete(
+    "offset_delete": group_checks.OffsetDelete(
         "DELETE on the group; READ on each topic", f"GROUP_AUTHORIZATION_FAILED for the whole request; {_EACH_TOPIC}"
     ),
     "describe_groups": Rows(
         AclOperation.DESCRIBE, AclResource.GROUP, ErrorRows("groups", "groups", key="group_id"), is_silent=True
     ),
-    "consumer_group_describe": group_questions.ConsumerGroupDescribe(
+    "consumer_group_describe": group_checks.ConsumerGroupDescribe(
         "DESCRIBE on each group, and on each topic of its members",
         "GROUP_AUTHORIZATION_FAILED for each one; TOPIC_AUTHORIZATION_FAILED for a group with a hidden topic",
     ),
-    "list_groups": group_questions.ListGroups(
+    "list_groups": group_checks.ListGroups(
         "DESCRIBE on the cluster or on each group", "groups that may not be described are left out"
     ),
     "delete_groups": Rows(
         AclOperation.DELETE, AclResource.GROUP, ErrorRows("results", "groups_names", key="group_id"), is_silent=True
     ),
     # Transactions
-    "init_producer_id": transaction_questions.InitProducerId(
+    "init_producer_id": transaction_checks.InitProducerId(
         "WRITE on the transactional id; without one, IDEMPOTENT_WRITE on the cluster, or WRITE on any topic",
         "TRANSACTIONAL_ID_ or CLUSTER_AUTHORIZATION_FAILED",
     ),
-    "add_partitions_to_txn": transaction_questions.AddPartitionsToTxn(
+    "add_partitions_to_txn": transaction_checks.AddPartitionsToTxn(
         "WRITE on the transactional id and on each topic; from version 4, CLUSTER_ACTION on the cluster",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for everything; TOPIC_AUTHORIZATION_FAILED for a topic, and "
         "OPERATION_NOT_ATTEMPTED for the others; CLUSTER_AUTHORIZATION_FAILED",
@@ -111,14 +111,14 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "add_offsets_to_txn": All(_IN_TRANSACTION, _MEMBER),
     "end_txn": _IN_TRANSACTION,
     "txn_offset_commit": All(_IN_TRANSACTION, _MEMBER, Rows(AclOperation.READ, AclResource.TOPIC, TOPICS, "name")),
-    "write_txn_markers": transaction_questions.WriteTxnMarkers(
+    "write_txn_markers": transaction_checks.WriteTxnMarkers(
         "ALTER or CLUSTER_ACTION on the cluster", "CLUSTER_AUTHORIZATION_FAILED for everything"
     ),
-    "describe_transactions": transaction_questions.DescribeTransactions(
+    "describe_transactions": transaction_checks.DescribeTransactions(
         "DESCRIBE on each transactional id, and on each of its topics",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED for each one; topics are left out",
     ),
-    "list_transactions": transaction_questions.ListTransactions(
+    "list_transactions": transaction_checks.ListTransactions(
         "DESCRIBE on each transactional id", "those that may not be described are left out"
     ),
     # The cluster
@@ -142,11 +142,11 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "describe_acls": _DESCRIBE,
     "create_acls": _ALTER,
     "delete_acls": _ALTER,
-    "describe_configs": topic_questions.Configs(AclOperation.DESCRIBE_CONFIGS, ErrorRows("results", "resources")),
-    "alter_configs": topic_questions.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
-    "incremental_alter_configs": topic_questions.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
+    "describe_configs": topic_checks.Configs(AclOperation.DESCRIBE_CONFIGS, ErrorRows("results", "resources")),
+    "alter_configs": topic_checks.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
+    "incremental_alter_configs": topic_checks.Configs(AclOperation.ALTER_CONFIGS, _RESOURCES),
     "list_config_resources": Whole(AclOperation.DESCRIBE_CONFIGS),
-    "describe_log_dirs": topic_questions.DescribeLogDirs(
+    "describe_log_dirs": topic_checks.DescribeLogDirs(
         "DESCRIBE on the cluster", "CLUSTER_AUTHORIZATION_FAILED; before version 3, no directory"
     ),
     "alter_replica_log_dirs": _ALTER,
@@ -184,9 +184,9 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 }
 
 #: The checks that differ on a controller's listener.
-CONTROLLER_QUESTIONS: Final[Mapping[str, Question]] = {"describe_cluster": _ALTER}
+CONTROLLER_CHECKS: Final[Mapping[str, AuthorizationCheck]] = {"describe_cluster": _ALTER}
 
 
-def question_of(handler: str, *, on_controller: bool) -> Question:
+def check_of(handler: str, *, on_controller: bool) -> AuthorizationCheck:
     """Returns the check of an API, by its handler's name."""
-    return (CONTROLLER_QUESTIONS.get(handler) if on_controller else None) or QUESTIONS[handler]
+    return (CONTROLLER_CHECKS.get(handler) if on_controller else None) or CHECKS[handler]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
-from barnabas.broker.requests.judging import (
+from barnabas.broker.requests.authorization import (
     CODES,
+    AuthorizationContext,
+    AuthorizationResult,
+    AuthorizationSteps,
     Described,
-    Judge,
-    Judgement,
     Rows,
-    Verdict,
     changed,
     may_describe_topic,
     split,
 )
+from barnabas.broker.requests.error_responses import PARTITIONS, ErrorRows, error_rows
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclResource
 from barnabas.protocol.message import Message
@@ -35,23 +35,23 @@ class OffsetDelete(Described):
 
     _ROWS = Rows(AclOperation.READ, AclResource.TOPIC, ErrorRows("topics", "topics", inner=PARTITIONS), "name")
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, OffsetDeleteRequest)
-        if not judge.may(AclOperation.DELETE, AclResource.GROUP, request.group_id):
-            return Verdict(request, judge.refusal(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        if not context.allows(AclOperation.DELETE, AclResource.GROUP, request.group_id):
+            return AuthorizationResult(request, context.refusal(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         allowed, denied = yield from split(
-            judge, AclOperation.READ, AclResource.TOPIC, request.topics, self._ROWS.name_of
+            context, AclOperation.READ, AclResource.TOPIC, request.topics, self._ROWS.name_of
         )
         if not denied:
-            return Verdict(request)
-        rows = self._ROWS.refused(judge, request, denied)
+            return AuthorizationResult(request)
+        rows = self._ROWS.refused(context, request, denied)
 
         def amend(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
             if response.error_code == ErrorCode.NONE:
                 response.topics.extend(rows)
             return response
 
-        return Verdict(changed(request, "topics", allowed), None, amend)
+        return AuthorizationResult(changed(request, "topics", allowed), None, amend)
 
 
 class OffsetFetch(Described):
@@ -65,37 +65,37 @@ class OffsetFetch(Described):
         values=(("committed_offset", -1),),
     )
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, OffsetFetchRequest)
-        if judge.version >= 8:
-            verdict = yield from self._groups(judge, request)
-            return verdict
-        if judge.may(AclOperation.DESCRIBE, AclResource.GROUP, request.group_id):
+        if context.version >= 8:
+            outcome = yield from self._groups(context, request)
+            return outcome
+        if context.allows(AclOperation.DESCRIBE, AclResource.GROUP, request.group_id):
             if request.topics is not None:
-                verdict = yield from self._TOPICS.judge(judge, request)
-                return verdict
+                outcome = yield from self._TOPICS.authorize(context, request)
+                return outcome
 
             def amend(response: OffsetFetchResponse) -> OffsetFetchResponse:
-                response.topics = [topic for topic in response.topics if may_describe_topic(judge, topic.name)]
+                response.topics = [topic for topic in response.topics if may_describe_topic(context, topic.name)]
                 return response
 
-            return Verdict(request, None, amend)
+            return AuthorizationResult(request, None, amend)
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        if judge.version >= 2:
-            return Verdict(request, OffsetFetchResponse(error_code=code))
-        rows = error_rows(request, judge.version, code, None, self._TOPICS.shape)
+        if context.version >= 2:
+            return AuthorizationResult(request, OffsetFetchResponse(error_code=code))
+        rows = error_rows(request, context.version, code, None, self._TOPICS.shape)
         for row in rows:
             for partition in row.partitions:
                 partition.committed_offset = -1
-        return Verdict(request, OffsetFetchResponse(topics=rows))
+        return AuthorizationResult(request, OffsetFetchResponse(topics=rows))
 
-    def _groups(self, judge: Judge, request: OffsetFetchRequest) -> Judgement:
+    def _groups(self, context: AuthorizationContext, request: OffsetFetchRequest) -> AuthorizationSteps:
         left: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
         refused: list[OffsetFetchResponse.OffsetFetchResponseGroup] = []
         #: Group id -> the rows of its refused topics; None if all topics were requested.
         more: dict[str, list[Any] | None] = {}
         for group in request.groups:
-            if not judge.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
+            if not context.allows(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id):
                 code = ErrorCode.GROUP_AUTHORIZATION_FAILED
                 row = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
                 refused.append(row)
@@ -103,7 +103,7 @@ class OffsetFetch(Described):
             more[group.group_id] = None
             if group.topics is not None:
                 allowed, denied = yield from split(
-                    judge, AclOperation.DESCRIBE, AclResource.TOPIC, group.topics, self._TOPICS.name_of
+                    context, AclOperation.DESCRIBE, AclResource.TOPIC, group.topics, self._TOPICS.name_of
                 )
                 more[group.group_id] = [_unauthorized(topic) for topic in denied]
                 if denied:
@@ -117,15 +117,15 @@ class OffsetFetch(Described):
                     continue
                 rows = more.get(answer.group_id)
                 if rows is None:
-                    answer.topics = [topic for topic in answer.topics if may_describe_topic(judge, topic.name)]
+                    answer.topics = [topic for topic in answer.topics if may_describe_topic(context, topic.name)]
                 else:
                     answer.topics.extend(rows)
             response.groups.extend(refused)
             return response
 
         if not left and refused:
-            return Verdict(request, OffsetFetchResponse(groups=refused))
-        return Verdict(changed(request, "groups", left), None, amend)
+            return AuthorizationResult(request, OffsetFetchResponse(groups=refused))
+        return AuthorizationResult(changed(request, "groups", left), None, amend)
 
 
 def _unauthorized(topic: OffsetFetchRequest.OffsetFetchRequestTopics) -> OffsetFetchResponse.OffsetFetchResponseTopics:
@@ -143,19 +143,19 @@ def _unauthorized(topic: OffsetFetchRequest.OffsetFetchRequestTopics) -> OffsetF
 class ListGroups(Described):
     """No refusal; groups that the client may not describe are left out."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        if judge.may(AclOperation.DESCRIBE, AclResource.CLUSTER, log_denied=False):
-            return Verdict(request)
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        if context.allows(AclOperation.DESCRIBE, AclResource.CLUSTER, log_denied=False):
+            return AuthorizationResult(request)
 
         def amend(response: ListGroupsResponse) -> ListGroupsResponse:
             response.groups = [
                 group
                 for group in response.groups
-                if judge.may(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, log_denied=False)
+                if context.allows(AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, log_denied=False)
             ]
             return response
 
-        return Verdict(request, None, amend)
+        return AuthorizationResult(request, None, amend)
         yield 1
 
 
@@ -168,10 +168,10 @@ class ConsumerGroupDescribe(Described):
         AclOperation.DESCRIBE, AclResource.GROUP, ErrorRows("groups", "group_ids", key="group_id"), is_silent=True
     )
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
-        verdict = yield from self._ROWS.judge(judge, request)
-        if verdict.response is not None:
-            return verdict
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
+        outcome = yield from self._ROWS.authorize(context, request)
+        if outcome.response is not None:
+            return outcome
 
         def amend(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
             for group in response.groups:
@@ -181,51 +181,51 @@ class ConsumerGroupDescribe(Described):
                     for assignment in (member.assignment, member.target_assignment)
                     for topic in assignment.topic_partitions
                 }
-                if not all(judge.may(AclOperation.DESCRIBE, AclResource.TOPIC, topic) for topic in sorted(topics)):
+                if not all(context.allows(AclOperation.DESCRIBE, AclResource.TOPIC, topic) for topic in sorted(topics)):
                     group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                     group.error_message = _HIDDEN_TOPICS
                     group.members = []
-            return response if verdict.amend is None else verdict.amend(response)
+            return response if outcome.amend is None else outcome.amend(response)
 
-        return verdict._replace(amend=amend)
+        return outcome._replace(amend=amend)
 
 
 class SubscribedTopics(Described):
     """DESCRIBE on each topic that a member subscribes to by its name."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         names = request.subscribed_topic_names
         if names:
-            _, refused = yield from split(judge, AclOperation.DESCRIBE, AclResource.TOPIC, names, str)
+            _, refused = yield from split(context, AclOperation.DESCRIBE, AclResource.TOPIC, names, str)
             if refused:
-                return Verdict(request, judge.refusal(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        return Verdict(request)
+                return AuthorizationResult(request, context.refusal(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        return AuthorizationResult(request)
 
 
 class FindCoordinator(Described):
     """DESCRIBE on each group or transactional id, by the type of the keys."""
 
-    def judge(self, judge: Judge, request: Message) -> Judgement:
+    def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps:
         assert isinstance(request, FindCoordinatorRequest)
         resource = {0: AclResource.GROUP, 1: AclResource.TRANSACTIONAL_ID}.get(request.key_type)
         if resource is None:
-            if judge.may(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
-                return Verdict(request)
-            return Verdict(request, judge.refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        if judge.version < 4:
-            if judge.may(AclOperation.DESCRIBE, resource, request.key):
-                return Verdict(request)
-            refusal: Any = judge.refusal(request, CODES[resource])
+            if context.allows(AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
+                return AuthorizationResult(request)
+            return AuthorizationResult(request, context.refusal(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        if context.version < 4:
+            if context.allows(AclOperation.DESCRIBE, resource, request.key):
+                return AuthorizationResult(request)
+            refusal: Any = context.refusal(request, CODES[resource])
             nobody = FindCoordinatorResponse(
                 error_code=refusal.error_code, error_message=refusal.error_message, node_id=-1, port=-1
             )
-            return Verdict(request, nobody)
+            return AuthorizationResult(request, nobody)
         rows = Rows(
             AclOperation.DESCRIBE,
             resource,
             ErrorRows("coordinators", "coordinator_keys", key="key"),
             values=(("node_id", -1), ("port", -1), ("error_message", "")),
         )
-        verdict = yield from rows.judge(judge, request)
-        return verdict
+        outcome = yield from rows.authorize(context, request)
+        return outcome

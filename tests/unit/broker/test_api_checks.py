@@ -1,4 +1,4 @@
-"""Every API asks the authorizer: the table of questions against the offered APIs, and every API and version without a
+"""Every API is authorized: the table of checks against the offered APIs, and every API and version without a
 right, and with every single one.
 """
 
@@ -9,8 +9,8 @@ from tests.support.asking_requests import AUTHORIZATION_CODES, NAME, asking_requ
 from tests.support.secured import ALICE, SecuredBroker
 from tests.support.wired_requests import topic_id
 
-from barnabas.broker.requests.api_questions import QUESTIONS, question_of
-from barnabas.broker.requests.judging import Open
+from barnabas.broker.requests.api_checks import CHECKS, check_of
+from barnabas.broker.requests.authorization import Open
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import CLUSTER_NAME, AclOperation, AclResource
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_APIS
@@ -20,7 +20,7 @@ from barnabas.protocol.messages.index import response_class
 FILTERED = {"list_groups", "list_transactions"}
 #: APIs whose older versions have no field for the refusal: their responses are empty.
 WITHOUT_FIELD = {("describe_log_dirs", 1), ("describe_log_dirs", 2)}
-#: APIs that no client in the clear may use: no question is asked. test_delegation_tokens.py asks them after a log-in.
+#: APIs that no client in the clear may use: no right is checked. test_delegation_tokens.py sends them after a log-in.
 AUTHENTICATED = {
     "create_delegation_token",
     "renew_delegation_token",
@@ -45,22 +45,22 @@ def secured() -> SecuredBroker:
 
 def test_every_offered_api_has_a_question() -> None:
     offered = {offer.name for offers in (BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_APIS) for offer in offers.values()}
-    assert offered - set(QUESTIONS) == set()
+    assert offered - set(CHECKS) == set()
 
 
 def test_only_versions_log_in_and_the_cluster_ask_nothing() -> None:
-    open_to_all = {name for name, question in QUESTIONS.items() if isinstance(question, Open)}
+    open_to_all = {name for name, check in CHECKS.items() if isinstance(check, Open)}
     # The controller compares the client of the last two with the owner and the renewers of the token.
     assert open_to_all == {
         *("api_versions", "describe_cluster", "sasl_handshake", "sasl_authenticate"),
         *("renew_delegation_token", "expire_delegation_token"),
     }
-    assert not isinstance(question_of("describe_cluster", on_controller=True), Open)
+    assert not isinstance(check_of("describe_cluster", on_controller=True), Open)
 
 
 @pytest.mark.parametrize(("listener", "key", "version"), CASES)
 def test_without_any_right_an_api_is_refused(secured: SecuredBroker, listener: str, key: int, version: int) -> None:
-    """Guard S11 (CVE-2023-50976): a spy sees each question, and each response has the refusal."""
+    """Guard S11 (CVE-2023-50976): a spy sees each check, and each response has the refusal."""
     offers = dict(LISTENERS)[listener]
     name = offers[key].name
     client = secured.connect_as(ALICE, listener=listener)
@@ -70,11 +70,11 @@ def test_without_any_right_an_api_is_refused(secured: SecuredBroker, listener: s
     request = asking_request(key, version, topic_id(secured, NAME))
     response = client.call(request, version, response_class(key))
     allowed, denied = (now - then for now, then in zip(authorizer.counts, before, strict=True))
-    question = question_of(name, on_controller=listener == "CONTROLLER")
+    check = check_of(name, on_controller=listener == "CONTROLLER")
     if name in AUTHENTICATED:
         assert allowed == denied == 0
         assert set(codes_in(response)) == {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED}
-    elif isinstance(question, Open):
+    elif isinstance(check, Open):
         assert allowed == denied == 0
     elif name not in FILTERED:
         assert denied > 0
