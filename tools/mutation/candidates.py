@@ -17,7 +17,7 @@ from typing import Final
 from mutation import field_operators, usual_operators
 from mutation.sources import Change, Edit, Scope, Source, apply
 
-PACKAGES: Final = ("replication", "controller", "raft", "storage", "coordinators", "broker")
+PACKAGES: Final = ("replication", "controller", "decisions", "raft", "storage", "coordinators", "broker")
 PRODUCT: Final = Path("src/barnabas")
 #: The operators of `field_operators` come first: a change that two operators make counts for the first of them.
 OPERATORS: Final = (*field_operators.OPERATORS, *usual_operators.OPERATORS)
