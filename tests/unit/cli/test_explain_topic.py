@@ -104,8 +104,8 @@ def test_without_a_journal() -> None:
         "t: 12 partitions",
         "  all partitions: leader 1, replicas 1,2, in sync 1,2",
         "",
-        "all partitions: Broker 1 leads; the journal does not say why.",
-        "all partitions: Replicas 1,2 are in sync; the journal does not say since when.",
+        "all partitions: Broker 1 leads; no recorded event says why.",
+        "all partitions: Replicas 1,2 are in sync; no recorded event says since when.",
     ]
 
 
