@@ -1,4 +1,4 @@
-"""One browser for the whole worker, one cluster and one console for each file, and for each test a visit to it."""
+"""One browser, one cluster and one console for each file, and for each test a visit to it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from barnabas.embedded.cluster import EmbeddedCluster
 BROKERS = 3
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Starts a browser. Its driver has an event loop in this thread: while it runs, no other test can run its own."""
     build_page()
     with chromium() as found:
         yield found
