@@ -77,7 +77,7 @@ def simulated(options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytes
 @pytest.mark.parametrize(
     ("mutation", "needs_faults"),
     [
-        (replication_mutations.any_live_replica_is_elected, True),
+        pytest.param(replication_mutations.any_live_replica_is_elected, True, marks=pytest.mark.full),
         (replication_mutations.epoch_without_records_is_not_noted, False),
     ],
 )

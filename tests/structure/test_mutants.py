@@ -299,6 +299,7 @@ def test_every_verdict_is_about_a_result() -> None:
     assert not [name for name in verdicts.unseen if results[name].killed_by(WORLDS)]
 
 
+@pytest.mark.full
 def test_survivors_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [mutant.name for mutant in list(all_mutants(mutants.ROOT, ["raft"]))[:4]]
     results = Results(tmp_path / "results.jsonl")

@@ -82,6 +82,7 @@ def sent_bytes_per_second(server: BarnabasServer, client_id: str, producers: int
     return rate, len(throttled)
 
 
+@pytest.mark.full
 def test_eight_producers_of_librdkafka_share_the_rate_of_their_client_id(server: BarnabasServer) -> None:
     # As with Apache Kafka, each of the eight can send one request above the rate: 128 kB in three windows.
     quota = 3 * QUOTA_BYTES
@@ -91,6 +92,7 @@ def test_eight_producers_of_librdkafka_share_the_rate_of_their_client_id(server:
     assert quota * 0.9 < rate < quota * 1.1, rate
 
 
+@pytest.mark.full
 def test_the_performance_tool_of_kafka_produces_at_its_quota(server: BarnabasServer) -> None:
     set_quota(server, "perf-producer", f"producer_byte_rate={QUOTA_BYTES}")
     java = programs.java(server.bootstrap)

@@ -70,6 +70,7 @@ def session_of(cluster: Cluster, broker_id: int) -> int:
     return 0 if found is None else found.stat.ephemeral_owner
 
 
+@pytest.mark.full
 def test_sessions_expire_and_the_server_crashes_and_everything_is_kept() -> None:
     with Cluster(brokers=2, zookeeper=True) as cluster:
         create(cluster, "orders")

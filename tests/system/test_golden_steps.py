@@ -103,6 +103,7 @@ def test_our_brokers_write_what_was_recorded_except_on_purpose(tmp_path: Path, k
         check_ours(run, server, monitor)
 
 
+@pytest.mark.full
 def test_our_brokers_write_what_was_recorded_in_the_first_steps(tmp_path: Path) -> None:
     with OurZooKeeper(tmp_path / "zookeeper", properties=ZOOKEEPER) as server:
         monitor = GoldenMonitor(server.port, tmp_path)

@@ -165,6 +165,7 @@ def test_all_brokers_gone_and_back(tmp_path: Path) -> None:
             assert sum(line.get("kind") == "unreachable" for line in monitor.lines) == 1
 
 
+@pytest.mark.full
 def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Path) -> None:
     """G30: no majority can remove the dead leader from the metadata; it is reported as clients see it."""
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:

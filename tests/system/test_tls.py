@@ -102,7 +102,7 @@ def test_aiokafka_reads_what_it_wrote(broker: TlsBroker) -> None:
     assert asyncio.run(run()) == b"over TLS"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["PEM", *(pytest.param(kind, marks=pytest.mark.full) for kind in KINDS[1:])])
 def test_javas_client_with_each_format_of_its_own_stores(broker: TlsBroker, kind: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     settings = {"security.protocol": "SSL", **broker.stores.settings(kind, "client")}

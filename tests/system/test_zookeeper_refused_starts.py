@@ -63,6 +63,7 @@ def test_the_directory_of_another_cluster(zookeeper: OurZooKeeper, tmp_path: Pat
     assert "doesn't match stored clusterId Some(Z29sZGVuLWNsdXN0ZXItMQ)" in line
 
 
+@pytest.mark.full
 def test_an_id_that_is_taken(zookeeper: OurZooKeeper, client: KazooClient, tmp_path: Path) -> None:
     client.create("/c/brokers/ids/1", b'{"version":5,"endpoints":[]}', ephemeral=True, makepath=True)
     connect = f"127.0.0.1:{zookeeper.port}/c"

@@ -62,6 +62,7 @@ def write_to(cluster: ZooKeeperModeCluster, index: int, survivors: Sequence[int]
     until("an acknowledged write", is_written, WAIT_S)
 
 
+@pytest.mark.full
 def test_killed_leaders_and_controllers_are_replaced_before_their_sessions_end(cluster: ZooKeeperModeCluster) -> None:
     controller = cluster.await_controller()
     index = next(index for index in range(3) if leader_of(cluster, index) != controller)
