@@ -139,4 +139,5 @@ def test_a_consumer_of_librdkafka_reads_at_its_quota(server: BarnabasServer) -> 
     rate = count * RECORD_BYTES / (time.monotonic() - measured_from)
     consumer.close()
     assert throttled
-    assert QUOTA_BYTES * 0.9 < rate < QUOTA_BYTES * 1.1, rate
+    # A busy machine delays fetches, and what a delayed one has missed is not made up for within the windows.
+    assert QUOTA_BYTES * 0.8 < rate < QUOTA_BYTES * 1.1, rate

@@ -21,6 +21,11 @@ _STATE_PATH = "/kafka/brokers/topics/t/partitions/0/state"
 Server = OurZooKeeper | ApacheZooKeeper
 
 
+def _heed_ctrl_c() -> None:
+    """Undoes what a shell does that starts the tests in the background: it makes SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "barnabas.cli.entry", "znodes", *arguments]
 
@@ -43,7 +48,9 @@ def test_the_tree_and_its_changes(new_server: Callable[[Path], Server], tmp_path
         found = [json.loads(line) for line in _znodes("/brokers", "--json", "-z", address).stdout.splitlines()]
         assert [each["path"] for each in found][:2] == ["/brokers", "/brokers/topics"]
         assert found[-1]["content"]["isr"] == [1, 2]
-        process = subprocess.Popen(_command("-z", address, "--watch"), stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            _command("-z", address, "--watch"), stdout=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c
+        )
         try:
             assert process.stdout is not None
             first = [process.stdout.readline() for _ in range(len(shown.stdout.splitlines()))]
@@ -67,7 +74,9 @@ def test_a_watch_waits_for_a_znode_that_is_not_there(tmp_path: Path) -> None:
     path = "/admin/preferred_replica_election"
     with OurZooKeeper(tmp_path) as server, client_of(server.port) as other:
         command = _command(path, "--watch", "-z", f"127.0.0.1:{server.port}")
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c
+        )
         try:
             assert process.stdout is not None
             assert process.stderr is not None
