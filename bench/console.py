@@ -1,4 +1,4 @@
-"""The console's server beside a phantom cluster: first bytes, changes, memory and CPU (docs/console.md).
+"""The console's server with a phantom cluster: first bytes, changes, memory and CPU (docs/console.md).
 
     python bench/console.py                                10,000 topics of 4 partitions
     python bench/console.py --topics 1000 --requests 50
@@ -76,7 +76,7 @@ class Child:
 
 
 class Visitor:
-    """One connection that is kept, as a browser's."""
+    """A connection that is kept, as a browser keeps its own."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -108,43 +108,59 @@ class Visitor:
             connection.close()
 
 
-class Times(NamedTuple):
-    route: str
-    size: int
-    values: list[float]
+class Watched(NamedTuple):
+    """A phantom cluster and the console that shows it."""
 
-    def line(self) -> str:
-        ordered = sorted(self.values)
-        p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-        cells = f"{ordered[0]:.1f} | {statistics.median(ordered):.1f} | {p99:.1f} | {ordered[-1]:.1f}"
-        return f"| `{self.route}` | {self.size / 1000:.1f} | {cells} |"
+    phantom: Child
+    console: Child
+    url: str
+    begin_s: float
+    first_page_s: float
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=100)
-    options = parser.parse_args()
-    size = ("--topics", str(options.topics), "--partitions", str(options.partitions), "--journal")
+@contextmanager
+def watched(topics: int, partitions: int) -> Iterator[Watched]:
+    """Starts both, and ends them."""
+    size = ("--topics", str(topics), "--partitions", str(partitions), "--journal")
     phantom = Child("barnabas.testing.phantom_process", *size)
-    console: Child | None = None
     try:
         bootstrap = json.loads(phantom.read())["bootstrap"]
         begin_s = time.perf_counter()
         console = Child("barnabas.cli", "console", "--bootstrap", bootstrap, "--port", "0")
-        url = console.read().removeprefix("console: ")
-        first_page_s = time.perf_counter() - begin_s
-        _measure(Visitor(url), phantom, console, options.requests, first_page_s, begin_s)
-    finally:
-        if console is not None:
+        try:
+            url = console.read().removeprefix("console: ").rstrip("/")
+            yield Watched(phantom, console, url, begin_s, time.perf_counter() - begin_s)
+        finally:
             console.end()
+    finally:
         phantom.end()
 
 
-def _measure(
-    visitor: Visitor, phantom: Child, console: Child, requests: int, first_page_s: float, begin_s: float
-) -> None:
+def options(repeated: str, times: int) -> argparse.Namespace:
+    """Parses the command line. `repeated` names what is done `times` times by default."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--partitions", type=int, default=4)
+    parser.add_argument(f"--{repeated}", type=int, default=times)
+    return parser.parse_args()
+
+
+def cells(values: list[float], digits: int) -> str:
+    """Returns minimum, median, p99 and maximum as cells of a table."""
+    ordered = sorted(values)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    shown = (ordered[0], statistics.median(ordered), p99, ordered[-1])
+    return " | ".join(f"{each:.{digits}f}" for each in shown)
+
+
+def main() -> None:
+    given = options("requests", 100)
+    with watched(given.topics, given.partitions) as found:
+        _measure(Visitor(found.url), found, given.requests)
+
+
+def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
+    phantom, console, _, begin_s, first_page_s = watched_cluster
     while not visitor.get("overview")["is_filled"]:
         time.sleep(0.02)
     print(f"start to first page {first_page_s:.2f} s, to the first complete look {time.perf_counter() - begin_s:.2f} s")
@@ -154,7 +170,8 @@ def _measure(
         before_s = console.cpu_s()
         found = [visitor.first_byte_ms(route) for _ in range(requests)]
         cpu_ms = (console.cpu_s() - before_s) / requests * 1000
-        print(f"{Times(route, found[-1][1], [each for each, _ in found]).line()} {cpu_ms:.1f} |", flush=True)
+        times = cells([each for each, _ in found], 1)
+        print(f"| `{route}` | {found[-1][1] / 1000:.1f} | {times} | {cpu_ms:.1f} |", flush=True)
     before_s, began_s = console.cpu_s(), time.perf_counter()
     time.sleep(20)
     share = (console.cpu_s() - before_s) / (time.perf_counter() - began_s)

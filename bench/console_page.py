@@ -1,4 +1,4 @@
-"""The console's page in a real Chromium beside a phantom cluster: first visits, changes of screen, changes of the
+"""The console's page in a real Chromium with a phantom cluster: first visits, changes of screen, changes of the
 cluster, memory (docs/console-screens.md).
 
     python bench/console_page.py                              10,000 topics of 4 partitions
@@ -10,17 +10,15 @@ on the screen. Prints Markdown.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import statistics
 import sys
 import time
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from console import Child
+from console import Child, cells, options, watched
 
 _SWITCHES = (
     "--no-sandbox",
@@ -67,27 +65,12 @@ _ACT = """async ([what, value, wanted]) => {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--visits", type=int, default=20)
-    options = parser.parse_args()
-    size = ("--topics", str(options.topics), "--partitions", str(options.partitions), "--journal")
-    phantom = Child("barnabas.testing.phantom_process", *size)
-    console: Child | None = None
-    try:
-        bootstrap = json.loads(phantom.read())["bootstrap"]
-        console = Child("barnabas.cli", "console", "--bootstrap", bootstrap, "--port", "0")
-        url = console.read().removeprefix("console: ").rstrip("/")
-        with sync_playwright() as playwright:
-            program = shutil.which("chromium") or shutil.which("google-chrome")
-            browser = playwright.chromium.launch(executable_path=program, args=list(_SWITCHES))
-            _measure(browser, url, phantom, options.topics, options.visits)
-            browser.close()
-    finally:
-        if console is not None:
-            console.end()
-        phantom.end()
+    given = options("visits", 20)
+    with watched(given.topics, given.partitions) as found, sync_playwright() as playwright:
+        program = shutil.which("chromium") or shutil.which("google-chrome")
+        browser = playwright.chromium.launch(executable_path=program, args=list(_SWITCHES))
+        _measure(browser, found.url, found.phantom, given.topics, given.visits)
+        browser.close()
 
 
 def _measure(browser: Browser, url: str, phantom: Child, topics: int, visits: int) -> None:
@@ -188,9 +171,7 @@ def _changes(page: Page, url: str, phantom: Child) -> None:
 
 
 def _line(name: str, values: list[float]) -> str:
-    ordered = sorted(values)
-    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    return f"| {name} | {ordered[0]:.0f} | {statistics.median(ordered):.0f} | {p99:.0f} | {ordered[-1]:.0f} |"
+    return f"| {name} | {cells(values, 0)} |"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, state_json
 from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
@@ -193,19 +193,6 @@ class Occurrences:
 
 def codes_of(change: Change) -> list[str]:
     return [str(event["cause"]) for event in change.events if event.get("cause")]
-
-
-def state_json(state: PartitionState | None) -> dict[str, Any] | None:
-    if state is None:
-        return None
-    return {
-        "leader": state.leader,
-        "leader_epoch": state.leader_epoch,
-        "replicas": list(state.replicas),
-        "isr": list(state.isr),
-        "osr": list(state.out_of_sync),
-        "min_isr": state.min_isr,
-    }
 
 
 def _states(change: Change) -> Collection[PartitionState]:

@@ -76,15 +76,17 @@ class Change:
         if self.broker is not None:
             shown["broker"] = self.broker
         if self.created:
-            shown["partitions"] = [{"partition": state.partition, **(_shown(state) or {})} for state in self.created]
+            shown["partitions"] = [
+                {"partition": state.partition, **(state_json(state) or {})} for state in self.created
+            ]
         state = self.after or self.before
         if state is not None:
             shown |= {"partition": state.partition, "state": state.state if self.after else None}
-            shown |= {"before": _shown(self.before), "after": _shown(self.after)}
+            shown |= {"before": state_json(self.before), "after": state_json(self.after)}
         return shown
 
 
-def _shown(state: PartitionState | None) -> dict[str, Any] | None:
+def state_json(state: PartitionState | None) -> dict[str, Any] | None:
     if state is None:
         return None
     return {

@@ -5,44 +5,20 @@ Any other partition is refused with INVALID_REQUEST: data is fetched from broker
 
 from __future__ import annotations
 
-from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
-from barnabas.broker.requests.context import Services
-from barnabas.broker.requests.in_flight import Chunks, InFlight
-from barnabas.broker.requests.steps import Work
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.acls import AclOperation, AclResource
-from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 
 _TOP_LEVEL_ERROR_SINCE = 7
 
 
-def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | Work | None:
-    if len(frame) > LONG_FRAME_BYTES:
-        return _decode_and_serve(request, bytes(frame), position, services)
-    message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
-    if not _is_allowed(request, services):
-        return request.encode(_refused(message, request.api_version))
-    _serve(request, message, services)
-    return None
-
-
-def _decode_and_serve(request: InFlight, frame: bytes, position: int, services: Services) -> Work:
-    """Serves a request that is far too long for one partition, in steps: any client can send it."""
-    message, _ = yield from codec.decode_in_steps(FetchRequest, request.api_version, frame, position)
-    if _is_allowed(request, services):
-        _serve(request, message, services)
-    else:
-        yield from request.replied_in_steps(_refused(message, request.api_version))
-
-
-def _is_allowed(request: InFlight, services: Services) -> bool:
+def handle(context: RequestContext, request: FetchRequest, services: Services) -> FetchResponse | None:
     authorizer = services.authorizer
-    return authorizer is None or authorizer.allows(request, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
-
-
-def _serve(request: InFlight, message: FetchRequest, services: Services) -> None:
-    services.quorum.raft.server.serve(message, request.api_version, request.listener, request.reply)
+    if authorizer is not None and not authorizer.allows(context, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER):
+        return _refused(request, context.api_version)
+    services.quorum.raft.server.serve(request, context.api_version, context.listener, context.reply)
+    return None
 
 
 def _refused(message: FetchRequest, version: int) -> FetchResponse:

@@ -2,17 +2,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { theme } from '../core/theme.js';
 
-/**
- * @param {(context: CanvasRenderingContext2D, width: number, height: number, ratio: number) => void} draw
- * @param {unknown[]} inputs what the picture depends on
- */
-export function useCanvas(draw, inputs) {
-  const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
+/** Returns the size of an element in CSS pixels, and renders again when it changes. */
+export function useSize(/** @type {{current: HTMLElement|null}} */ watched) {
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const shade = theme.value;
-
   useEffect(() => {
-    const element = canvas.current;
+    const element = watched.current;
     if (!element) return undefined;
     const watcher = new ResizeObserver(() => {
       const { clientWidth: width, clientHeight: height } = element;
@@ -21,6 +15,17 @@ export function useCanvas(draw, inputs) {
     watcher.observe(element);
     return () => watcher.disconnect();
   }, []);
+  return size;
+}
+
+/**
+ * @param {(context: CanvasRenderingContext2D, width: number, height: number, ratio: number) => void} draw
+ * @param {unknown[]} inputs what the picture depends on
+ */
+export function useCanvas(draw, inputs) {
+  const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
+  const size = useSize(canvas);
+  const shade = theme.value;
 
   useEffect(() => {
     const element = canvas.current;

@@ -9,6 +9,7 @@ import { MapTable } from '../core/map_table.js';
 import { brokers as listed, plural } from '../core/format.js';
 import { texts } from '../core/texts.js';
 import { theme } from '../core/theme.js';
+import { useSize } from '../pictures/canvas.js';
 import { HEAD, cellAt, drawMap, layOut, lookOf } from '../pictures/map.js';
 import { looks } from '../pictures/stamps.js';
 import { MapTableView } from '../parts/map_as_table.js';
@@ -128,7 +129,7 @@ function useDim(table, drawn) {
 function Picture({ table, drawn, fill }) {
   const box = useRef(/** @type {HTMLDivElement|null} */ (null));
   const canvas = useRef(/** @type {HTMLCanvasElement|null} */ (null));
-  const [size, setSize] = useState({ width: 0, height: 0 });
+  const size = useSize(box);
   const [top, setTop] = useState(0);
   const [cursor, setCursor] = useState(/** @type {{column: number, index: number}|null} */ (null));
   const [pointed, setPointed] = useState(/** @type {{column: number, index: number, x: number, y: number}|null} */ (null));
@@ -140,16 +141,6 @@ function Picture({ table, drawn, fill }) {
   for (const column of layout.columns) column.problem = table.silent.has(column.broker) ? (column.problem ?? 'silent') : null;
   const isDim = useDim(table, drawn);
 
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return undefined;
-    const watcher = new ResizeObserver(() => {
-      const { clientWidth: width, clientHeight: height } = element;
-      setSize((old) => (old.width === width && old.height === height ? old : { width, height }));
-    });
-    watcher.observe(element);
-    return () => watcher.disconnect();
-  }, []);
   useEffect(() => {
     const element = canvas.current;
     if (!element || !size.width || !size.height) return;
