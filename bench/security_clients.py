@@ -27,7 +27,7 @@ from barnabas.protocol.sasl import log_in_requests
 from barnabas.protocol.sasl.logins import Login
 
 Options = dict[str, Any]
-#: One exchange: a frame is yielded, its answer is sent into the generator.
+#: An exchange: a frame is yielded, its answer is sent into the generator.
 Exchange = Generator[bytes, bytes, None]
 _TIMEOUT_S = 60.0
 #: How long a client of the storm comes again.

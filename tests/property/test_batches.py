@@ -132,7 +132,7 @@ def test_what_a_producer_sends_is_taken(made: list[Record], codec: int) -> None:
 
 @given(codecs, st.integers(1, 6), st.data())
 def test_a_flipped_bit_is_found_out(codec: int, count: int, data: st.DataObject) -> None:
-    """Only bits outside the checksum may pass: the leader writes those fields."""
+    """No flipped bit passes, except in the fields that the leader writes: the checksum does not cover them."""
     batch = simple_batch(count, codec=codec)
     place = data.draw(st.integers(0, len(batch) - 1))
     batch[place] ^= 1 << data.draw(st.integers(0, 7))

@@ -139,7 +139,7 @@ def test_clients_of_a_run_that_broke_off_leave_no_coroutine_behind() -> None:
 
 
 def test_clients_die_and_are_paused_and_every_promise_holds() -> None:
-    """One member is away for longer than its group waits for it."""
+    """A member is away for longer than its group waits for it."""
     faults = (
         Fault(6_000, FaultKind.KILL_CLIENT, "producer1", duration_ms=700),
         Fault(7_000, FaultKind.KILL_CLIENT, "consumer1", duration_ms=500),

@@ -59,7 +59,7 @@ class Plan:
     has_elr: bool
     strategy: str
     has_racks: bool
-    #: By topic: the replicas of each partition, min ISR, and whether unclean elections are allowed.
+    #: Topics: the replicas of each partition, min ISR, and whether unclean elections are allowed.
     topics: dict[str, tuple[list[list[int]], int, bool]]
     #: Brokers that are killed before the question, in this order; and those of them that return.
     killed_before: list[int]

@@ -1,4 +1,4 @@
-"""The metrics of the authorizer (KIP-877) beside those of a running Apache Kafka: the same names and labels."""
+"""The metrics of the authorizer (KIP-877) have the names and labels of a running Apache Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console beside a real cluster of three brokers: a kill in the lab, with every screen open; records, actions, and
+"""The console with a real cluster of three brokers: a kill in the lab, with every screen open; records, actions, and
 how it was before.
 """
 

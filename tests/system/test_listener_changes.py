@@ -1,4 +1,4 @@
-"""Listeners that are added to a running broker and removed from it, beside what Apache Kafka answers."""
+"""Listeners that are added to a running broker and removed from it, compared with Apache Kafka's answers."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _UNKNOWN_REMEDY: Final = "see whether broker {broker} runs and can be reached"
 
 @dataclass(slots=True)
 class Trouble:
-    """One state that is not well, of one or more partitions, with its cause. `event` is None if the journal has no
+    """A state that is not well, of one or more partitions, with its cause. `event` is None if the journal has no
     event about it.
     """
 

@@ -1,4 +1,4 @@
-"""What each kind of screen gets from its live stream, as values; `live` sends them."""
+"""The values that each kind of screen gets from its live stream; `live` sends them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ async def messages(visit: Visit) -> Response:
 
 
 async def message(visit: Visit) -> Response:
-    """One record; null if the log has none at this offset any more."""
+    """Returns a record; null if the log has none at this offset any more."""
     parameters = visit.parameters
     require_filled(visit.screens)
     offset, partition = parameters.number("offset"), parameters.number("partition")

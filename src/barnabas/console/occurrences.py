@@ -46,7 +46,7 @@ class Lane:
 
 @dataclass(slots=True)
 class Occurrence:
-    """One event. `shown` is what the page gets."""
+    """An event. `shown` is what the page gets."""
 
     id: int
     time_ms: int

@@ -1,4 +1,4 @@
-"""One request, as a handler sees it: who asks, with which parameters, about which cluster."""
+"""A request, as a handler sees it: who asks, with which parameters, about which cluster."""
 
 from __future__ import annotations
 

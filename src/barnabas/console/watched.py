@@ -1,4 +1,4 @@
-"""One cluster as the console watches it: the table and its feeds, the events with their causes, and who waits for news.
+"""A cluster as the console watches it: the table and its feeds, the events with their causes, and who waits for news.
 
     cluster = WatchedCluster(target, clock_ms=...)
     task = asyncio.create_task(cluster.run())

@@ -1,4 +1,4 @@
-"""What the departure or the return of a broker does to one partition, by the rules of a metadata quorum.
+"""The effects of the departure or the return of a broker on one partition, by the rules of a metadata quorum.
 
     fenced, in controlled shutdown, unregistered    the broker leaves the ISR, and can lead nothing
     unclean shutdown                                it leaves the ISR and the ELR, and can lead nothing
@@ -20,7 +20,7 @@ from barnabas.decisions.partition_change import PartitionChange, Rules
 
 
 class Brokers(Protocol):
-    """What decisions ask about the brokers of the cluster."""
+    """The facts about the brokers of the cluster that decisions need."""
 
     def is_active(self, broker_id: int) -> bool:
         """Returns whether the broker can lead and join an ISR."""

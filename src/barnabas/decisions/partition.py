@@ -1,4 +1,4 @@
-"""One partition as a value: its replicas, ISR, ELR and leader, as a controller has decided them."""
+"""A partition as a value: its replicas, ISR, ELR and leader, as a controller has decided them."""
 
 from __future__ import annotations
 

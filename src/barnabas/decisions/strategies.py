@@ -63,7 +63,7 @@ class NamedStrategy:
 
 
 class Leaderships(Protocol):
-    """What a strategy asks about the cluster."""
+    """The facts about the cluster that a strategy needs."""
 
     def leaders(self) -> Counter[int]:
         """Returns how many partitions each broker leads."""

@@ -1,4 +1,4 @@
-"""What the departure or the return of a broker does to one partition, by the rules of ZooKeeper mode.
+"""The effects of the departure or the return of a broker on one partition, by the rules of ZooKeeper mode.
 
 A broker without a registration is not alive; one in controlled shutdown is alive, keeps its leaderships until another
 replica can lead, and gets no new ones. The ISR keeps its last members when none of them is alive, and the partition has

@@ -70,7 +70,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def close_log(connection: sqlite3.Connection) -> None:
-    """Moves everything into the one file. The log stays beside it, empty, if a reader has the file open."""
+    """Moves everything into the one file. The log stays next to it, empty, if a reader has the file open."""
     connection.execute("PRAGMA incremental_vacuum")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("PRAGMA busy_timeout = 0")

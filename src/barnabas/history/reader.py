@@ -47,7 +47,7 @@ _DAMAGE: Final = (TypeError, ValueError, LookupError, OverflowError)
 
 
 class History:
-    """One open file. `problem` says why it is not read to its end; None if it is."""
+    """An open file. `problem` says why it is not read to its end; None if it is."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, problem: str | None) -> None:
         self.path = path

@@ -125,7 +125,7 @@ class BulkEvents:
 
 
 class _Draft:
-    """One event, row by row."""
+    """An event, row by row."""
 
     def __init__(self) -> None:
         self.clear()

@@ -29,7 +29,7 @@ class SelfReportKind(StrEnum):
 
 
 class SelfReport(NamedTuple):
-    """One self-report. `begin_ms` and `end_ms` are wall times; without an end, the state lasts. `subject` tells two
+    """A self-report. `begin_ms` and `end_ms` are wall times; without an end, the state lasts. `subject` tells two
     states of one kind apart: the peer, the directory or the side.
     """
 

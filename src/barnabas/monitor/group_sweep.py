@@ -27,7 +27,7 @@ class GroupState:
 
     offsets: dict[Key, int] = field(default_factory=dict)
     members: int | None = None
-    #: As the coordinator lists it; None if its version does not say it.
+    #: The value that the coordinator lists; None if its version has none.
     state: str | None = None
     kind: str | None = None
     protocol: str | None = None

@@ -13,7 +13,7 @@ _ROWS_MAX: Final = 200_000
 
 
 class _Bulk:
-    """One bulk event. `used` marks the rows that have explained a change."""
+    """A bulk event. `used` marks the rows that have explained a change."""
 
     __slots__ = ("event", "number", "used")
 

@@ -28,14 +28,14 @@ OFFLINE: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the question would do. `partitions` has the partitions that change or become worse, the worst first."""
+    """The effects of a question. `partitions` has the partitions that change or become worse, the worst first."""
 
     question: str
     total: int
     partitions: Sequence[Outcome] = ()
     #: How many partitions had each effect before already, and keep it.
     already: Mapping[Effect, int] = field(default_factory=dict)
-    #: What the answer assumes, and what is not known.
+    #: The assumptions of the answer, and the gaps in what is known.
     notes: Sequence[str] = ()
     #: The order of a rolling restart.
     plan: RollingPlan | None = None

@@ -17,7 +17,7 @@ from barnabas.whatif.situation import BrokerFacts, Key, Situation, TopicFacts
 
 @dataclass(slots=True)
 class ClusterFacts:
-    """What the table of a cluster does not say."""
+    """The facts that the table of a cluster does not have."""
 
     has_quorum: bool = True
     voters: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ class ClusterFacts:
     unclean_topics: frozenset[str] = frozenset()
     directories: Mapping[int, Mapping[str, frozenset[Key]]] = field(default_factory=dict)
     metadata_directories: Mapping[int, str] = field(default_factory=dict)
-    #: What could not be learned, as sentences.
+    #: The facts that could not be learned, as sentences.
     gaps: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What happens to one partition: its state before and after, the effects, and the reason for its leader.
+"""The effects on one partition: its state before and after, the effects, and the reason for its leader.
 
     offline          no broker leads it
     unclean          a replica leads that was neither in the ISR nor in the ELR: records are possibly lost
@@ -43,7 +43,7 @@ _STATES = frozenset(Effect) - {Effect.UNCLEAN, Effect.NEW_LEADER}
 
 
 class Outcome(NamedTuple):
-    """One partition that changes, or that the question makes worse."""
+    """A partition that changes, or that the question makes worse."""
 
     key: Key
     before: PartitionImage

@@ -21,7 +21,7 @@ _BAD: Final = frozenset({Effect.OFFLINE, Effect.UNDER_MIN_ISR})
 
 
 class Wait(NamedTuple):
-    """What must be true before a step begins."""
+    """The conditions for the beginning of a step."""
 
     #: "in-sync": replicas are back in the ISR; "present": a broker is back in the cluster.
     kind: str
@@ -151,7 +151,7 @@ def _notes(situation: Situation) -> Iterable[str]:
 
 
 class _Attempt:
-    """One step: the restart of a broker, with as little waiting as makes it safe."""
+    """A step of the plan: the restart of a broker, with as little waiting as makes it safe."""
 
     def __init__(self, model: Model, node: int, hopeless: set[Key]) -> None:
         self.waits: tuple[Wait, ...] = ()

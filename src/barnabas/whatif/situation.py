@@ -54,13 +54,13 @@ class Situation:
     elr_enabled: bool = False
     #: The value of `barnabas.leader.election.strategy`.
     strategy: str = ASSIGNMENT
-    #: By broker and path: the partitions with a replica in that log directory, for brokers that were asked.
+    #: The partitions with a replica in a log directory, by broker and path, for brokers that were asked.
     directories: Mapping[int, Mapping[str, frozenset[Key]]] = field(default_factory=dict)
-    #: By broker: the directory of its metadata log. A node without it stops.
+    #: The directory of the metadata log, by broker. A node without it stops.
     metadata_directories: Mapping[int, str] = field(default_factory=dict)
-    #: By partition: the bytes of its largest replica.
+    #: The bytes of the largest replica, by partition.
     sizes: Mapping[Key, int] = field(default_factory=dict)
-    #: What is not known, as sentences.
+    #: The facts that are not known, as sentences.
     gaps: tuple[str, ...] = ()
 
     def facts_of(self, topic: str) -> TopicFacts:

@@ -8,7 +8,7 @@ from typing import Any
 from barnabas.common.errors import ErrorCode
 from barnabas.console.problems import Problem
 
-#: One subject, its error code and the broker's message.
+#: A subject, its error code and the broker's message.
 Result = tuple[str, int, str | None]
 
 

@@ -81,7 +81,7 @@ class _Range:
 
 
 class Search:
-    """One search. `run` returns the answer."""
+    """A search. `run` returns the answer."""
 
     def __init__(self, cluster: ClusterView, worker: Worker, question: SearchQuestion) -> None:
         self._cluster = cluster

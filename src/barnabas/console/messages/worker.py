@@ -34,7 +34,7 @@ _TIME_TYPES: Final = ("create", "append")
 
 @dataclass(slots=True)
 class Job:
-    """What a search wants. `needle` are bytes that a record must have somewhere."""
+    """The conditions of a search. `needle` are bytes that a record must have somewhere."""
 
     filter: Filter | None = None
     needle: bytes = b""

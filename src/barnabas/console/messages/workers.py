@@ -77,7 +77,7 @@ class Worker:
 
 
 class Workers:
-    """One idle worker is kept for the next search, because its start takes a third of a second."""
+    """An idle worker is kept for the next search, because its start takes a third of a second."""
 
     def __init__(self) -> None:
         self._idle: list[Worker] = []

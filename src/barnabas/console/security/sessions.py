@@ -33,7 +33,7 @@ class Session:
 class Sessions:
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
-        #: By hash, so that a dump of this process has no cookies. The least recently used is first.
+        #: Sessions by hash, so that a dump of this process has no cookies. The least recently used is first.
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
     def __len__(self) -> int:

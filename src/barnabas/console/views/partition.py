@@ -1,4 +1,4 @@
-"""One partition: why it has this leader and this ISR, who had them when, and where its replicas lie."""
+"""The view of a partition: why it has this leader and this ISR, who had them when, and where its replicas lie."""
 
 from __future__ import annotations
 

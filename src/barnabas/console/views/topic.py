@@ -1,4 +1,4 @@
-"""One topic: each of its partitions, the groups that read it, and its configurations."""
+"""The view of a topic: each of its partitions, the groups that read it, and its configurations."""
 
 from __future__ import annotations
 
