@@ -27,7 +27,7 @@ def shown(event: Event, *events: Event) -> tuple[str, str, str]:
         ("starved", ("overloaded", LIKELY, "broker 2")),
     ],
 )
-def test_a_stall_tells_a_pause_from_a_load(how: str, expected: tuple[str, str, str]) -> None:
+def test_a_stall_is_distinguished_into_pause_and_load(how: str, expected: tuple[str, str, str]) -> None:
     stalled = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how=how, told_ms=AT_MS + 3_000)
     assert shown(fenced(2), stalled) == expected
     cause = found(fenced(2), stalled)

@@ -81,7 +81,7 @@ def test_cpu_time_is_known_to_within_five_milliseconds_and_never_too_low(clocks:
     assert 40 * MS <= turns.longest_cpu_ns <= 46 * MS
 
 
-def test_a_long_turn_is_told_once_in_ten_seconds_for_each_kind(
+def test_a_long_turn_is_logged_once_in_ten_seconds_for_each_kind(
     clocks: Clocks, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = Turns()
