@@ -163,7 +163,7 @@ def test_a_report_waits_for_a_journal_and_contains_the_time_of_writing(host: Wat
     (record, *_) = events.draw(10)
     told = json.loads(record.value or b"")
     assert (told["kind"], told["broker"], told["node"], told["begin_ms"], told["end_ms"]) == ("stalled", 2, 2, 6, 11)
-    assert (told["time_ms"], told["told_ms"]) == (11, EPOCH_WALL_MS + 7_000)
+    assert (told["time_ms"], told["reported_ms"]) == (11, EPOCH_WALL_MS + 7_000)
     assert record.timestamp == 11
     events.rewind()
     assert events.draw(10)[0].key == record.key
