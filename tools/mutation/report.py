@@ -200,8 +200,12 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     left = [each for each in tried if not each.kills and not _verdict(verdicts, each).equivalent]
     lines = ["", "## Survivors", ""]
     lines += _listed("Equivalent mutants, without an observable difference:", equivalent)
-    lines += _listed("Mutants that survived at first, and led to a test, a checker, a simulated fault or an event:", mended)
-    return lines + _listed("Mutants that still survive:", [(each, _verdict(verdicts, each).open or "not examined yet") for each in left])
+    lines += _listed(
+        "Mutants that survived at first, and led to a test, a checker, a simulated fault or an event:", mended
+    )
+    return lines + _listed(
+        "Mutants that still survive:", [(each, _verdict(verdicts, each).open or "not examined yet") for each in left]
+    )
 
 
 def _unseen(counted: Sequence[Result], reasons: Mapping[str, str]) -> list[str]:
@@ -224,7 +228,12 @@ def _listed(title: str, rows: Sequence[tuple[Result, str]]) -> list[str]:
 
 
 def _table(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list[str]:
-    lines = ["## All mutants", "", "A dash means that the mutant survived the stage. The number is the CPU time of the stage, in seconds.", ""]
+    lines = [
+        "## All mutants",
+        "",
+        "A dash means that the mutant survived the stage. The number is the CPU time of the stage, in seconds.",
+        "",
+    ]
     lines += ["| mutant | change | worlds | tests | situations |", "|---|---|---|---|---|"]
     for each in sorted(tried, key=lambda each: (PACKAGES.index(each.package), each.name)):
         equivalent = " (equivalent)" if _verdict(verdicts, each).equivalent else ""
