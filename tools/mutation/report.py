@@ -19,14 +19,14 @@ _HEAD: Final = """\
 # Mutants
 
 A mutant is a copy of the repository with one small fault in `replication`, `controller`, `raft`, `storage`,
-`coordinators` or `broker`. `make mutants` runs the simulated worlds and the fast tests against one mutant after another:
-a mutant that no test notices shows a gap in the tests. `python tools/mutants.py --report` writes this page from [the results](../tests/data/mutants.jsonl) and
-[the verdicts on survivors](../tools/mutation/verdicts.toml).
+`coordinators` or `broker`. `make mutants` runs the simulated worlds and the fast tests against one mutant after
+another: a mutant that none of them notices shows a gap in the tests. `python tools/mutants.py --report` writes this page
+from [the results](../tests/data/mutants.jsonl) and [the verdicts on survivors](../tools/mutation/verdicts.toml).
 
 ```
 make mutants                                 draws 200 mutants with seed 1; continues where it was interrupted
 make mutants ARGS="--minutes 60"             stops after an hour of CPU time
-make mutants ARGS="--count 400 --seed 2"     400 mutants with another seed; the first 200 of 400 are those of a draw of 200
+make mutants ARGS="--count 400 --seed 2"     draws 400 with seed 2; the first 200 are those of a draw of 200
 make mutants ARGS="--again survivors"        runs the surviving mutants again
 make mutants ARGS="--again worlds"           runs the worlds again against mutants that no world killed
 make mutants ARGS="--mutant ID"              runs one mutant, given by its id or the beginning of the id
@@ -40,16 +40,16 @@ make mutants ARGS=--report                   writes this page
 | stage | what | CPU budget |
 |---|---|---|
 | worlds | seeds of the simulator's worlds: the quorum (also with damaged disks), storage under power failures, the \
-explorers of replication, transactions and ZooKeeper mode, logs with damaged files, one group coordinator in memory, and \
-`barnabas simulate` with all layouts, kinds and features of work, 25 s of faults each | 40 s |
+explorers of replication, transactions and ZooKeeper mode, logs with damaged files, one group coordinator in memory, \
+and `barnabas simulate` with all layouts, kinds and features of work, 25 s of faults each | 40 s |
 | tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |
 | situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither worlds \
 nor tests killed the mutant | 60 s |
 
 A stage runs the worlds or tests that execute the mutated function, the cheapest first, and ends with the first failure.
 Which functions a world or a test executes is measured on the unmutated code. A failure counts only if the same world or
-test passes without the mutant. Complaints about long turns of a broker do not count, because they depend on the machine.
-Every mutant goes through both worlds and tests. Seconds are CPU time of the whole process, including its start.
+test passes without the mutant. Complaints about long turns of a broker do not count, because they depend on the
+machine. Every mutant goes through both worlds and tests. Seconds are CPU time of the whole process, including its start.
 
 A mutant is named by module, function, operator, number within the function, and a hash of the function and the change.
 The draw takes packages and operators in turn. Within an operator the order depends on the seed and the names, so that
@@ -57,7 +57,8 @@ few mutants of a draw change when the code changes.
 
 ## Operators
 
-Operators for replicated systems: {field}. They are described in [`field_operators.py`](../tools/mutation/field_operators.py).
+Operators for replicated systems: {field}. They are described in
+[`field_operators.py`](../tools/mutation/field_operators.py).
 
 Usual operators: {usual} ([`usual_operators.py`](../tools/mutation/usual_operators.py)).
 """
