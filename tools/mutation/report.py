@@ -20,8 +20,8 @@ _HEAD: Final = """\
 
 A mutant is a copy of the repository with one small fault in `replication`, `controller`, `raft`, `storage`,
 `coordinators` or `broker`. `make mutants` runs the simulated worlds and the fast tests against one mutant after
-another: a mutant that none of them notices shows a gap in the tests. `python tools/mutants.py --report` writes this page
-from [the results](../tests/data/mutants.jsonl) and [the verdicts on survivors](../tools/mutation/verdicts.toml).
+another: a mutant that none of them notices shows a gap in the tests. `python tools/mutants.py --report` writes this
+page from [the results](../tests/data/mutants.jsonl) and [the verdicts on survivors](../tools/mutation/verdicts.toml).
 
 ```
 make mutants                                 draws 200 mutants with seed 1; continues where it was interrupted
@@ -49,7 +49,7 @@ nor tests killed the mutant | 60 s |
 A stage runs the worlds or tests that execute the mutated function, the cheapest first, and ends with the first failure.
 Which functions a world or a test executes is measured on the unmutated code. A failure counts only if the same world or
 test passes without the mutant. Complaints about long turns of a broker do not count, because they depend on the
-machine. Every mutant goes through both worlds and tests. Seconds are CPU time of the whole process, including its start.
+machine. Every mutant goes through both worlds and tests. Seconds are CPU time of the whole process, with its start.
 
 A mutant is named by module, function, operator, number within the function, and a hash of the function and the change.
 The draw takes packages and operators in turn. Within an operator the order depends on the seed and the names, so that
