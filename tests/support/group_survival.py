@@ -35,7 +35,7 @@ class Process(Diary):
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
     def last_words(self) -> str:
-        """Returns the end of what it wrote to stderr."""
+        """Returns the last lines that the process wrote to stderr."""
         return self.journal.with_suffix(".err").read_text(errors="replace")[-2_000:]
 
     def kill(self) -> None:

@@ -98,7 +98,7 @@ class MemoryPartitions:
             self.next_offset[partition] = end
 
     def keep_uncommitted(self) -> None:
-        """Commits everything, as if the next leader had it all."""
+        """Commits everything, as if the next leader had every record."""
         self.committed.update(self.next_offset)
 
     def install(self, partition: TopicPartition, log: bytes) -> None:

@@ -29,7 +29,7 @@ def clock_ms() -> int:
 
 @asynccontextmanager
 async def running(feeds: ClusterFeeds) -> AsyncIterator[ClusterFeeds]:
-    """Runs the feeds; the first look is complete when it yields."""
+    """Runs the feeds; the first poll is complete when this yields."""
     first = asyncio.Event()
     task = asyncio.create_task(feeds.run(first.set))
     try:

@@ -67,7 +67,7 @@ class Measured:
         return self._tests.get(place, [])
 
     def _current_files(self) -> list[str]:
-        """Returns the test files that were measured as they are now."""
+        """Returns the test files that have not changed since the measurement."""
         known: dict[str, str] = self._state.get("files", {})
         return [path for path, digest in self._files().items() if known.get(path) == digest]
 

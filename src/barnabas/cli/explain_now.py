@@ -86,7 +86,7 @@ class Now:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each trouble of a partition has its event."""
+        """Whether the journal has an event that explains each trouble of a partition."""
         return all(event is not None for each in self._explanations for _, event in self._reasons(each))
 
     def troubles(self) -> list[Trouble]:

@@ -43,7 +43,7 @@ def monitor_at(when: str | None, file: Path | None, topic: str | None, *, every:
 
 
 def explain_at(when: str | None, file: Path | None, name: str | None, since: str | None, *, as_json: bool) -> None:
-    """Explains a partition, or all of a topic, as it was."""
+    """Explains the state of a partition, or of all partitions of a topic, at a moment of the history."""
     moment, path = both(when, file)
     if name is None:
         raise Failure("--at explains a partition or a topic", "`barnabas history show FILE --broker N` has the rest")

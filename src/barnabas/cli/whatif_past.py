@@ -15,7 +15,7 @@ from barnabas.whatif.past import facts_of_today
 
 
 def situation_at(when: str | None, file: Path | None, bootstrap: tuple[Address, ...], security: Security) -> Situation:
-    """Returns the cluster as it was. Raises Failure."""
+    """Returns the situation of the cluster at a moment of a history. Raises Failure."""
     moment, path = both(when, file)
     with opened(path) as history:
         table = history.at(moment)

@@ -269,7 +269,7 @@ class Host(Protocol):
     def kerberos(self) -> Kerberos: ...
     @property
     def tickets(self) -> Blocking:
-        """Returns where requests to the KDC run, one at a time."""
+        """Returns the worker in which requests to the KDC run, one at a time."""
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""

@@ -30,7 +30,7 @@ class ClusterView:
     ) -> None:
         self.name = name
         self.questions = questions
-        #: Tells this process's versions from those of an earlier one.
+        #: Distinguishes the versions of this process from those of an earlier process.
         self.boot = boot
         self.table = table
         self.clock_ms = clock_ms

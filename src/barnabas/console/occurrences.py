@@ -19,10 +19,10 @@ from barnabas.monitor.severity import Severity
 
 #: Events that are kept.
 KEPT: Final = 20_000
-#: Changes of one time and cause from which on they are one event.
+#: The number of changes with the same time and cause from which on they are shown as one event.
 _FOLDED_FROM: Final = 8
 _SAMPLE: Final = 20
-#: States of single partitions that are kept, for their lanes.
+#: The number of states of single partitions that are kept for the lanes of the time line.
 _LANES_KEPT: Final = 100_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_KEPT: Final = 7 * 24 * 60

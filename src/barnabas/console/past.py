@@ -26,9 +26,9 @@ from barnabas.monitor.changes import Change
 
 T = TypeVar("T")
 
-#: Moments that are kept for the next request about them.
+#: The number of moments whose tables are cached for later requests.
 _MOMENTS_KEPT: Final = 4
-#: Events before a moment that its screens have.
+#: The number of events before a moment that the screens of that moment show.
 _EVENTS: Final = 2_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_MAX: Final = 20_000

@@ -23,7 +23,7 @@ from barnabas.whatif.outcomes import Outcome
 from barnabas.whatif.past import facts_in
 from barnabas.whatif.questions import LoseDisks
 
-#: The page's names of the questions, and those of their parser.
+#: The page's name of each question -> the name that the parser of questions uses.
 ASKS: Final = {
     "lose-broker": "kill",
     "lose-rack": "rack",
@@ -96,7 +96,7 @@ def _topic(table: ClusterTable, topic: Topic, places: list[int]) -> Topic:
     found = Topic(topic.number, topic.identity)
     found.min_isr, found.count = topic.min_isr, topic.count
     if topic.min_isr == UNKNOWN and topic.count:
-        # A history keeps it by partition.
+        # A history stores the min ISR per partition, not per topic.
         found.min_isr = int(table.states.min_isr[topic.rows].max())
     found.rows_by_partition = [UNKNOWN if row == UNKNOWN else places[row] for row in topic.rows_by_partition]
     return found

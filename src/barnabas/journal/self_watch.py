@@ -116,7 +116,7 @@ class SelfWatch:
         return self._timer is not None
 
     def start(self) -> None:
-        """Begins to watch, unless it does already."""
+        """Begins to watch this process; does nothing if it is already watched."""
         if self._timer is None:
             clock = self._host.clock
             self._ticked_ms = now_ms = clock.now_ms()
@@ -131,7 +131,7 @@ class SelfWatch:
             self._timer = None
 
     def add(self, report: SelfReport) -> None:
-        """Adds a report, which is told in its turn."""
+        """Queues a self-report. Reports are written in the order in which they were added."""
         key = (report.kind, report.subject, report.begin_ms)
         if key in self._waiting or len(self._waiting) < _WAITING_MAX:
             self._waiting[key] = report

@@ -132,7 +132,7 @@ class ChangeWindow:
             self._packed(entry)
 
     def begin_after(self, offset: int) -> None:
-        """Empties the window, because its changes do not continue at `offset`."""
+        """Empties the window; the next change begins at `offset`, which does not follow the changes that were in it."""
         self.rewind()
         for waiting in (self._entries, self._unpacked, self._large):
             waiting.clear()
@@ -182,7 +182,7 @@ class ChangeWindow:
         self._packed(entry)
 
     def _packed(self, entry: _Entry) -> None:
-        """Replaces a change by its records, all of which exist."""
+        """Replaces a change by the records of its events, after all of them were built."""
         assert entry.change is not None, "packed once"
         entry.is_explained = self._needs_explaining(entry.change)
         self._leave(entry)

@@ -163,7 +163,7 @@ class ClusterFeeds:
         await complete
 
     async def _ask_brokers(self) -> None:
-        """Learns the brokers from any of them. Raises Unreachable."""
+        """Requests the list of brokers from any broker that responds. Raises Unreachable."""
         answer = await self._connections.call_any(metadata_request([]), MetadataResponse)
         self.table.apply(
             Delta(

@@ -96,7 +96,7 @@ def packed(lists: Sequence[Sequence[int]], width: int) -> IntArray:
 
 
 def unpacked(row: IntArray) -> tuple[int, ...]:
-    """Returns one row of a packed list without its fill."""
+    """Returns one row of a packed list without the padding."""
     return tuple(int(value) for value in row if value != UNKNOWN)
 
 

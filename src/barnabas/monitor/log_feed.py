@@ -164,7 +164,7 @@ class LogFeed:
             await asyncio.sleep(_UNDECIDED_PAUSE_S)
 
     async def _load(self, connection: BrokerConnection, end_offset: int, epoch: int) -> None:
-        """Reads a snapshot, and continues behind it."""
+        """Reads a snapshot, and continues after the snapshot's end."""
         data = bytearray()
         while True:
             answer = await connection.call(self._snapshot_request(end_offset, epoch, len(data)), FetchSnapshotResponse)

@@ -56,7 +56,7 @@ _NEVER: Final = float("-inf")
 
 @dataclass(slots=True)
 class _Lane:
-    """One broker, as it is asked."""
+    """The requests to one broker."""
 
     broker_id: int
     sweep: VolumeSweep

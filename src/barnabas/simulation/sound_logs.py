@@ -17,7 +17,7 @@ class SoundLogs:
     is_periodic = True
 
     def __init__(self) -> None:
-        #: Node -> its broker that was looked at last.
+        #: Node -> the broker on it that was checked last.
         self._seen: dict[str, object] = {}
         #: Nodes whose disks have failed.
         self._failed: set[str] = set()

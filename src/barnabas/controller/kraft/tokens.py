@@ -177,7 +177,7 @@ def _refusal(view: ControllerView, question: TokenQuestion) -> ErrorCode:
 
 
 def _ending(token: DelegationTokenRecord, end_ms: int) -> DelegationTokenRecord:
-    """Returns the token with another end."""
+    """Returns the token with another expiry time."""
     changed = copy(token)
     changed.expiration_timestamp = end_ms
     return changed

@@ -49,7 +49,7 @@ class BrokerWatch:
         self._without_process: dict[int, int] = {}
         #: Brokers that are gone, and are taken out of their partitions now; their znodes are read afterwards.
         self._leaving: set[int] = set()
-        #: The brokers among them whose znodes have changed since.
+        #: The brokers of `_leaving` whose znodes have changed since.
         self._returning: set[int] = set()
 
     def start(self) -> None:
