@@ -137,7 +137,7 @@ def watched(topics: int, partitions: int) -> Iterator[Watched]:
 
 
 def options(repeated: str, times: int) -> argparse.Namespace:
-    """Parses the command line. `repeated` names what is done `times` times by default."""
+    """Parses the command line. `repeated` names the action that is done `times` times by default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=4)
@@ -182,7 +182,7 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
 
 
 def _changes(visitor: Visitor, phantom: Child, console: Child, query: str) -> None:
-    """Prints how long a kill takes to a page, and what it costs the console."""
+    """Prints the time until a kill is on a page, and its cost for the console."""
     seen: list[tuple[float, str]] = []
 
     def follow(events: Iterator[str]) -> None:

@@ -59,7 +59,7 @@ class Chance:
 
 
 class Model:
-    """An image, and what the controller decides on it."""
+    """An image, and the controller's decisions on it."""
 
     def __init__(self, seed: int) -> None:
         self._config = BrokerConfig.from_properties(_PROPERTIES)

@@ -54,7 +54,9 @@ _TOPICS: Final = ("orders", "payments", "parcels")
 
 
 class SentRequest:
-    """A request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
+    """A request. `answer` is None while the request waits, and if its connection ended (`is_over` distinguishes the
+    two).
+    """
 
     def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
         self.node = node
@@ -78,7 +80,7 @@ class SentRequest:
         sent_ms = self.sent_us // MILLISECOND_US
         well_ms = self.well_us // MILLISECOND_US
         name = type(self.request).__name__
-        return f"{name} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}, {well_ms} ms of it well"
+        return f"{name} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}, {well_ms} ms healthy"
 
 
 class WellTime:

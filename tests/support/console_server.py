@@ -138,7 +138,7 @@ class RunningConsole:
         return answer
 
     def session(self) -> Any:
-        """Begins a session, and keeps its token. Returns what the page gets."""
+        """Begins a session, and keeps its token. Returns the response that the page would get."""
         found = self.request("GET", "/api/session").json
         self.token = found["token"] or ""
         return found

@@ -58,7 +58,7 @@ Contents = dict[str, tuple[int, int, tuple[int, ...], tuple[int, ...]]]
 
 
 def contents(table: ClusterTable) -> Contents:
-    """Returns what the table has, without the journal's own topic."""
+    """Returns the contents of the table, without the journal's own topic."""
     return {
         str(state.key): (state.leader, state.leader_epoch, state.replicas, tuple(sorted(state.isr)))
         for state in table.values()

@@ -103,8 +103,8 @@ class Now:
         return [*(trouble for _, trouble in leaderless_first), *lost, *self._reported()]
 
     def _reasons(self, each: Explanation) -> list[tuple[int, Event | None]]:
-        """Returns what is not well with a partition, and the event that explains it: -1 for no leader, or a replica. A
-        replica that was never in sync is explained by the loss of its broker.
+        """Returns the problems of a partition, each with the event that explains it: -1 for no leader, or the id of a
+        replica. A replica that was never in sync is explained by the loss of its broker.
         """
         if each.present.leader == NO_NODE:
             return [(NO_NODE, each.leader_event)]

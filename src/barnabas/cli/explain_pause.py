@@ -15,7 +15,7 @@ from barnabas.cli.explain_story import Event
 from barnabas.cli.root_causes import RootCause, root_cause
 from barnabas.monitor.texts import NO_NODE, at
 
-#: How long before a pause its causes can have begun; what the journal is read from.
+#: How long before a pause its causes can have begun; the journal is read from there on.
 BEFORE_MS: Final = 60_000
 
 

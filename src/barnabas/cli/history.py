@@ -208,7 +208,7 @@ def export(
 
 @contextmanager
 def opened(file: Path) -> Iterator[History]:
-    """Opens a history. An error of it is one line, and so is what is missing at its end."""
+    """Opens a history. A damaged file is reported in one line, and so is a missing end."""
     try:
         with History.open(file) as history:
             if history.problem is not None:

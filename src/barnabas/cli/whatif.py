@@ -1,4 +1,4 @@
-"""`barnabas whatif`: what a failure, a restart or a change would do, before it is done."""
+"""`barnabas whatif`: predicts what a failure, a restart or a change would do."""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ class File(Protocol):
         """Returns up to `size` bytes; fewer only at the end of the file."""
 
     def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
-        """Reads like `read_at` if memory has all of it, else returns None: then read through `Blocking`. If the system
-        cannot tell, it reads as if memory had it.
+        """Reads like `read_at` if all of the data is in memory, otherwise returns None: then read through `Blocking`.
+        If the system does not report what is in memory, this reads in any case.
         """
 
     def will_need(self, offset: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""A cluster as screens see it: a table, the events about it, its groups, and how old all that is.
+"""A cluster as screens see it: a table, the events about it, its groups, and the age of this data.
 
 The live cluster (`watched`) and a moment of its history (`past`) are two kinds of it, so that each screen shows both.
 """

@@ -115,7 +115,7 @@ class PastReader:
             return None
 
     async def about(self) -> dict[str, Any]:
-        """Returns what is recorded: its time, its gaps, and how much happened in each minute."""
+        """Returns the extent of the recording: its time, its gaps, and the number of events in each minute."""
 
         def read(history: History) -> dict[str, Any]:
             first_ms, last_ms = history.span()

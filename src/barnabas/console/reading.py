@@ -139,7 +139,7 @@ async def timeline(visit: Visit) -> Response:
 
 
 async def history(visit: Visit) -> Response:
-    """Says what is recorded; null without a history."""
+    """Returns the extent of the recording; null without a history."""
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:
         return visit.answer(None)

@@ -1,4 +1,4 @@
-"""The console as a server: its socket, TLS, and the loop that serves until it is told to stop."""
+"""The console as a server: its socket, TLS, and the loop that serves until it is stopped."""
 
 from __future__ import annotations
 

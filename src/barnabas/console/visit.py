@@ -1,4 +1,4 @@
-"""A request, as a handler sees it: who asks, with which parameters, about which cluster."""
+"""A request, as a handler sees it: the user, the parameters and the cluster."""
 
 from __future__ import annotations
 

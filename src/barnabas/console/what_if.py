@@ -62,7 +62,7 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
 
 
 async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
-    """Returns what only brokers can say; what they do not say becomes a note of the answer."""
+    """Returns the facts that only brokers know; missing ones become a note of the answer."""
     if not isinstance(cluster, WatchedCluster):
         return facts_in(cluster.table)
     if cluster.problem is not None:

@@ -142,8 +142,8 @@ class PastChanges:
                 yield row.seq, change
 
     def _change(self, row: _Row) -> Change | None:
-        """Returns the change of a partition; None if its topic was deleted, or if it only differs in lists that people
-        are not told.
+        """Returns the change of a partition; None if its topic was deleted, or if only lists differ that views do not
+        show.
         """
         before = self._before(row)
         if before is None:
@@ -153,7 +153,7 @@ class PastChanges:
             deleted = self._known.topics[int(self._known.topic_of[row.partition])].deleted_seq
             return None if deleted == row.seq else gone_change(before, self._time_ms(row.seq), events)
         after = self._state(row)
-        return partition_change(before, after, self._time_ms(row.seq), events) if _is_told(before, after) else None
+        return partition_change(before, after, self._time_ms(row.seq), events) if _is_visible(before, after) else None
 
     # -- one partition
 
@@ -174,7 +174,7 @@ class PastChanges:
                 if before is None:
                     is_new = self._known.topics[int(self._known.topic_of[number])].created_seq == row.seq
                     found.append(created_change([state], time_ms, is_new=is_new, events=events))
-                elif _is_told(before, state):
+                elif _is_visible(before, state):
                     found.append(partition_change(before, state, time_ms, events))
                 before = state
         return found
@@ -243,8 +243,8 @@ class PastChanges:
         return () if row is None else ({"cause": row[0], "text": row[1]},)
 
 
-def _is_told(before: PartitionState, after: PartitionState) -> bool:
-    """Whether two states differ in what people are told."""
+def _is_visible(before: PartitionState, after: PartitionState) -> bool:
+    """Returns whether two states differ in anything that views show."""
     return (
         (before.leader, before.leader_epoch, before.replicas) != (after.leader, after.leader_epoch, after.replicas)
         or set(before.isr) != set(after.isr)

@@ -224,7 +224,7 @@ class PackingTurns:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Packs what the window has to pack, from the next turn on."""
+        """Begins, in the next turn of the loop, to pack the changes that wait for it."""
         if self._window.needs_packing and not self._is_scheduled:
             self._is_scheduled = True
             self._timers.call_soon(self._run)

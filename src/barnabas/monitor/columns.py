@@ -150,7 +150,7 @@ class Volumes:
             getattr(self, each.name)[rows] = UNKNOWN
 
     def follow(self, rows: IntArray, before: IntArray, after: IntArray) -> None:
-        """Moves what is known about each replica to its place in the new lists of replicas."""
+        """Moves the values of each replica to its place in the new lists of replicas."""
         is_same = (before[:, :, None] == after[:, None, :]) & (after[:, None, :] != UNKNOWN)
         place, is_known = is_same.argmax(axis=1), is_same.any(axis=1)
         for column in (self.size, self.end_offset, self.reported_lag):

@@ -68,7 +68,9 @@ class LogFeed:
 
     @property
     def is_live(self) -> bool:
-        """Whether the table has what the log has, as it is written."""
+        """Whether the table contains everything that the log contains, so that new records are applied as they are
+        written.
+        """
         return self._records.is_live and self.problem is None
 
     def close(self) -> None:

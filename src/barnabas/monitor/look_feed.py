@@ -186,7 +186,7 @@ class LookFeed:
                     await asyncio.sleep(self._tick_s if self.is_complete else 0.005)
 
     async def _next(self, lane: _Lane, broker: BrokerState, connection: BrokerConnection) -> bool:
-        """Asks the broker for what is due next. Returns False if nothing is. Raises NoAnswer."""
+        """Sends the next request that is due to the broker. Returns False if none is due. Raises NoAnswer."""
         now_s = asyncio.get_running_loop().time()
         if connection.is_ended or now_s - lane.pinged_s >= max(self._interval_s, _PING_INTERVAL_S):
             lane.pinged_s = now_s

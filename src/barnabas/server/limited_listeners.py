@@ -1,4 +1,4 @@
-"""The limits of connections on a node's listeners: their admissions, what is above the broker's limit, host names.
+"""The limits of connections on a node's listeners: admission, connections above the broker's limit, host names.
 
 When an inter-broker connection exceeds `max.connections`, or the limit is lowered, the connections of other listeners
 that were not used for the longest time are closed, a few per turn of the loop.

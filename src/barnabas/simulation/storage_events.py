@@ -96,7 +96,7 @@ SEGMENTS: Final = (
     # A cut inside a batch is no row: what replicas have of one leader epoch is in the same batches, so logs are cut
     # between batches. Tests of one log have it.
     RareEvent(
-        "a log is emptied and begins anew",
+        "a log is emptied and begins at a new offset",
         f"{_LOG}truncate_fully_and_start_at",
         lambda call: not _is_of_metadata(call),
     ),

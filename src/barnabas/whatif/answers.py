@@ -35,7 +35,7 @@ class Answer:
     partitions: Sequence[Outcome] = ()
     #: How many partitions had each effect before already, and keep it.
     already: Mapping[Effect, int] = field(default_factory=dict)
-    #: The assumptions of the answer, and the gaps in what is known.
+    #: The assumptions of the answer, and the facts that are unknown.
     notes: Sequence[str] = ()
     #: The order of a rolling restart.
     plan: RollingPlan | None = None

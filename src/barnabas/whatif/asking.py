@@ -35,7 +35,7 @@ _Note = Callable[[str], None]
 
 
 def ask(situation: Situation, question: Question) -> Answer:
-    """Returns the answer. Raises BadQuestion if the question names what the cluster does not have."""
+    """Returns the answer. Raises BadQuestion if the question names a broker, topic or partition that does not exist."""
     notes: list[str] = list(situation.gaps)
     before = _as_it_is(situation, notes.append)
     return _answer(question, before, notes)

@@ -37,7 +37,7 @@ async def situation_now(
     clock_ms: Callable[[], int],
     timeout_s: float = 3.0,
 ) -> Situation:
-    """Returns the cluster as it is now, with what the question needs. Raises Unreachable."""
+    """Returns the present situation of the cluster, with the facts that the question needs. Raises Unreachable."""
     options = FeedOptions(timeout_s=timeout_s, wants_all_volumes=isinstance(question, Drain))
     feeds = ClusterFeeds(bootstrap, security, options, clock_ms=clock_ms)
     await feeds.first_look()

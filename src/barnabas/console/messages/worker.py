@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(slots=True)
 class Found:
-    """The answer to one chunk. `next` is the offset after what was read."""
+    """The answer to one chunk. `next` is the offset after the last record that was read."""
 
     next: int
     records: list[dict[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Consumer groups: who is behind, by how many records and seconds, and which member reads which partition."""
+"""Consumer groups: the lag of each group in records and seconds, and which member reads which partition."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class ZookeeperRun(ReplicationRun):
         return super()._is_whole() and not unfinished_request(cluster) and self._is_known()
 
     def _is_known(self) -> bool:
-        """Returns whether there is one controller, and it knows what the znodes say."""
+        """Returns whether there is one controller, and its image agrees with the znodes."""
         controllers: list[ZookeeperController] = []
         for node in self.rig.cluster.nodes.values():
             if node.broker is not None:
