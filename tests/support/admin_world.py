@@ -66,7 +66,7 @@ class SentRequest:
         self.is_over = False
         self.over_us = 0
         self.answer: Message | None = None
-        #: The longest time that it waited while its node and a majority of the voters were well.
+        #: The longest time that the request waited while its node and a majority of the voters were healthy.
         self.well_us = 0
 
     @property

@@ -1,4 +1,4 @@
-"""The sources of a broker's watch over itself, and its life: `journal.self_watch` draws the conclusions."""
+"""The sources of a broker's self-reports, and the start and end of their watch; `journal.self_watch` evaluates them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _UNKNOWN_REMEDY: Final = "see whether broker {broker} runs and can be reached"
 
 @dataclass(slots=True)
 class Trouble:
-    """A state that is not well, of one or more partitions, with its cause. `event` is None if the journal has no
+    """A problem of one or more partitions, with its cause. `event` is None if the journal has no
     event about it.
     """
 
@@ -77,7 +77,7 @@ def is_well(present: Present) -> bool:
 
 
 class Now:
-    """The troubles of a cluster: `partitions` are those that are not well, `events` distinct and sorted."""
+    """The troubles of a cluster: `partitions` are those with a problem, `events` distinct and sorted."""
 
     def __init__(self, partitions: Iterable[Present], events: Sequence[Event]) -> None:
         self._of_brokers = [event for event in events if "broker" in event]

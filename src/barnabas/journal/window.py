@@ -52,7 +52,7 @@ class _Entry:
         self.size = 0 if self.is_large else self.weight * _BYTES_PER_PARTITION
         self.records: list[Record] = []
         self.source: Iterator[Record] | None = None
-        #: Whether the change needs an explanation, kept for the time when the change itself is gone.
+        #: Whether the change needs an explanation; kept after the change itself is dropped.
         self.is_explained = False
 
     @property

@@ -101,7 +101,7 @@ class LookFeed:
         self.focus: Collection[int] = ()
 
     def note_exact(self, source: Source, is_following: bool) -> None:
-        """Notes whether another feed delivers each change, so that a look has nothing to hurry for."""
+        """Notes whether another feed delivers each change, so that polls are not urgent."""
         if is_following:
             self._exact_feeds.add(source)
         else:

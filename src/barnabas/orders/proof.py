@@ -38,7 +38,7 @@ _RULES = frozenset(REASONS)
 
 @dataclass(slots=True)
 class TableCounts:
-    """The contents of the tables. `order_rows`: the number of rows of each order id (1 if all is well)."""
+    """The contents of the tables. `order_rows`: the number of rows of each order id (1 if correct)."""
 
     order_rows: Counter[int]
     lines: int

@@ -422,7 +422,7 @@ class ListeningSocket:
         return len(self._open)
 
     def closable(self) -> Iterator[Closable]:
-        """Yields the connections that can give way to others."""
+        """Yields the connections that can be closed for others."""
         yield from self._acceptor.silent()
         for protocol in self._open:
             if protocol.slot is not None:

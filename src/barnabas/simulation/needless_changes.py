@@ -43,7 +43,7 @@ class NeedlessChanges:
         self._troubled_us = 0
         self._is_calm = False
         self._epoch = 0
-        #: The number of looks at a cluster that was well for long enough.
+        #: The number of checks of a cluster that was healthy for long enough.
         self.looks = 0
 
     def check(self, cluster: Cluster) -> None:
@@ -97,7 +97,7 @@ class NeedlessChanges:
         return 0 if self._cluster.zookeeper else max((each.quorum.raft.epoch for each in brokers), default=0)
 
 
-_NEEDLESS: Final = "a needless change although all nodes are well"
+_NEEDLESS: Final = "a needless change although all nodes are healthy"
 
 
 def _gone(before: PartitionImage, now: PartitionImage) -> list[int]:

@@ -83,7 +83,7 @@ class Answer:
         }
 
     def reassignment_text(self) -> str:
-        """Returns the moves as the text of such a file."""
+        """Returns the moves as the text of a file for `kafka-reassign-partitions`."""
         return json.dumps(self.reassignment(), separators=(",", ":"))
 
     def to_json(self) -> dict[str, Any]:

@@ -249,7 +249,7 @@ def _changes(before: Model, happen: Callable[[Model], None], *, is_min_isr_asked
 
 
 def _already(before: Model) -> dict[Effect, int]:
-    """Returns how many partitions are not well before anything happens."""
+    """Returns how many partitions have a problem already."""
     found = Counter(effect for key in before.partitions for effect in states_of(before, key))
     return {effect: found[effect] for effect in sorted(found)}
 

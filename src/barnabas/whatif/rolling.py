@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A partition that cannot be kept while a broker restarts; broker -1: it is not well in any case."""
+    """A partition that becomes unavailable or falls below min ISR while a broker restarts; broker -1: it already is."""
 
     broker: int
     key: Key

@@ -29,7 +29,7 @@ class FilterError(Exception):
 
 
 class Filter:
-    """Raises FilterError for an expression that cannot be a filter."""
+    """A compiled filter expression. Raises FilterError for an invalid one."""
 
     def __init__(self, expression: str) -> None:
         if len(expression) > LENGTH_MAX:

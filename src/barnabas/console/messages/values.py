@@ -12,9 +12,7 @@ _JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
 def shown(data: bytes | None, decoder: str, text_max: int) -> dict[str, Any] | None:
-    """Returns bytes as the page gets them; None for null. A decoder that does not fit gives way to the next simpler
-    one.
-    """
+    """Returns bytes as the page gets them; None for null. If a decoder fails, the next simpler one is used."""
     if data is None:
         return None
     kind, text = _decoded(data, decoder, text_max)

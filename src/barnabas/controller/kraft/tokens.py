@@ -135,7 +135,7 @@ def expire(
     question: TokenQuestion,
     token: DelegationTokenRecord | None,
 ) -> Result[ExpireDelegationTokenResponse]:
-    """Decides on a new end of a token. A negative period removes it, whether it has expired or not."""
+    """Decides on a new expiry time of a token. A negative period removes the token, whether it has expired or not."""
     code = _refusal(view, question)
     cause = Cause(ControllerEvent.EXPIRE_DELEGATION_TOKEN, question.requester, _shown(token))
     if code is ErrorCode.NONE:

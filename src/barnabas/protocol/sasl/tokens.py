@@ -38,7 +38,7 @@ class ValidToken(NamedTuple):
     """An accepted token."""
 
     name: str
-    #: The end of the token, in milliseconds since the epoch.
+    #: The expiry time of the token, in milliseconds since the epoch.
     expires_ms: int
 
 
