@@ -81,7 +81,7 @@ class BrokerSelfWatch:
 def make_self_watch(
     services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal
 ) -> BrokerSelfWatch | None:
-    """Returns the watch of a broker; None for a node that is no broker, or in a cluster that keeps no journal."""
+    """Returns the watch of a broker; None for a node that is not a broker, or in a cluster that keeps no journal."""
     config = services.config
     if not config.is_broker or not config.bool_of("barnabas.cluster.events.enable"):
         return None

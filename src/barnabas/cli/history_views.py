@@ -58,7 +58,7 @@ def explain_at(when: str | None, file: Path | None, name: str | None, since: str
         output.show_json(shown[0] if len(shown) == 1 else shown)
         return
     if table.gap is not None:
-        print(f"nothing is known of this time ({table.gap}); the state is the one before")
+        print(f"nothing was recorded at this time ({table.gap}); this is the last state before it")
     if len(explanations) == 1:
         print("\n".join(explain_story.lines_of(explanations[0], since_ms)))
     else:

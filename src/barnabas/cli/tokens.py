@@ -40,7 +40,7 @@ _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
 _CREATE_VERSION: Final = 3
 _CHANGE_VERSION: Final = 2
 _DESCRIBE_VERSION: Final = 3
-#: The period for which the cluster takes its own limit, and the one that removes a token.
+#: The period that stands for the cluster's own limit, and the period that removes a token.
 _LONGEST: Final = -1
 _NOW: Final = -1
 

@@ -70,8 +70,8 @@ class PastChanges:
         return [] if first is None or limit <= 0 else self.between(first, last, filters, limit, newest=newest)
 
     def moments(self, since_ms: int, until_ms: int) -> tuple[int | None, int]:
-        """Returns the first and the last moment of a period; None if it has none. A file begins with a state, which is
-        no change.
+        """Returns the first and the last moment of a period; None if nothing changed in the period. The state with
+        which a file begins does not count as a change.
         """
         first, last = self._connection.execute(
             "SELECT min(seq), max(seq) FROM moments WHERE time_ms BETWEEN ? AND ? AND source != ?",

@@ -36,7 +36,7 @@ def is_large(delta: MetadataDelta) -> bool:
 
 
 class _Transition(NamedTuple):
-    """A transition: None for `fields` if it is no change of a leader, ISR or replica set."""
+    """A transition: None for `fields` if it does not change a leader, ISR or replica set."""
 
     fields: Fields | None
     cause: EventCause

@@ -31,7 +31,7 @@ OPTIONAL: Final = frozenset({"partition_epoch", "min_isr", "elr", "offline", "ad
 
 @dataclass(slots=True)
 class States:
-    """The state of some partitions. -1 is no broker, and an unknown epoch or min ISR."""
+    """The state of some partitions. -1 means no broker, or an unknown epoch or min ISR."""
 
     topic: IntArray
     partition: IntArray

@@ -39,7 +39,7 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.protocol.messages.metadata import MetadataResponse
 
-#: How often a lane looks for something to do; with many brokers less often.
+#: How often the task of a broker checks for requests that are due; with many brokers less often.
 _TICK_S: Final = 0.1
 _TICK_PER_BROKER_S: Final = 0.01
 #: The shortest interval between two pings.
@@ -121,7 +121,7 @@ class LookFeed:
             lane.pinged_s = _NEVER
 
     async def run(self) -> None:
-        """Keeps a lane for each broker of the table, until it is cancelled."""
+        """Keeps one task with requests for each broker of the table, until this is cancelled."""
         try:
             while True:
                 for broker_id in self._table.brokers:

@@ -77,7 +77,7 @@ def _is_up(model: Model, voter: int) -> bool:
 
 @singledispatch
 def _answer(question: Question, before: Model, notes: list[str]) -> Answer:
-    raise BadQuestion(f"{question} is no question")
+    raise BadQuestion(f"{question} is not a question")
 
 
 @_answer.register

@@ -20,7 +20,7 @@ _WHERE: Final = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
 class FilterError(Exception):
-    """The error for an expression that is no filter. `where` is its line and column."""
+    """The error for an expression that is not a filter. `where` is its line and column."""
 
     def __init__(self, text: str, where: tuple[int, int] | None = None) -> None:
         super().__init__(text)

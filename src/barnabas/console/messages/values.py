@@ -21,7 +21,7 @@ def shown(data: bytes | None, decoder: str, text_max: int) -> dict[str, Any] | N
 
 def value_of(data: bytes | None) -> Any:
     """Returns bytes as a filter sees them: JSON as its value, else text, in which bytes that
-    are no UTF-8 are replaced."""
+    are not UTF-8 are replaced."""
     if data is None:
         return None
     try:

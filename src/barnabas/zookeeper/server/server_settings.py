@@ -27,9 +27,9 @@ class ServerSettings:
     #: `minSessionTimeout`, `maxSessionTimeout`: 2 and 20 ticks unless they are set.
     session_timeout_min_ms: int = -1
     session_timeout_max_ms: int = -1
-    #: `maxClientCnxns`: the connections from one address; 0 is no limit.
+    #: `maxClientCnxns`: the connections from one address; 0 means no limit.
     client_connections_max: int = 60
-    #: `maxCnxns`: all connections; 0 is no limit.
+    #: `maxCnxns`: all connections; 0 means no limit.
     connections_max: int = 0
     #: `clientPortListenBacklog`
     listen_backlog: int = -1
