@@ -223,7 +223,7 @@ async def group(visit: Visit) -> Response:
 
 
 def require_filled(screens: Screens) -> None:
-    """Raises Problem before the first look is complete: until then it is not known what exists."""
+    """Raises Problem before the first poll is complete: until then the topics and brokers are unknown."""
     if not screens.cluster.is_filled:
         problem = screens.cluster.problem
         raise Problem("unreachable", f"no broker answers: {problem}" if problem else "the first look is not complete")

@@ -39,7 +39,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 def question_of(kind: str, objects: list[str]) -> Question:
-    """Raises Problem."""
+    """Returns the question of a request. Raises Problem for an invalid one."""
     try:
         return parse_question([ASKS[kind], *objects])
     except BadQuestion as error:
@@ -47,7 +47,7 @@ def question_of(kind: str, objects: list[str]) -> Question:
 
 
 async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[str, Any]:
-    """Raises Problem for a question that does not fit the cluster."""
+    """Returns the answer to a question. Raises Problem if the question does not fit the cluster."""
     facts = await _facts(cluster, question)
     table = _copied(cluster.table)
 

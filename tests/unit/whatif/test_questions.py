@@ -37,12 +37,12 @@ def test_an_object_that_is_named_twice_counts_once() -> None:
         ("kill -1", "-1 is not a broker id"),
         ("kill ²", "² is not a broker id"),
         ("disk 2", "2 is not a log directory; write BROKER:PATH"),
-        ("disk 2:", "2: is no log directory"),
-        ("min-isr orders", "orders is no min ISR; write TOPIC=N"),
-        ("min-isr orders=0", "orders=0 is no min ISR"),
+        ("disk 2:", "2: is not a log directory"),
+        ("min-isr orders", "orders is not a min ISR; write TOPIC=N"),
+        ("min-isr orders=0", "orders=0 is not a min ISR"),
         ("restart-all 1", "restart-all takes no brokers"),
     ],
 )
-def test_what_is_no_question_is_refused(text: str, reason: str) -> None:
+def test_an_invalid_question_is_refused(text: str, reason: str) -> None:
     with pytest.raises(BadQuestion, match=reason):
         parse_question(text.split())

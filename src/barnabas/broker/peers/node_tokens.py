@@ -116,7 +116,7 @@ class _Fetched(_Source):
     """Tokens from an endpoint or a file."""
 
     def __init__(self, host: Host, settings: EndpointLogin, listener: str, timeout_ms: int) -> None:
-        """Raises ConfigError if the file cannot be used."""
+        """Creates a source of tokens. Raises ConfigError if the file cannot be used."""
         super().__init__(host, settings)
         self._refresh = settings.refresh
         self._is_file = settings.source.path is not None

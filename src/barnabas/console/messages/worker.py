@@ -55,7 +55,7 @@ class Found:
 
 
 def job_of(head: dict[str, Any]) -> Job:
-    """Raises FilterError."""
+    """Returns the job of the search that `head` describes. Raises FilterError for an invalid filter."""
     return Job(
         Filter(head["filter"]) if head.get("filter") else None,
         str(head.get("q") or "").encode(),

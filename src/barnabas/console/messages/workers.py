@@ -87,7 +87,7 @@ class Workers:
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
-        """Raises Problem while too many searches run."""
+        """Yields a worker for one search. Raises Problem while too many searches run."""
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._places.acquire()

@@ -72,7 +72,7 @@ class Gate:
         await self._app(scope, received, send_checked)
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Raises Problem for a request that no part of the console is to see."""
+        """Raises Problem for a request that must not reach the application."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_MAX:
             raise Problem("too-large", f"the headers of a request have at most {_HEADERS_MAX} bytes")
         host = headers.get("host", "")
