@@ -17,7 +17,7 @@ from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
 
-#: Events that are kept.
+#: The maximum number of events that are kept.
 KEPT: Final = 20_000
 #: The number of changes with the same time and cause from which on they are shown as one event.
 _FOLDED_FROM: Final = 8

@@ -17,7 +17,7 @@ from barnabas.console.application import application
 from barnabas.console.pages import Pages
 from barnabas.console.state import Console
 
-#: Requests at the same time, with live streams.
+#: The maximum number of concurrent requests, including live streams.
 _CONNECTIONS_MAX: Final = 500
 _HEADERS_MAX: Final = 32 * 1024
 

@@ -20,7 +20,7 @@ from barnabas.common.host import Host, Timer
 from barnabas.journal.self_reports import BUSY_SHARE_MIN, PAUSED_SHARE_MAX, SelfReport, SelfReportKind
 
 _TICK_MS: Final = 1_000
-#: How late a tick must be.
+#: How late a tick must be to count as a stall.
 LATE_MS: Final = 250
 _JUMP_MS: Final = 500
 _OVERLOAD_TICKS: Final = 10

@@ -97,7 +97,7 @@ class LookFeed:
         self._exact_feeds: set[Source] = set()
         #: The controller that Metadata names; None before the first answer.
         self.named_controller: int | None = None
-        #: Rows whose sizes and offsets are asked for first.
+        #: Rows whose sizes and offsets are requested first.
         self.focus: Collection[int] = ()
 
     def note_exact(self, source: Source, is_following: bool) -> None:

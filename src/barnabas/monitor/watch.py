@@ -22,7 +22,7 @@ from barnabas.monitor.table import ClusterTable
 
 #: The interval between two checks of changes that wait for their causes.
 _CAUSE_INTERVAL_S: Final = 0.25
-#: News that arrive within this time make one step.
+#: Changes that arrive within this time make one step.
 _GATHER_S: Final = 0.1
 
 

@@ -21,7 +21,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, format_time
 
 _INTERVAL_US: Final = SECOND_US // 2
-#: Requests younger than this are not looked at.
+#: Requests that have waited for less time are not checked.
 _YOUNG_US: Final = SECOND_US
 _PRODUCE, _FETCH, _JOIN, _SYNC = 0, 1, 11, 14
 #: OffsetCommit, OffsetFetch, Heartbeat, LeaveGroup, transactions, DeleteGroups, ConsumerGroupHeartbeat.

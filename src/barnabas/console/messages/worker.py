@@ -25,7 +25,7 @@ from barnabas.records.batch import HEADER_BYTES, BatchHeader, decode_batch, iter
 from barnabas.records.header import MAGIC_V2
 from barnabas.records.record import Record, read_records
 
-#: Address space of this process.
+#: The maximum address space of this process, in bytes.
 MEMORY_MAX: Final = 1 << 30
 _UINT32: Final = 4
 _LOG_APPEND_TIME: Final = 1

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.common.oauth_settings import Expectations
 
-#: A larger token is refused before it is decoded.
+#: The maximum size of a token in bytes; a larger one is refused before it is decoded.
 TOKEN_BYTES_MAX: Final = 65_536
 #: A longer name is refused: names of users are in error messages and audit lines.
 NAME_LENGTH_MAX: Final = 1_000

@@ -38,7 +38,7 @@ class FileSettings(NamedTuple):
     force_sync: bool = True
     #: `autopurge.snapRetainCount`
     snapshots_retained: int = 3
-    #: `autopurge.purgeInterval`; 0 is never.
+    #: `autopurge.purgeInterval`; 0 means never.
     purge_interval_hours: int = 0
 
 

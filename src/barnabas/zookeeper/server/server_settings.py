@@ -55,7 +55,7 @@ class ServerSettings:
     digest_algorithm: str = "sha1"
     #: `zookeeper.digest.enabled`: each transaction has the digest of the tree after it.
     digests: bool = True
-    #: `znode.container.checkIntervalMs`, `.maxPerMinute`, `.maxNeverUsedIntervalMs` (0 is never).
+    #: `znode.container.checkIntervalMs`, `.maxPerMinute`, `.maxNeverUsedIntervalMs` (0 means never).
     container_check_ms: int = 60_000
     container_deletions_per_minute: int = 10_000
     container_never_used_ms: int = 0
