@@ -22,7 +22,7 @@ from mutation.results import SITUATIONS, WORLDS, Result, Stage
 from mutation.shadow import Ended, Shadow
 
 SITUATION_TESTS: Final = "tests/simulation/"
-#: The time that the start of a process can take in addition to the budget, and how much slower a mutant can be.
+#: Additional time for the start of a process; and the factor by which a mutant can be slower than the unmutated code.
 _START_S: Final = 20
 _SLOWER: Final = 3
 #: How much longer than its CPU time a process may take on a busy machine.

@@ -1,4 +1,6 @@
-"""The bound of a file: the oldest intervals between two checkpoints are removed, whole, when it is too old or large."""
+"""The limits of age and size of a history file: when it exceeds one, the oldest intervals between two checkpoints are
+removed.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The OAUTHBEARER tokens with which this node logs in to others: from an endpoint, from a file, or unsecured ones.
 
-A token is replaced before its end (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While the
-endpoint does not answer, the last token stays in use until it ends; without a token no connection logs in, and the
-channels try again.
+A token is replaced before it expires (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While
+the endpoint does not answer, the last token stays in use until it expires; without a token no connection logs in, and
+the channels try again.
 """
 
 from __future__ import annotations
