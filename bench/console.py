@@ -163,7 +163,7 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
     phantom, console, _, begin_s, first_page_s = watched_cluster
     while not visitor.get("overview")["is_filled"]:
         time.sleep(0.02)
-    print(f"start to first page {first_page_s:.2f} s, to the first complete look {time.perf_counter() - begin_s:.2f} s")
+    print(f"start to first page {first_page_s:.2f} s, to the first complete poll {time.perf_counter() - begin_s:.2f} s")
     print(f"RSS after the first poll {console.rss_mb():.0f} MB")
     print("\n| route | kB | min ms | median ms | p99 ms | max ms | CPU ms |\n|---|---|---|---|---|---|---|")
     for route in _ROUTES:

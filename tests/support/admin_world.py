@@ -47,7 +47,7 @@ TIMEOUT_MS_MIN: Final = 5_000
 #: An allowance for an election, the loss of a link and slow disks.
 ALLOWANCE_MS: Final = 2_000
 _NEVER_MS: Final = 600_000
-#: The interval at which the condition of the cluster is looked at.
+#: The interval at which the condition of the cluster is checked.
 _LOOK_US: Final = 50 * MILLISECOND_US
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
 _TOPICS: Final = ("orders", "payments", "parcels")

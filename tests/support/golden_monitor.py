@@ -52,7 +52,7 @@ class GoldenMonitor:
             with self._path.open("wb") as output, self._path.with_suffix(".log").open("wb") as log:
                 command = [programs.monitor_go(), self._address]
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=log)
-            # The program looks once before the topic exists, also on a busy machine: its first line is an error.
+            # The program polls once before the topic exists, even on a busy machine: its first line is an error.
             self._await(exists=False)
 
     def close(self) -> None:

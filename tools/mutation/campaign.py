@@ -107,7 +107,7 @@ class Campaign:
             alone = [each for each in planned if _is_of(each, by)]
             kill = None if is_known else kind.kill(kind.run(alone or planned[:1], 0.0))
             if kill is not None and not alone:
-                raise RuntimeError(f"nothing runs here without a mutant either: {': '.join(kill)}")
+                raise RuntimeError(f"the test also fails without a mutant: {': '.join(kill)}")
             self._passes[by] = kill is None
         return self._passes[by]
 

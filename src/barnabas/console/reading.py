@@ -226,7 +226,7 @@ def require_filled(screens: Screens) -> None:
     """Raises Problem before the first poll is complete: until then the topics and brokers are unknown."""
     if not screens.cluster.is_filled:
         problem = screens.cluster.problem
-        raise Problem("unreachable", f"no broker answers: {problem}" if problem else "the first look is not complete")
+        raise Problem("unreachable", f"no broker answers: {problem}" if problem else "the first poll is not complete")
 
 
 def topics_question(parameters: Parameters) -> TopicsQuestion:

@@ -1,6 +1,6 @@
 """The changes of one version of the table, for people: a `Change` for each topic, partition or broker that changed.
 
-A state between two looks is not seen by a look; a cluster with a journal records it there (`barnabas explain`).
+A state between two polls is not seen by a poll; a cluster with a journal records it there (`barnabas explain`).
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class ClusterFeeds:
             self._connections.close()
 
     async def run(self, on_first: Callable[[], None]) -> None:
-        """Keeps the table current until it is cancelled. Calls `on_first` after the first look."""
+        """Keeps the table current until it is cancelled. Calls `on_first` after the first poll."""
         tasks: list[asyncio.Task[None]] = []
         try:
             while not tasks:

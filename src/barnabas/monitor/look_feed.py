@@ -1,4 +1,4 @@
-"""Feed P, the rolling look: each broker is asked on its own, for pages of partitions, for sizes and for offsets.
+"""Feed P, the rolling poll: separate requests to each broker, for pages of partitions, for sizes and for offsets.
 
     lane of a broker    a ping each interval (Metadata without topics: does it answer, who is in the cluster), the pages
                         that it is to be asked for, and the sizes and offsets of its replicas
@@ -46,7 +46,7 @@ _TICK_PER_BROKER_S: Final = 0.01
 _PING_INTERVAL_S: Final = 0.05
 #: A broker that answered within this time can name the brokers of the cluster.
 _AUTHORITY_S: Final = 3.0
-#: Changed rows of one page from which on the other pages are looked at immediately.
+#: The number of changed rows in one page from which on the other pages are polled immediately.
 _MANY_ROWS: Final = 50
 _HURRY_INTERVAL_S: Final = 1.0
 #: The part of a broker's budget for sizes and offsets.
@@ -88,7 +88,7 @@ class LookFeed:
         self._lanes: dict[int, _Lane] = {}
         self._hurried_s = _NEVER
         self._is_hurry_wanted = False
-        #: Whether the first look is complete: until then there is no budget.
+        #: Whether the first poll is complete: until then there is no budget.
         self.is_complete = False
         self.first_look = asyncio.Event()
         #: The broker that leads the journal; None if there is no journal.
@@ -108,7 +108,7 @@ class LookFeed:
             self._exact_feeds.discard(source)
 
     def hurry(self) -> None:
-        """Looks at all partitions soon, whatever the budget says."""
+        """Polls all partitions soon, regardless of the budget."""
         self._is_hurry_wanted = True
         now_s = asyncio.get_running_loop().time()
         if now_s - self._hurried_s >= _HURRY_INTERVAL_S:
@@ -232,7 +232,9 @@ class LookFeed:
         self._apply(delta)
 
     def _is_authority(self, lane: _Lane) -> bool:
-        """Whether this broker's answer says who is in the cluster. Of two brokers that are asked, one can be behind."""
+        """Whether this broker's answer decides which brokers are in the cluster. Of two brokers that are asked, one can
+        be behind.
+        """
         answering = [
             each.broker_id
             for each in self._lanes.values()

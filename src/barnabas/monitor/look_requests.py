@@ -1,4 +1,6 @@
-"""The requests of a look, and what their responses say: pages of partitions, brokers, sizes, offsets and min ISRs."""
+"""The requests of a poll, and the contents of their responses: pages of partitions, brokers, sizes, offsets and min
+ISRs.
+"""
 
 from __future__ import annotations
 

@@ -128,6 +128,6 @@ def course_text(table: ClusterTable, availability: Availability, now_ms: int) ->
     yield family(
         "barnabas_missed_elections",
         GAUGE,
-        "Elections between two looks that are known only by the leader epochs",
+        "Elections between two polls that are known only from the leader epochs",
         [({}, missed)],
     )

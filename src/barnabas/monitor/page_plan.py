@@ -1,4 +1,4 @@
-"""The pages of a rolling look: where each begins, when it was last asked, and which broker is asked next. Pure.
+"""The pages of a rolling poll: where each begins, when it was last asked, and which broker is asked next. Pure.
 
 A page begins where the one before ended, so the answers decide about the beginnings. Each page has one broker at a
 time, so that two brokers of which one is behind do not change a row back and forth; with each round of `HEAL_S` all

@@ -27,7 +27,7 @@ _GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """The result of one step of a watch. `table` is None before the first look. `problem` says why no broker answers,
+    """The result of one step of a watch. `table` is None before the first poll. `problem` says why no broker answers,
     `log_problem` why the metadata log that was wanted is not read.
     """
 

@@ -12,7 +12,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 
 
 class SoundLogs:
-    """The checker. It looks at nodes whose disks have never lost anything, once after each start."""
+    """Checks, once after each start, that nodes whose disks have never lost anything report no damaged log."""
 
     is_periodic = True
 

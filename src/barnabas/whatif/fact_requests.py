@@ -1,4 +1,4 @@
-"""The requests for the facts that the monitor's table does not have, and what their responses say."""
+"""The requests for the facts that the monitor's table does not have, and the contents of their responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The situation of a live cluster: one look of the monitor, and the facts that only other requests give.
+"""The situation of a live cluster: one poll of the monitor, and the facts that only other requests give.
 
 What a cluster does not support, or does not let this client see, becomes a gap of the situation, not an error.
 """

@@ -17,7 +17,7 @@ from typing import Final
 
 
 class BadQuestion(Exception):
-    """A question that cannot be parsed, or does not fit the cluster. The text says why."""
+    """A question that cannot be parsed, or does not fit the cluster. The message names the fault."""
 
 
 @dataclass(frozen=True, slots=True)

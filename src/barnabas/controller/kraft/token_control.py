@@ -128,7 +128,7 @@ class TokenControl:
 
 
 class TokenIndex:
-    """HMAC -> token, computed when a token is first looked for."""
+    """HMAC -> token, computed when a token is first looked up."""
 
     def __init__(self, secret_key: bytes) -> None:
         self._secret_key = secret_key

@@ -1,7 +1,7 @@
 """Decisions about delegation tokens (KIP-48, KIP-373), with Kafka's rules and error codes.
 
-A token is found by its HMAC, which is its secret; `TokenControl` looks it up. Times are milliseconds since 1970. The
-end of a token moves when it is renewed, at most to its maximum, which is fixed when it is created.
+A token is found by its HMAC, which is its secret; `TokenControl` looks it up. Times are milliseconds since 1970. When a
+token is renewed, its expiry time moves, at most to the maximum that was fixed at its creation.
 """
 
 from __future__ import annotations
