@@ -1,4 +1,4 @@
-"""Links to processes that listen and end: what a `ProcessWatch` dials, on virtual time."""
+"""Links to processes that listen and end, for a `ProcessWatch`, in virtual time."""
 
 from __future__ import annotations
 

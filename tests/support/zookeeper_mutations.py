@@ -197,7 +197,7 @@ def ephemerals_kept_over_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """Applies and answers what is not synced (`forceSync=no`)."""
+    """Applies and answers transactions before they are synced (`forceSync=no`)."""
 
     def sync(self: FileStore, done: Callable[[], None]) -> None:
         self._writer.write_out()

@@ -125,8 +125,8 @@ class QuorumSide:
         return security.scram
 
     def _check_own_credentials(self) -> None:
-        """Raises ConfigError if the other voters cannot log in to this one, because it knows no credential of theirs
-        before it knows the metadata, and the metadata need a majority of the voters.
+        """Raises ConfigError if the other voters cannot log in to this one: it would learn their credentials from the
+        metadata, and the metadata need a majority of the voters.
         """
         config, name = self._config, self._config.controller_listener_names[0]
         mechanism = mechanism_to_log_in(config, name)

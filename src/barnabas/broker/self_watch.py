@@ -1,4 +1,4 @@
-"""The sources of a broker's watch over itself, and its life: `journal.self_watch` draws the conclusions."""
+"""The sources of a broker's self-reports, and the start and end of their watch; `journal.self_watch` evaluates them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class BrokerSelfWatch:
 def make_self_watch(
     services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal
 ) -> BrokerSelfWatch | None:
-    """Returns the watch of a broker; None for a node that is no broker, or in a cluster that keeps no journal."""
+    """Returns the watch of a broker; None for a node that is not a broker, or in a cluster that keeps no journal."""
     config = services.config
     if not config.is_broker or not config.bool_of("barnabas.cluster.events.enable"):
         return None

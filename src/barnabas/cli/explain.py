@@ -38,7 +38,7 @@ def explain(
         int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Show the history of this broker instead")
     ] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Show everything that is not well, with its cause and its remedy")
+        bool, typer.Option("--now", help="Show all present problems, with their causes and remedies")
     ] = False,
     pause: Annotated[
         str | None,

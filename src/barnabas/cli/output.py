@@ -34,7 +34,7 @@ def show_json(value: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Writes a piece of the result as it is."""
+    """Writes a piece of the result unchanged."""
     sys.stdout.write(text)
 
 

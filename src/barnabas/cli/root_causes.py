@@ -1,7 +1,7 @@
 """Why it happened: the cause behind a decision, from what brokers report about themselves (docs/explain.md).
 
 The journal says why the controller decided: no heartbeat arrived, a follower lagged. A pause, a lost link, a slow disk
-and an overloaded broker all look like that from outside. Self-reports tell them apart, often only after the broker has
+and an overloaded broker all look like that from outside. Self-reports distinguish them, often only after the broker has
 returned: the same question then has a better answer. Pure functions of the events.
 """
 

@@ -74,7 +74,7 @@ class BrokerConfig(Settings):
     def _on_values(self) -> list[str]:
         """Follows a change of the listeners. Those in use stay if this node must not have the new ones."""
         if self.is_zookeeper_mode or not self.is_broker:
-            return []  # As in Kafka, the listeners of a controller do not follow.
+            return []  # As in Kafka, the listeners of a controller do not change at run time.
         before = self._listeners
         try:
             self._listeners = self._parse_listeners()

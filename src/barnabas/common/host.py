@@ -72,8 +72,8 @@ class File(Protocol):
         """Returns up to `size` bytes; fewer only at the end of the file."""
 
     def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
-        """Reads like `read_at` if memory has all of it, else returns None: then read through `Blocking`. If the system
-        cannot tell, it reads as if memory had it.
+        """Reads like `read_at` if all of the data is in memory, otherwise returns None: then read through `Blocking`.
+        If the system does not report what is in memory, this reads in any case.
         """
 
     def will_need(self, offset: int, size: int) -> None:
@@ -269,7 +269,7 @@ class Host(Protocol):
     def kerberos(self) -> Kerberos: ...
     @property
     def tickets(self) -> Blocking:
-        """Returns where requests to the KDC run, one at a time."""
+        """Returns the worker in which requests to the KDC run, one at a time."""
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""

@@ -22,7 +22,7 @@ from barnabas.console.state import Console
 from barnabas.console.visit import Handler, Visit, json_response
 
 TOKEN_HEADER: Final = "x-barnabas-token"
-#: The names of this machine, which every console has.
+#: The host names of the local machine, which every console accepts.
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: The status that a log shows for a browser that left; nobody receives it.
 _CLIENT_LEFT: Final = 499

@@ -1,4 +1,4 @@
-"""A cluster as screens see it: a table, the events about it, its groups, and how old all that is.
+"""A cluster as screens see it: a table, the events about it, its groups, and the age of this data.
 
 The live cluster (`watched`) and a moment of its history (`past`) are two kinds of it, so that each screen shows both.
 """
@@ -30,7 +30,7 @@ class ClusterView:
     ) -> None:
         self.name = name
         self.questions = questions
-        #: Tells this process's versions from those of an earlier one.
+        #: Distinguishes the versions of this process from those of an earlier process.
         self.boot = boot
         self.table = table
         self.clock_ms = clock_ms

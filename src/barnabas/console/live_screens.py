@@ -44,7 +44,7 @@ def position_of(text: str, boot: str) -> Position | None:
 
 
 class LiveScreen:
-    """`version` and `event_id` are the position after what was sent."""
+    """`version` and `event_id` are the position after the last update that was sent."""
 
     pause_s: ClassVar[float] = 0.25
 
@@ -56,7 +56,7 @@ class LiveScreen:
         self.event_id = self.cluster.occurrences.last_id
 
     def begin(self, position: Position | None) -> list[Message]:
-        """Returns what a page with this position lacks."""
+        """Returns the updates that a page with this position lacks."""
         raise NotImplementedError
 
     def news(self) -> list[Message]:

@@ -17,12 +17,12 @@ from barnabas.monitor.merged_texts import merged, skeleton
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
 
-#: Events that are kept.
+#: The maximum number of events that are kept.
 KEPT: Final = 20_000
-#: Changes of one time and cause from which on they are one event.
+#: The number of changes with the same time and cause from which on they are shown as one event.
 _FOLDED_FROM: Final = 8
 _SAMPLE: Final = 20
-#: States of single partitions that are kept, for their lanes.
+#: The number of states of single partitions that are kept for the lanes of the time line.
 _LANES_KEPT: Final = 100_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_KEPT: Final = 7 * 24 * 60
@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The state of a partition from one time on. `replicas` is None if the event does not say them."""
+    """The state of a partition from one time on. `replicas` is None if the event does not contain them."""
 
     time_ms: int
     leader: int

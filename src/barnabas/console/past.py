@@ -26,9 +26,9 @@ from barnabas.monitor.changes import Change
 
 T = TypeVar("T")
 
-#: Moments that are kept for the next request about them.
+#: The number of moments whose tables are cached for later requests.
 _MOMENTS_KEPT: Final = 4
-#: Events before a moment that its screens have.
+#: The number of events before a moment that the screens of that moment show.
 _EVENTS: Final = 2_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_MAX: Final = 20_000
@@ -115,7 +115,7 @@ class PastReader:
             return None
 
     async def about(self) -> dict[str, Any]:
-        """Returns what is recorded: its time, its gaps, and how much happened in each minute."""
+        """Returns the extent of the recording: its time, its gaps, and the number of events in each minute."""
 
         def read(history: History) -> dict[str, Any]:
             first_ms, last_ms = history.span()

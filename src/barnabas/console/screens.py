@@ -14,7 +14,7 @@ from barnabas.console.views.map_columns import MapColumns
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
 
-#: Computed screens that are kept.
+#: The number of computed screens that are cached.
 _KEPT: Final = 64
 
 

@@ -1,4 +1,4 @@
-"""The routes of sessions: who is there, log in, log out."""
+"""The routes of sessions: show the session, log in, log out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cookie_name(*, is_tls: bool) -> str:
 
 
 async def session(visit: Visit) -> Response:
-    """Says who is there. A console without users begins a session for everybody who asks."""
+    """Returns the user of the session. A console without users begins a session for every client that asks."""
     if visit.session is None and visit.console.users is None:
         cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
         return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)

@@ -69,7 +69,7 @@ class Console:
         self.login_limits = LoginLimits(clock_s)
         self.users = None if options.users is None else UsersFile(options.users)
         self.closing = asyncio.Event()
-        #: Passwords that are checked at the same time.
+        #: Limits how many passwords are checked at the same time.
         self.hashing = asyncio.Semaphore(2)
         self.screens: dict[str, LiveScreens] = {
             target.name: LiveScreens(
@@ -83,7 +83,7 @@ class Console:
             )
             for target in targets
         }
-        #: Open live streams.
+        #: The number of open live streams.
         self.streams = 0
         self.workers = Workers()
         self.audit = Audit(options.audit, clock_ms)

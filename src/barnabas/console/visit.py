@@ -1,4 +1,4 @@
-"""A request, as a handler sees it: who asks, with which parameters, about which cluster."""
+"""A request, as a handler sees it: the user, the parameters and the cluster."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Visit:
         return self.live if self.past is None else self.past
 
     async def body(self) -> dict[str, Any]:
-        """Returns the body of a change. Raises Problem for one that is no JSON object."""
+        """Returns the body of a change. Raises Problem for a body that is not a JSON object."""
         try:
             found = orjson.loads(await self.request.body())
         except orjson.JSONDecodeError as error:

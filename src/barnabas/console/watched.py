@@ -80,7 +80,7 @@ class WatchedCluster(ClusterView):
     # -- the watch
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watches the cluster until the task is cancelled."""
         try:
             async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
                 async for step in steps:

@@ -41,7 +41,7 @@ class Kind(StrEnum):
     INT_POLL_SKIP = "int-poll-skip"
 
 
-#: Findings that are reported, but no fault.
+#: Findings that are reported but are not faults.
 NOTES: Final = frozenset({Kind.INT_SEND_SKIP})
 
 #: How many findings of one kind are kept; all are counted.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PastTable(ClusterTable):
-    """All views of a live table work with it; `version` is the number of the moment, `time_ms` its time."""
+    """A table that all views of a live table can show; `version` is the number of the moment, `time_ms` its time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,9 @@ _DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Recorder:
-    """Raises HistoryError if the file cannot be continued: it is damaged, of another cluster, or in use."""
+    """Writes a history file. Raises HistoryError if the file cannot be continued: it is damaged, of another cluster, or
+    in use.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Self-reports: the observations of a broker about itself and its links, as events that only it can write.
 
 A controller knows that a broker sent no heartbeat, or that a follower lagged, but not why. The broker that was paused,
-cut off or slow does. A state that lasts is told when it has lasted for a while, and again with its end. A broker that
-was cut off tells late: `reported_ms` is when.
+cut off or slow does. A state that lasts is reported when it has lasted for a while, and again with its end. The report
+of a broker that was cut off is written late, at `reported_ms`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class SelfReportKind(StrEnum):
 
 
 class SelfReport(NamedTuple):
-    """A self-report. `begin_ms` and `end_ms` are wall times; without an end, the state lasts. `subject` tells two
-    states of one kind apart: the peer, the directory or the side.
+    """A self-report. `begin_ms` and `end_ms` are wall times; without an end, the state lasts. `subject` distinguishes
+    two states of one kind: the peer, the directory or the side.
     """
 
     kind: SelfReportKind

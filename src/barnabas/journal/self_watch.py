@@ -5,9 +5,9 @@
     CPU time of ten ticks        overloaded
     `Sources`                    link-lost, disk-*, throttled: states that last
 
-At most one report a second is told; others wait, and a state that is told again replaces what waits. The timer runs
-while the cluster has several brokers: a cluster of one has no journal. The silence of a peer counts from the end of the
-last stall, because a process that was paused received nothing from anybody.
+At most one report a second is written; others wait, and a newer report of a state replaces one that waits. The timer
+runs while the cluster has several brokers: a cluster of one has no journal. The silence of a peer counts from the end
+of the last stall, because a process that was paused received nothing from anybody.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.common.host import Host, Timer
 from barnabas.journal.self_reports import BUSY_SHARE_MIN, PAUSED_SHARE_MAX, SelfReport, SelfReportKind
 
 _TICK_MS: Final = 1_000
-#: How late a tick must be.
+#: How late a tick must be to count as a stall.
 LATE_MS: Final = 250
 _JUMP_MS: Final = 500
 _OVERLOAD_TICKS: Final = 10
@@ -60,37 +60,37 @@ class Sources(NamedTuple):
 
 
 class _Lasting:
-    """The states of one kind: each is told when it has lasted for `least_ms`, and again with its end."""
+    """The states of one kind: each is reported when it has lasted for `least_ms`, and again with its end."""
 
     def __init__(self, kind: SelfReportKind, least_ms: int) -> None:
         self._kind = kind
         self._least_ms = least_ms
         #: Subject -> begin by the monotonic clock, begin by the wall clock, facts.
         self._begun: dict[str, tuple[int, int, Mapping[str, Any]]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def seen(self, states: _States, now_ms: int, wall_ms: int) -> Iterator[SelfReport]:
         for subject, (facts, since_ms) in states.items():
             begin_ms = now_ms if since_ms is None else since_ms
             known = self._begun.setdefault(subject, (begin_ms, wall_ms - (now_ms - begin_ms), facts))
             began_ms, began_wall_ms, _ = known
-            if subject not in self._told and now_ms - began_ms >= self._least_ms:
-                self._told.add(subject)
+            if subject not in self._reported and now_ms - began_ms >= self._least_ms:
+                self._reported.add(subject)
                 yield SelfReport(self._kind, began_wall_ms, None, now_ms - began_ms, subject, facts)
         for subject in [subject for subject in self._begun if subject not in states]:
             began_ms, began_wall_ms, facts = self._begun.pop(subject)
-            if subject in self._told:
-                self._told.discard(subject)
+            if subject in self._reported:
+                self._reported.discard(subject)
                 yield SelfReport(self._kind, began_wall_ms, wall_ms, now_ms - began_ms, subject, facts)
 
 
 class SelfWatch:
-    """The watch. `tell` gets one self-report at a time."""
+    """The watch. `report` gets one self-report at a time."""
 
-    def __init__(self, host: Host, sources: Sources, tell: Callable[[SelfReport], None]) -> None:
+    def __init__(self, host: Host, sources: Sources, report: Callable[[SelfReport], None]) -> None:
         self._host = host
         self._sources = sources
-        self._tell = tell
+        self._report = report
         self._timer: Timer | None = None
         self._due_ms = self._ticked_ms = 0
         self._cpu_ns = 0
@@ -116,7 +116,7 @@ class SelfWatch:
         return self._timer is not None
 
     def start(self) -> None:
-        """Begins to watch, unless it does already."""
+        """Begins to watch this process; does nothing if it is already watched."""
         if self._timer is None:
             clock = self._host.clock
             self._ticked_ms = now_ms = clock.now_ms()
@@ -131,7 +131,7 @@ class SelfWatch:
             self._timer = None
 
     def add(self, report: SelfReport) -> None:
-        """Adds a report, which is told in its turn."""
+        """Queues a self-report. Reports are written in the order in which they were added."""
         key = (report.kind, report.subject, report.begin_ms)
         if key in self._waiting or len(self._waiting) < _WAITING_MAX:
             self._waiting[key] = report
@@ -148,7 +148,7 @@ class SelfWatch:
         for report in self._states(now_ms, wall_ms):
             self.add(report)
         if self._waiting:
-            self._tell(self._waiting.pop(next(iter(self._waiting))))
+            self._report(self._waiting.pop(next(iter(self._waiting))))
         self._ticked_ms, self._cpu_ns = now_ms, cpu_ns
         self._arm(now_ms)
 

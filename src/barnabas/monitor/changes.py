@@ -1,6 +1,6 @@
 """The changes of one version of the table, for people: a `Change` for each topic, partition or broker that changed.
 
-A state between two looks is not seen by a look; a cluster with a journal records it there (`barnabas explain`).
+A state between two polls is not seen by a poll; a cluster with a journal records it there (`barnabas explain`).
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ def _brokers(change_set: ChangeSet, table: ClusterTable) -> Iterator[Change]:
 
 
 def broker_change(change: BrokerChange, time_ms: int, led: int, events: tuple[Event, ...] = ()) -> Change | None:
-    """Returns the change of a broker that leads `led` partitions; None if nothing is told about it."""
-    told = _broker(change, led)
-    if told is None:
+    """Returns the change of a broker that leads `led` partitions; None if it is not worth a line."""
+    described = _broker(change, led)
+    if described is None:
         return None
-    kind, text, severity = told
+    kind, text, severity = described
     subject = f"broker {change.broker_id}"
     return Change(kind, subject, time_ms, text, severity, broker=change.broker_id, events=events)
 
@@ -202,9 +202,9 @@ def _partitions(change_set: ChangeSet) -> Iterator[Change]:
     if is_left.any():
         for was in values_of(change_set.removed.take(is_left), topics, change_set.silent_before):
             yield gone_change(was, at_ms)
-    is_told = _is_told(change_set)
-    before = values_of(change_set.before.take(is_told), topics, change_set.silent_before)
-    after = values_of(change_set.after.take(is_told), topics, change_set.silent_after)
+    is_visible = _is_visible(change_set)
+    before = values_of(change_set.before.take(is_visible), topics, change_set.silent_before)
+    after = values_of(change_set.after.take(is_visible), topics, change_set.silent_after)
     for was, state in sorted(zip(before, after, strict=True), key=lambda pair: pair[0].key):
         yield partition_change(was, state, at_ms)
 
@@ -231,9 +231,9 @@ def partition_change(
     )
 
 
-def _is_told(change_set: ChangeSet) -> BoolArray:
-    """Returns which changed rows differ in what people are told: not in lists of offline or eligible replicas, nor in a
-    min ISR that was unknown before.
+def _is_visible(change_set: ChangeSet) -> BoolArray:
+    """Returns which changed rows differ in anything that views show: lists of offline or eligible replicas do not
+    count, nor a min ISR that was unknown before.
     """
     before, after = change_set.before, change_set.after
     found: BoolArray = differing(before, after, frozenset())

@@ -126,7 +126,7 @@ class ClusterFeeds:
             self._connections.close()
 
     async def run(self, on_first: Callable[[], None]) -> None:
-        """Keeps the table current until it is cancelled. Calls `on_first` after the first look."""
+        """Keeps the table current until it is cancelled. Calls `on_first` after the first poll."""
         tasks: list[asyncio.Task[None]] = []
         try:
             while not tasks:
@@ -163,7 +163,7 @@ class ClusterFeeds:
         await complete
 
     async def _ask_brokers(self) -> None:
-        """Learns the brokers from any of them. Raises Unreachable."""
+        """Requests the list of brokers from any broker that responds. Raises Unreachable."""
         answer = await self._connections.call_any(metadata_request([]), MetadataResponse)
         self.table.apply(
             Delta(

@@ -31,7 +31,7 @@ OPTIONAL: Final = frozenset({"partition_epoch", "min_isr", "elr", "offline", "ad
 
 @dataclass(slots=True)
 class States:
-    """The state of some partitions. -1 is no broker, and an unknown epoch or min ISR."""
+    """The state of some partitions. -1 means no broker, or an unknown epoch or min ISR."""
 
     topic: IntArray
     partition: IntArray
@@ -96,7 +96,7 @@ def packed(lists: Sequence[Sequence[int]], width: int) -> IntArray:
 
 
 def unpacked(row: IntArray) -> tuple[int, ...]:
-    """Returns one row of a packed list without its fill."""
+    """Returns one row of a packed list without the padding."""
     return tuple(int(value) for value in row if value != UNKNOWN)
 
 
@@ -150,7 +150,7 @@ class Volumes:
             getattr(self, each.name)[rows] = UNKNOWN
 
     def follow(self, rows: IntArray, before: IntArray, after: IntArray) -> None:
-        """Moves what is known about each replica to its place in the new lists of replicas."""
+        """Moves the values of each replica to its place in the new lists of replicas."""
         is_same = (before[:, :, None] == after[:, None, :]) & (after[:, None, :] != UNKNOWN)
         place, is_known = is_same.argmax(axis=1), is_same.any(axis=1)
         for column in (self.size, self.end_offset, self.reported_lag):

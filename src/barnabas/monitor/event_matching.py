@@ -168,7 +168,7 @@ class Pending:
     def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
         self._wait_ms = wait_ms
         self._waiting: deque[tuple[int, Change]] = deque()
-        #: None while this is unknown.
+        #: Whether the cluster has a journal; None while this is unknown.
         self._has_journal: bool | None = None
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """Events of the journal, applied to the table.
 
-The journal can be behind a look, and then delivers what the table already has. So an event of a partition is applied
+The journal can be behind a poll, and then delivers what the table already has. So an event of a partition is applied
 only if its state before is the table's, or its epochs are higher; if its state after is the table's, it only confirms
 it. An event that fits neither shows that something was missed. New topics are taken from the journal only if the event
 is younger than the watch: an old one could be about a topic that was deleted since.
@@ -45,7 +45,9 @@ class JournalEvents:
         self.is_about_brokers = False
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Applies events, in their order. `has_gap` and `is_about_brokers` then say what else has to be asked."""
+        """Applies events, in their order. `has_gap` and `is_about_brokers` then show whether more requests are
+        needed.
+        """
         self.has_gap = self.is_about_brokers = False
         for event in events:
             kind = event["kind"]

@@ -22,12 +22,12 @@ from barnabas.monitor.table import ClusterTable
 
 #: The interval between two checks of changes that wait for their causes.
 _CAUSE_INTERVAL_S: Final = 0.25
-#: News that arrive within this time make one step.
+#: Changes that arrive within this time make one step.
 _GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """The result of one step of a watch. `table` is None before the first look. `problem` says why no broker answers,
+    """The result of one step of a watch. `table` is None before the first poll. `problem` says why no broker answers,
     `log_problem` why the metadata log that was wanted is not read.
     """
 

@@ -204,7 +204,9 @@ def judge_log(history: KeyedHistory, place: Place, log: Sequence[tuple[int, byte
 
 
 def judge_readings(history: KeyedHistory) -> Iterator[Problem]:
-    """Checks what a reader found: for each key, nothing older than the last record acknowledged before it began."""
+    """Checks the records that a reader found: for each key, none older than the last record acknowledged before the
+    reader began.
+    """
     for began_us, place, table in history.readings:
         newest: dict[bytes, tuple[int, Write]] = {}
         for name, (offset, acked_us) in history.acked.items():

@@ -432,7 +432,7 @@ class Network:
         return direction
 
     def cut(self, source: str, target: str) -> None:
-        """Cuts the direction from `source` to `target` until `heal` is called as often as this."""
+        """Cuts the direction from `source` to `target` until `heal` was called as many times as `cut`."""
         self.direction(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:

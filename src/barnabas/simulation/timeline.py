@@ -92,7 +92,9 @@ class _Folder:
             open_lines[key] = self._add(note)
 
     def take_step(self, note: Note) -> None:
-        """Takes a start, an end or a pause of a process: a start like the last one is its repetition."""
+        """Adds a start, an end or a pause of a process. A start that equals the last one counts as a repetition of
+        it.
+        """
         steps = self._steps.get(note.node, [])
         if len(steps) > 1:
             before = self.lines[steps[0]]

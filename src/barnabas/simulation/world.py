@@ -139,7 +139,7 @@ class Process:
         self.name = name
         self.state = ProcessState.RUNNING
         self.busy_until_us = 0
-        #: The cost of its code; None if it takes no time.
+        #: The simulated CPU cost of the process's code; None if code takes no time.
         self.cpu: Cpu | None = None
         #: Resources such as sockets, in the order of creation.
         self.holdings: dict[Ending, None] = {}

@@ -205,7 +205,7 @@ class Deletions:
         self._cluster = cluster
 
     def note(self, model: TreeModel, session_id: int, changes: Sequence[Change]) -> None:
-        """Looks for logs on the disks of all brokers, also of dead ones, when a topic goes."""
+        """Searches the disks of all brokers, including dead ones, for logs of a topic when its znodes are deleted."""
         for path, before, after in changes:
             topic = path.removeprefix(f"{paths.TOPICS}/")
             if after is not None or before is None or topic == path or "/" in topic:

@@ -125,7 +125,7 @@ class PhantomState:
         self._changed([event | {"topic_id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}])
 
     def kill(self, broker: int) -> int:
-        """Takes a broker out of the cluster: it leaves the ISRs, and what it led gets other leaders. Returns how many
+        """Removes a broker from the cluster: it leaves the ISRs, and its partitions get other leaders. Returns how many
         partitions changed.
         """
         self.is_up[broker] = False

@@ -17,7 +17,7 @@ class ModelState:
         self.min_isrs: dict[str, int] = {}
         #: The leaders that were elected without being in the ISR or the ELR.
         self.unclean: dict[Key, int] = {}
-        #: Whether a controller decides.
+        #: Whether the cluster has a controller that can make decisions.
         self.has_controller = True
         self._gone: set[int] = set()
         self._stopping: set[int] = set()

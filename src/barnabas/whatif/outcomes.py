@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     after: PartitionImage
     #: The broker that leads afterwards; -1 if none does, although the metadata possibly names one.
     leader: int
-    #: The members of the ISR that are there.
+    #: The members of the ISR whose brokers run.
     in_sync: tuple[int, ...]
     min_isr: int
     #: The effects that the question has, the worst first.

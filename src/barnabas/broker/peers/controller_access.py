@@ -121,7 +121,7 @@ class PendingRequest:
     def __init__(self, access: ControllerAccess, request: Message, reply: Reply, deadline_ms: int) -> None:
         self._access = access
         self._request = request
-        #: The callback for the reply; None after its call.
+        #: The callback for the reply; None once it was called.
         self._reply: Reply | None = later(reply)
         self._deadline_ms = deadline_ms
         self._pause_ms = _RETRY_MS

@@ -55,7 +55,7 @@ class Holder(Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Returns the bytes that its incomplete frame lacks."""
+        """Returns the number of bytes that are missing from the incomplete frame of the connection."""
 
     def wait_for_memory(self) -> None:
         """Stops reading and serving until `on_memory_available`."""

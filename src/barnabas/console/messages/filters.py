@@ -20,7 +20,7 @@ _WHERE: Final = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
 class FilterError(Exception):
-    """The error for an expression that is no filter. `where` is its line and column."""
+    """The error for an expression that is not a filter. `where` is its line and column."""
 
     def __init__(self, text: str, where: tuple[int, int] | None = None) -> None:
         super().__init__(text)
@@ -29,7 +29,7 @@ class FilterError(Exception):
 
 
 class Filter:
-    """Raises FilterError for an expression that cannot be a filter."""
+    """A compiled filter expression. Raises FilterError for an invalid one."""
 
     def __init__(self, expression: str) -> None:
         if len(expression) > LENGTH_MAX:
@@ -47,7 +47,7 @@ class Filter:
         self.first_failure: str | None = None
 
     def matches(self, record: Record, partition: int) -> bool:
-        """A record without what the filter asks for does not match."""
+        """A record without a field that the filter uses does not match."""
         try:
             found = self._program.execute(self._names(record, partition))
         except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:

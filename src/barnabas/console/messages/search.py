@@ -101,7 +101,7 @@ class Search:
         self._failed: set[int] = set()
 
     async def run(self) -> dict[str, Any]:
-        """Raises Problem for a topic that does not exist, and a filter that is none."""
+        """Runs the search. Raises Problem for a topic that does not exist, and for an invalid filter."""
         question = self._question
         partitions = self._partitions()
         try:

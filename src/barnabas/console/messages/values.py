@@ -12,9 +12,7 @@ _JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
 def shown(data: bytes | None, decoder: str, text_max: int) -> dict[str, Any] | None:
-    """Returns bytes as the page gets them; None for null. A decoder that does not fit gives way to the next simpler
-    one.
-    """
+    """Returns bytes as the page gets them; None for null. If a decoder fails, the next simpler one is used."""
     if data is None:
         return None
     kind, text = _decoded(data, decoder, text_max)
@@ -23,7 +21,7 @@ def shown(data: bytes | None, decoder: str, text_max: int) -> dict[str, Any] | N
 
 def value_of(data: bytes | None) -> Any:
     """Returns bytes as a filter sees them: JSON as its value, else text, in which bytes that
-    are no UTF-8 are replaced."""
+    are not UTF-8 are replaced."""
     if data is None:
         return None
     try:

@@ -25,7 +25,7 @@ from barnabas.records.batch import HEADER_BYTES, BatchHeader, decode_batch, iter
 from barnabas.records.header import MAGIC_V2
 from barnabas.records.record import Record, read_records
 
-#: Address space of this process.
+#: The maximum address space of this process, in bytes.
 MEMORY_MAX: Final = 1 << 30
 _UINT32: Final = 4
 _LOG_APPEND_TIME: Final = 1
@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(slots=True)
 class Found:
-    """The answer to one chunk. `next` is the offset after what was read."""
+    """The answer to one chunk. `next` is the offset after the last record that was read."""
 
     next: int
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Found:
 
 
 def job_of(head: dict[str, Any]) -> Job:
-    """Raises FilterError."""
+    """Returns the job of the search that `head` describes. Raises FilterError for an invalid filter."""
     return Job(
         Filter(head["filter"]) if head.get("filter") else None,
         str(head.get("q") or "").encode(),

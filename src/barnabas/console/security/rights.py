@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Role(IntEnum):
-    """A higher role has the rights of the lower ones. NOBODY has not logged in."""
+    """The roles of users. A higher role has the rights of the lower ones; NOBODY is a client that has not logged in."""
 
     NOBODY = 0
     VIEWER = 1

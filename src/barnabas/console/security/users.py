@@ -87,7 +87,7 @@ class UsersFile:
 
 def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise UsersError(f"{name!r} is no name of a user: letters, digits and . _ @ - are allowed")
+        raise UsersError(f"{name!r} is not a valid user name: letters, digits and . _ @ - are allowed")
     return name
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: who is behind, by how many records and seconds, and which member reads which partition."""
+"""Consumer groups: the lag of each group in records and seconds, and which member reads which partition."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _rows(cluster: ClusterView, rates: Rates, state: GroupState) -> Iterator[dic
 
 
 async def _members(cluster: ClusterView, name: str, state: GroupState) -> tuple[list[dict[str, Any]], str | None]:
-    """Returns the members, and why they are not known."""
+    """Returns the members, and the reason if they are unknown."""
     if state.coordinator is None:
         return [], "its coordinator is not known"
     try:

@@ -22,7 +22,9 @@ _LANES_SHOWN: Final = 2_000
 
 
 def partition_state(cluster: ClusterView, topic: str, partition: int) -> dict[str, Any]:
-    """Returns the partition without what brokers must be asked for. Raises Problem if there is no such partition."""
+    """Returns the partition without the parts for which brokers must be queried. Raises Problem if there is no such
+    partition.
+    """
     row = cluster.table.row_of(topic, partition)
     if row is None:
         raise Problem("not-found", f"there is no partition {topic}-{partition}")

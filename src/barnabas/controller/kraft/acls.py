@@ -119,8 +119,9 @@ def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) ->
 def _search(
     view: ControllerView, work: Portions[_Matched], request: DeleteAclsRequest, actor: str
 ) -> Result[DeleteAclsResponse]:
-    """Takes one portion of the search, and removes what it found after the last one. The search is among the rules that
-    were there when the request came."""
+    """Searches one portion of the rules; after the last portion, removes the rules that were found. The search covers
+    the rules that existed when the request arrived.
+    """
     try:
         next(work)
     except StopIteration as end:
