@@ -1,4 +1,6 @@
-"""Log-in by SCRAM in ZooKeeper mode: the credentials that one kind of broker writes let users in at both kinds."""
+"""Log-in by SCRAM in ZooKeeper mode: the credentials that one kind of broker, or Kafka's tool, writes let users in at
+both kinds, and brokers at each other.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +9,21 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
+    NewTopic,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from tests.support.log_in import SECURED
+from tests.support.log_in import SECURED, jaas
 from tests.support.process_nodes import until
-from tests.support.zookeeper_mode import WAIT_S, OurBroker, ZooKeeperModeCluster
+from tests.support.zookeeper_mode import SETTINGS, WAIT_S, OurBroker, ZooKeeperModeCluster
+from tests.support.zookeeper_process import OurZooKeeper
 
-from kafka39_jars import KafkaBroker
+from kafka39_jars import KafkaBroker, run_tool
 
 pytestmark = pytest.mark.full
 USER, PASSWORD = "carol", "carol-marker-Secret"
@@ -40,17 +44,26 @@ def cluster(tmp_path: Path) -> Iterator[ZooKeeperModeCluster]:
     made.close()
 
 
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[OurZooKeeper]:
+    server = OurZooKeeper(tmp_path / "zookeeper").start()
+    yield server
+    server.kill()
+
+
+def settings_of(broker: KafkaBroker, mechanism: str, user: str, password: str) -> dict[str, str | int]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "log_level": 0,
+    }
+
+
 def client_of(broker: KafkaBroker, mechanism: str, user: str, password: str) -> AdminClient:
-    return AdminClient(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.username": user,
-            "sasl.password": password,
-            "log_level": 0,
-        }
-    )
+    return AdminClient(settings_of(broker, mechanism, user, password))
 
 
 def knows_controller(cluster: ZooKeeperModeCluster, broker: KafkaBroker) -> bool:
@@ -97,3 +110,43 @@ def test_credentials_count_at_brokers_of_both_kinds(cluster: ZooKeeperModeCluste
     for broker in cluster.brokers.values():
         until(f"{USER} is refused", partial(is_refused, broker, "SCRAM-SHA-256"), WAIT_S)
         assert is_let_in(broker, "SCRAM-SHA-512")
+
+
+def test_the_first_users_are_written_by_kafkas_tool_before_the_brokers_start(
+    zookeeper: OurZooKeeper, tmp_path: Path
+) -> None:
+    """Brokers of both kinds log in to each other with what the tool wrote: acks=all needs the other one's fetches."""
+    connect = f"127.0.0.1:{zookeeper.port}"
+    for user in ("node", USER):
+        entity = ("--entity-type", "users", "--entity-name", user)
+        change = ("--alter", "--add-config", f"SCRAM-SHA-256=[password={PASSWORD}]")
+        done = run_tool("kafka.admin.ConfigCommand", "--zookeeper", connect, *entity, *change)
+        assert f"Completed updating config for entity: user-principal '{user}'" in done.stdout, (
+            done.stdout + done.stderr
+        )
+    changed = {
+        **SETTINGS,
+        **_SETTINGS,
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.plaintext.scram-sha-256.sasl.jaas.config": jaas("node", PASSWORD, "SCRAM-SHA-256"),
+    }
+    brokers = [
+        kind(tmp_path / f"broker-{number}", connect, number, properties=changed)
+        for number, kind in enumerate((OurBroker, KafkaBroker), 1)
+    ]
+    errors: list[object] = []
+    try:
+        for broker in brokers:
+            broker.start()
+        for leader, broker in enumerate(brokers, 1):
+            admin = client_of(broker, "SCRAM-SHA-256", USER, PASSWORD)
+            topic = NewTopic(f"led-by-{leader}", 1, replica_assignment=[[leader, 3 - leader]])
+            admin.create_topics([topic])[topic.topic].result(WAIT_S)
+            producer = Producer(settings_of(broker, "SCRAM-SHA-256", USER, PASSWORD))
+            producer.produce(topic.topic, b"x", on_delivery=lambda error, message: errors.append(error))
+            assert producer.flush(WAIT_S) == 0
+        assert errors == [None, None]
+    finally:
+        for broker in brokers:
+            broker.kill()
+            print(f"--- {type(broker).__name__}\n{broker.log_path.read_text(errors='replace')[-3000:]}")
