@@ -51,7 +51,7 @@ def zookeeper(tmp_path: Path) -> Iterator[OurZooKeeper]:
     server.kill()
 
 
-def settings_of(broker: KafkaBroker, mechanism: str, user: str, password: str) -> dict[str, str | int]:
+def settings_of(broker: KafkaBroker, mechanism: str, user: str, password: str) -> dict[str, str | int | float | bool]:
     return {
         "bootstrap.servers": broker.bootstrap,
         "security.protocol": "SASL_PLAINTEXT",
