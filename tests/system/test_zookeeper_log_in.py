@@ -19,10 +19,19 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from tests.support.log_in import SECURED, jaas
-from tests.support.process_nodes import until
+from tests.support.process_nodes import call, until
 from tests.support.zookeeper_mode import SETTINGS, WAIT_S, OurBroker, ZooKeeperModeCluster
 from tests.support.zookeeper_process import OurZooKeeper
 
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from barnabas.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from kafka39_jars import KafkaBroker, run_tool
 
 pytestmark = pytest.mark.full
@@ -37,6 +46,32 @@ _SETTINGS = {
 }
 
 
+#: The answers to one request with all errors, by user.
+ANSWERS = {
+    "": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"),
+    "a b/c,d=e": (ErrorCode.NONE, ""),
+    "absent": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
+    "both": (ErrorCode.NONE, ""),
+    "double": (ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"),
+    "half": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"),
+    "many": (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"),
+    "mixed": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
+    "strange": (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
+    "unknown": (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"),
+}
+_ABSENT = "Attempt to describe a user credential that does not exist: {}"
+_TWICE = "Cannot describe SCRAM credentials for the same user twice in a single request: eve"
+DESCRIBED = {
+    "both": (0, "", [(1, 4_096), (2, 16_384)]),
+    "a b/c,d=e": (0, "", [(1, 4_096)]),
+    "eve": (ErrorCode.DUPLICATE_RESOURCE, _TWICE, []),
+    "double": (ErrorCode.RESOURCE_NOT_FOUND, _ABSENT.format("double"), []),
+}
+KINDS = pytest.mark.parametrize(
+    "kind", [pytest.param(OurBroker, id="under-ours"), pytest.param(KafkaBroker, id="under-theirs")]
+)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ZooKeeperModeCluster]:
     made = ZooKeeperModeCluster(tmp_path, [OurBroker, KafkaBroker], _SETTINGS)
@@ -49,6 +84,14 @@ def zookeeper(tmp_path: Path) -> Iterator[OurZooKeeper]:
     server = OurZooKeeper(tmp_path / "zookeeper").start()
     yield server
     server.kill()
+
+
+@pytest.fixture
+def open_cluster(tmp_path: Path) -> Iterator[ZooKeeperModeCluster]:
+    """A cluster without a log-in."""
+    made = ZooKeeperModeCluster(tmp_path, [OurBroker, KafkaBroker])
+    yield made
+    made.close()
 
 
 def settings_of(broker: KafkaBroker, mechanism: str, user: str, password: str) -> dict[str, str | int | float | bool]:
@@ -110,6 +153,58 @@ def test_credentials_count_at_brokers_of_both_kinds(cluster: ZooKeeperModeCluste
     for broker in cluster.brokers.values():
         until(f"{USER} is refused", partial(is_refused, broker, "SCRAM-SHA-256"), WAIT_S)
         assert is_let_in(broker, "SCRAM-SHA-512")
+
+
+def deletion(name: str, mechanism: int = 1) -> AlterUserScramCredentialsRequest.ScramCredentialDeletion:
+    return AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=name, mechanism=mechanism)
+
+
+def upsertion(
+    name: str, mechanism: int = 1, iterations: int = 4_096
+) -> AlterUserScramCredentialsRequest.ScramCredentialUpsertion:
+    return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name=name, mechanism=mechanism, iterations=iterations, salt=b"salt", salted_password=bytes(32)
+    )
+
+
+@KINDS
+def test_both_kinds_of_controllers_give_the_same_answers(
+    open_cluster: ZooKeeperModeCluster, kind: type[KafkaBroker]
+) -> None:
+    """Requests that no client of Kafka sends, too."""
+    controller = open_cluster.let_decide(kind)
+    addresses = {number: ("localhost", broker.port) for number, broker in open_cluster.brokers.items()}
+    request = AlterUserScramCredentialsRequest(
+        deletions=[deletion("absent"), deletion(""), deletion("strange", 7), deletion("mixed")],
+        upsertions=[
+            *(upsertion("both"), upsertion("both", 2, 16_384), upsertion("double"), upsertion("double")),
+            *(upsertion("half"), upsertion("half", 2, 4_095), upsertion("many", 1, 16_385), upsertion("unknown", 0)),
+            *(upsertion("mixed", 2), upsertion("a b/c,d=e")),
+        ],
+    )
+    answer = call(addresses[controller], request, 0, AlterUserScramCredentialsResponse)
+    assert {row.user: (row.error_code, row.error_message) for row in answer.results} == ANSWERS
+    assert len(answer.results) == len(ANSWERS)
+    refused = call(addresses[3 - controller], request, 0, AlterUserScramCredentialsResponse)
+    assert {(row.error_code, row.error_message) for row in refused.results} == {(ErrorCode.NOT_CONTROLLER, None)}
+    for number, address in addresses.items():
+        until(f"broker {number} knows the users", partial(knows_users, address), WAIT_S)
+        assert described(address, ["both", "a b/c,d=e", "eve", "eve", "double"]) == DESCRIBED
+
+
+def knows_users(address: tuple[str, int]) -> bool:
+    return described(address, []).keys() == {"both", "a b/c,d=e"}
+
+
+def described(address: tuple[str, int], names: list[str]) -> dict[str, tuple[int, str | None, list[tuple[int, int]]]]:
+    users = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
+    request = DescribeUserScramCredentialsRequest(users=users or None)
+    answer = call(address, request, 0, DescribeUserScramCredentialsResponse)
+    assert answer.error_code == 0
+    return {
+        row.user: (row.error_code, row.error_message, sorted((i.mechanism, i.iterations) for i in row.credential_infos))
+        for row in answer.results
+    }
 
 
 def test_the_first_users_are_written_by_kafkas_tool_before_the_brokers_start(

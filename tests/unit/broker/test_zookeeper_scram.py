@@ -73,10 +73,10 @@ def test_a_user_logs_in_until_the_credential_is_deleted(mechanism: str) -> None:
     admin = broker.connect()
     assert log_in(admin).error_code == 0
     assert log_in(broker.connect(), "carol", "pencil", mechanism).error_code == 58
-    assert alter(admin, upsertion("carol", mechanism)) == [("carol", 0, None)]
+    assert alter(admin, upsertion("carol", mechanism)) == [("carol", 0, "")]
     assert log_in(broker.connect(), "carol", "pencil", mechanism).error_code == 0
     assert log_in(broker.connect(), "carol", "pen", mechanism).error_code == 58
-    assert alter(admin, _Deletion(name="carol", mechanism=NUMBERS[mechanism])) == [("carol", 0, None)]
+    assert alter(admin, _Deletion(name="carol", mechanism=NUMBERS[mechanism])) == [("carol", 0, "")]
     assert log_in(broker.connect(), "carol", "pencil", mechanism).error_code == 58
 
 
@@ -88,7 +88,7 @@ def test_the_znode_has_both_mechanisms_and_keeps_the_quotas(alone: ZooKeeperBrok
     entry = AlterClientQuotasRequest.EntryData(entity=[entity], ops=[quota])
     client.call(AlterClientQuotasRequest(entries=[entry]), 1, AlterClientQuotasResponse)
     both = upsertion("carol"), upsertion("carol", "SCRAM-SHA-512", iterations=8_192)
-    assert alter(client, *both) == [("carol", 0, None)]
+    assert alter(client, *both) == [("carol", 0, "")]
     stored, server = (base64.b64encode(key).decode() for key in keys_of("sha256", both[0].salted_password))
     found = config(alone)
     assert found["consumer_byte_rate"] == "2048"
@@ -96,7 +96,7 @@ def test_the_znode_has_both_mechanisms_and_keeps_the_quotas(alone: ZooKeeperBrok
     assert found["SCRAM-SHA-256"] == f"salt={salt},stored_key={stored},server_key={server},iterations=4096"
     assert found["SCRAM-SHA-512"].endswith("iterations=8192")
     assert described(client) == {"carol": [(1, 4_096), (2, 8_192)]}
-    assert alter(client, _Deletion(name="carol", mechanism=1)) == [("carol", 0, None)]
+    assert alter(client, _Deletion(name="carol", mechanism=1)) == [("carol", 0, "")]
     assert config(alone).keys() == {"SCRAM-SHA-512", "consumer_byte_rate"}
     assert len(alone.tree.names("/config/changes")) == 3
 
@@ -118,7 +118,7 @@ def test_each_user_is_decided_alone(alone: ZooKeeperBroker) -> None:
         )
     ) == [
         ("", 93, "Username must not be empty"),
-        ("a,b/c", 0, None),
+        ("a,b/c", 0, ""),
         ("absent", 91, "Attempt to delete a user credential that does not exist"),
         ("double", 92, twice),
         ("half", 93, "Too few iterations"),
@@ -131,11 +131,11 @@ def test_each_user_is_decided_alone(alone: ZooKeeperBroker) -> None:
 def test_what_a_tool_wrote_is_kept(alone: ZooKeeperBroker) -> None:
     """The decision reads the znode, not the broker's image."""
     client = alone.connect()
-    assert alter(client, upsertion("dave")) == [("dave", 0, None)]
+    assert alter(client, upsertion("dave")) == [("dave", 0, "")]
     text = config(alone, "/config/users/dave")["SCRAM-SHA-256"]
     data = encode_config({"SCRAM-SHA-256": text, "producer_byte_rate": "1024"})
     alone.tree.set(PATH, data)
-    assert alter(client, upsertion("carol", "SCRAM-SHA-512")) == [("carol", 0, None)]
+    assert alter(client, upsertion("carol", "SCRAM-SHA-512")) == [("carol", 0, "")]
     assert config(alone).keys() == {"SCRAM-SHA-256", "SCRAM-SHA-512", "producer_byte_rate"}
     assert described(client)["carol"] == [(1, 4_096), (2, 4_096)]
 
@@ -144,7 +144,7 @@ def test_a_user_whose_znode_is_broken_is_refused_alone(alone: ZooKeeperBroker) -
     alone.tree.set(PATH, b"{")
     rows = alter(alone.connect(), upsertion("carol"), upsertion("dave"))
     text = "/config/users/carol is not a configuration; see the log of the broker."
-    assert rows == [("carol", int(ErrorCode.UNKNOWN_SERVER_ERROR), text), ("dave", 0, None)]
+    assert rows == [("carol", int(ErrorCode.UNKNOWN_SERVER_ERROR), text), ("dave", 0, "")]
 
 
 def test_a_change_is_written_after_a_reconnect(alone: ZooKeeperBroker) -> None:
@@ -166,4 +166,4 @@ def test_another_broker_refuses_what_the_controller_decides(alone: ZooKeeperBrok
     other.settle(6_000)
     assert not other.broker.side.controller.is_active
     assert alter(other.connect(), upsertion("carol")) == [("carol", int(ErrorCode.NOT_CONTROLLER), None)]
-    assert alter(alone.connect(), upsertion("carol")) == [("carol", 0, None)]
+    assert alter(alone.connect(), upsertion("carol")) == [("carol", 0, "")]

@@ -66,7 +66,7 @@ def alter_in_portions(
     rows: list[_Row] = []
     for name, by_mechanism in chosen.items():
         records += ((_record(alteration), 0) for alteration in by_mechanism.values())
-        rows.append(_Row(user=name, error_message=None))
+        rows.append(_Row(user=name, error_message="" if in_zookeeper else None))
         if not len(rows) % _PORTION:
             yield
     rows += [_Row(user=name, error_code=error.code, error_message=error.message) for name, error in errors.items()]
