@@ -37,6 +37,7 @@ from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -307,6 +308,9 @@ class QuorumSide:
 
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
         self.controller.quotas.alter(request, context.reply, actor=context.principal)
+
+    def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
+        self.controller.alter_user_scram_credentials(request, context.reply, actor=context.principal)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)
