@@ -204,17 +204,20 @@ class ScoredCluster:
         self.later(_SAMPLE_MS, self._sample)
 
     def _read_journal(self) -> None:
-        for broker in self.running():
-            partition = broker.replicas.find(EVENTS_TOPIC, 0)
-            if partition is None or partition.leadership is None:
-                continue
-            process = self.cluster.nodes[self.node(broker.config.node_id)].machine.process
-            if process is None or not process.is_running:
-                return
-            for event in self._events(partition):
+        """Reads what is committed, from the leader that a client finds, if it runs."""
+        led = [
+            partition
+            for broker in self.running()
+            if (partition := broker.replicas.find(EVENTS_TOPIC, 0)) is not None and partition.leadership is not None
+        ]
+        if not led:
+            return
+        newest = max(led, key=lambda partition: partition.leader_epoch)
+        process = self.cluster.nodes[self.node(self.leader(EVENTS_TOPIC, 0))].machine.process if newest else None
+        if process is not None and process.is_running:
+            for event in self._events(newest):
                 found = unpacked(event) if is_bulk(event) else (event,)
                 self.journal += [(self.now_ms, each) for each in found]
-            return
 
     def _events(self, partition: Partition) -> Iterator[Event]:
         """Yields the committed events that were not read yet."""

@@ -1,0 +1,99 @@
+"""Faults of the network, from what both ends of each link report.
+
+    every reported link has one broker in common   that broker's network; its process, if its system still accepts
+                                                   connections
+    one link, both ends wait for an answer         nothing passes in either direction
+    one link, one end's request is unacknowledged  nothing passes from that end to the other one
+
+A request that was sent before the link broke was acknowledged, and its sender waits for the answer. So if nothing passes
+from A to B only, B waits, and A, which got its answers, has sent a request that is not acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from barnabas.cli.root_causes import LIKELY, SURE, Event, RootCause
+
+_LINKS: Final = frozenset({"link-lost", "link-slow", "link-lossy"})
+_Pair = frozenset[int]
+
+
+def link_causes(of_brokers: Sequence[Event]) -> Iterator[RootCause]:
+    yield from _lost([event for event in of_brokers if event["kind"] == "link-lost"])
+    for kind in ("link-lossy", "link-slow"):
+        yield from _bad(kind, [event for event in of_brokers if event["kind"] == kind])
+
+
+def _pairs(reports: Sequence[Event]) -> dict[_Pair, list[Event]]:
+    found: dict[_Pair, list[Event]] = {}
+    for event in reports:
+        found.setdefault(frozenset({int(event["broker"]), int(event["peer"])}), []).append(event)
+    return found
+
+
+def _common(pairs: Mapping[_Pair, list[Event]]) -> int | None:
+    """Returns the one broker that all of several links have in common."""
+    common = frozenset.intersection(*pairs) if len(pairs) > 1 else frozenset()
+    return next(iter(common)) if len(common) == 1 else None
+
+
+def _name(pair: _Pair) -> str:
+    return "link " + "-".join(map(str, sorted(pair)))
+
+
+def _bad(kind: str, reports: Sequence[Event]) -> Iterator[RootCause]:
+    pairs = _pairs(reports)
+    common = _common(pairs)
+    if common is not None:
+        text = "; ".join(dict.fromkeys(str(event["text"]) for event in reports))
+        yield RootCause(kind, f"broker {common}", LIKELY, text, tuple(reports))
+        return
+    for pair, events in pairs.items():
+        text = "; ".join(dict.fromkeys(str(event["text"]) for event in events))
+        yield RootCause(kind, _name(pair), SURE, text, tuple(events))
+
+
+def _lost(reports: Sequence[Event]) -> Iterator[RootCause]:
+    pairs = _pairs(reports)
+    common = _common(pairs)
+    if common is not None:
+        yield _of_broker(common, reports)
+        return
+    for pair, events in pairs.items():
+        yield _of_pair(pair, events)
+
+
+def _of_broker(broker: int, reports: Sequence[Event]) -> RootCause:
+    """Returns why several links of one broker are silent."""
+    who = f"broker {broker}"
+    others = [event for event in reports if event["broker"] != broker]
+    dialled = {event.get("dialled") for event in others} - {None}
+    if dialled == {"connects"} and len(others) == len(reports):
+        text = f"{who} answers nobody, and its system still accepts connections: its process is paused or hangs"
+        return RootCause("paused", who, LIKELY, text, tuple(reports))
+    peers = sorted({int(event["peer"]) for event in reports if event["broker"] == broker})
+    if peers:
+        text = f"{who} ran and got no answer from brokers {', '.join(map(str, peers))}"
+        return RootCause("link-lost", who, SURE if len(peers) > 1 else LIKELY, text, tuple(reports))
+    text = f"{who} answers nobody, and its system does not answer either: it is cut off, or without power"
+    return RootCause("link-lost", who, LIKELY, text, tuple(reports))
+
+
+def _of_pair(pair: _Pair, events: Sequence[Event]) -> RootCause:
+    text = "; ".join(dict.fromkeys(str(event["text"]) for event in events))
+    last = {int(event["broker"]): event for event in events}
+    waiting = {broker: event.get("unacknowledged") for broker, event in last.items()}
+    if len(last) == 1:
+        ((broker, event),) = last.items()
+        if event.get("dialled") == "connects":
+            peer = int(event["peer"])
+            return RootCause("paused", f"broker {peer}", LIKELY, text, tuple(events))
+        return RootCause("link-lost", _name(pair), LIKELY, text, tuple(events))
+    senders = [broker for broker, is_unacknowledged in waiting.items() if is_unacknowledged]
+    if len(senders) == 1 and None not in waiting.values():
+        (sender,) = senders
+        (receiver,) = pair - {sender}
+        return RootCause("link-one-way", f"link {sender}>{receiver}", SURE, text, tuple(events))
+    return RootCause("link-lost", _name(pair), SURE if None not in waiting.values() else LIKELY, text, tuple(events))
