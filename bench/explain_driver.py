@@ -17,7 +17,7 @@ _BEFORE_MS: Final = 8_000
 def run(kind: str, seed: int) -> Episode:
     """Runs one fault of a kind; "one+other" are two, on different brokers."""
     names = kind.split("+")
-    parts = [(KINDS | UNSEEN)[name] for name in names]
+    parts = [{**KINDS, **UNSEEN}[name] for name in names]
     scored = _cluster(parts, seed)
     scored.warm_up()
     scored.journal.clear()

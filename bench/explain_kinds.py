@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from explain_truth import NOTHING, UNKNOWN
-from explain_world import LOOSE, ORDERS, PAYMENTS, ScoredCluster
-
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -20,6 +17,8 @@ from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.network import Observer, Pipe, Socket
 from barnabas.simulation.operator import reassignment
 from barnabas.simulation.world import MILLISECOND_US
+from explain_truth import NOTHING, UNKNOWN
+from explain_world import LOOSE, ORDERS, PAYMENTS, ScoredCluster
 
 _BROKER_RESOURCE, _TOPIC_RESOURCE = 4, 2
 
@@ -97,7 +96,8 @@ def _gc_pause(stage: Stage) -> Struck:
     """Lets the process spend seconds on one turn of its own code, as a collection of garbage does."""
     broker, lasts_ms = stage.broker(), stage.random.randrange(3_000, 9_000)
     process = stage.scored.cluster.nodes[f"broker{broker}"].machine.process
-    assert process is not None and process.cpu is not None
+    assert process is not None
+    assert process.cpu is not None
     process.cpu.spend_ns(lasts_ms * 1_000_000)
     return Struck("busy", f"broker {broker}", lasts_ms)
 
@@ -142,7 +142,7 @@ def _isolate(stage: Stage) -> Struck:
 
 
 def _throttle(stage: Stage) -> Struck:
-    """Sets a limit of replication as a reassignment tool does, and forgets it: the next new replica does not catch up."""
+    """Sets a limit of replication, as a tool for moves does, and forgets it: a new replica does not catch up."""
     follower = stage.broker()
     source, other = (each for each in (1, 2, 3) if each != follower)
     index = next(index for index in range(3) if follower not in _replicas(stage, PAYMENTS, index))

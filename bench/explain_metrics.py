@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from explain_truth import NOTHING, UNKNOWN, Answered, Guess, Truth
@@ -13,7 +14,8 @@ from explain_truth import NOTHING, UNKNOWN, Answered, Guess, Truth
 _Z: Final = 1.959964
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """A share of cases, with its interval of 95 % (Wilson's)."""
 
     count: int

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Final
 
-from explain_truth import Event
-
 from barnabas.broker.assembly import Broker
 from barnabas.broker.metrics.replicas import is_under_min_isr, is_under_replicated
 from barnabas.common.bulk_events import is_bulk, unpacked
@@ -27,6 +25,7 @@ from barnabas.simulation.operator import reassignment
 from barnabas.simulation.simulated_cluster import Cluster, Layout
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, World
 from barnabas.simulation.worlds.replicated import RawClient, produce_request, values_in
+from explain_truth import Event
 
 _SAMPLE_MS: Final = 500
 _PRODUCE_MS: Final = 250
@@ -249,7 +248,9 @@ class ScoredCluster:
             found[f"under_replicated@{number}"] = sum(map(is_under_replicated, led))
             found[f"under_min_isr@{number}"] = sum(map(is_under_min_isr, led))
             found[f"offline_directories@{number}"] = len(list(broker.logs.roots.offline))
-            found[f"isr_shrinks@{number}"] = self._rate(f"shrinks@{number}", broker.replicas.environment.isr_changes.shrinks)
+            found[f"isr_shrinks@{number}"] = self._rate(
+                f"shrinks@{number}", broker.replicas.environment.isr_changes.shrinks
+            )
             found[f"bytes_in@{number}"] = self._rate(f"in@{number}", total.bytes_in)
             found[f"fetched@{number}"] = self._rate(f"fetched@{number}", total.replication_bytes_in)
             found[f"cpu@{number}"] = self._rate(f"cpu@{number}", 0 if process.cpu is None else process.cpu.total_us)

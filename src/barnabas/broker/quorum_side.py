@@ -268,6 +268,8 @@ class QuorumSide:
         log, or was the last one.
         """
         faults, logs = self._host.faults, self._logs
+        if directory == self._config.metadata_log_dir or logs.roots.all_failed:
+            self.lifecycle.end_with([logs.roots.id_of(path) for path in sorted(logs.roots.offline)])
         if directory == self._config.metadata_log_dir:
             faults.fatal(f"log directory {directory} with the metadata log failed: {error}", error)
         elif logs.roots.all_failed:

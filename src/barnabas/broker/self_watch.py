@@ -60,11 +60,13 @@ class BrokerSelfWatch:
     def _silences(self, now_ms: int) -> Iterator[Silence]:
         services = self._services
         wait_ms = services.config.int_of("replica.fetch.wait.max.ms")
+        leaders = set()
         for leader_id, unanswered_ms, reach in services.replicas.fetchers.unanswered():
+            leaders.add(leader_id)
             yield Silence(leader_id, unanswered_ms + wait_ms, *reach)
         since_ms = self._unanswered()
         controller_id = services.access.leader_id()
-        if since_ms is not None and controller_id >= 0:
+        if since_ms is not None and controller_id >= 0 and controller_id not in leaders:
             yield Silence(controller_id, since_ms, *services.access.reach)
 
     def _links(self) -> Iterator[tuple[int, LinkCondition]]:

@@ -62,7 +62,9 @@ _OF_BROKERS: Final = frozenset(
     }
 )
 #: What such a broker shows besides.
-_FOLLOWS_FROM_BROKERS: Final = frozenset({"link-lost", "link-one-way", "link-lossy", "link-slow", "overloaded", UNKNOWN})
+_FOLLOWS_FROM_BROKERS: Final = frozenset(
+    {"link-lost", "link-one-way", "link-lossy", "link-slow", "overloaded", UNKNOWN}
+)
 #: Code -> the codes that it explains on the same part.
 _EXPLAINS: Final = {
     "disk-lost": frozenset({"crashed", "power-lost", "disk-failed", UNKNOWN}),
@@ -104,7 +106,15 @@ def causes_of(events: Sequence[Event]) -> list[RootCause]:
         ]
     )
     left = [cause for cause in found if not any(_explains(other, cause) for other in found)]
-    return sorted(left, key=lambda cause: (_RANK[cause.code], cause.certainty != SURE, cause.component))
+    ranked = sorted(left, key=lambda cause: (_RANK[cause.code], cause.certainty != SURE, cause.component))
+    return [*ranked, *_alternatives(ranked)]
+
+
+def _alternatives(causes: Iterable[RootCause]) -> Iterator[RootCause]:
+    """Yields what cannot be told apart from a likely cause: a broker that is cut off, and one without power."""
+    for cause in causes:
+        if cause.code == "link-lost" and cause.certainty == LIKELY and cause.component.startswith("broker"):
+            yield replace(cause, code="power-lost")
 
 
 def _merged(causes: Iterable[RootCause]) -> list[RootCause]:
@@ -135,9 +145,7 @@ def _explains(cause: RootCause, other: RootCause) -> bool:
     if cause is other:
         return False
     if cause.code == "restarted":
-        return other.code in ("stopped", "crashed", "link-lost", UNKNOWN) and other.certainty != SURE or (
-            other.code == "stopped"
-        )
+        return other.code == "stopped" or (other.code in ("crashed", "link-lost", UNKNOWN) and other.certainty != SURE)
     shared = set(_parts(cause.component)) & set(_parts(other.component))
     if cause.code in _OF_BROKERS and shared and other.code in _FOLLOWS_FROM_BROKERS:
         return True
@@ -157,8 +165,8 @@ def _losses(events: Sequence[Event], of_brokers: Sequence[Event]) -> Iterator[Ro
         ):
             text = str(event["text"])
             yield RootCause("stopped", f"broker {event['broker']}", SURE, text, (event,))
-        elif event["kind"] == "directory-lost":
-            yield RootCause("disk-failed", f"broker {event['broker']}", SURE, str(event["text"]), (event,))
+        elif event.get("cause") == "directory-lost":
+            yield RootCause("disk-failed", str(event["actor"]), SURE, str(event["text"]), (event,))
         elif event["kind"] == "broker-fenced":
             cause = root_cause(event, of_brokers)
             if cause is not None and not cause.code.startswith("link-"):
@@ -202,7 +210,5 @@ def answer_lines(causes: Sequence[RootCause]) -> list[str]:
         return ["Nothing happened that needs an explanation."]
     lines = []
     for number, cause in enumerate(causes, 1):
-        lines.append(f"{number}. {cause.component}: {cause}.")
-        if cause.certainty in (SURE, LIKELY, UNKNOWN):
-            lines.append(f"   To end it, {cause.remedy}.")
+        lines += [f"{number}. {cause.component}: {cause}.", f"   Remedy: {cause.remedy}."]
     return lines

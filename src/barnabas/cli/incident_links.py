@@ -5,8 +5,8 @@
     one link, both ends wait for an answer         nothing passes in either direction
     one link, one end's request is unacknowledged  nothing passes from that end to the other one
 
-A request that was sent before the link broke was acknowledged, and its sender waits for the answer. So if nothing passes
-from A to B only, B waits, and A, which got its answers, has sent a request that is not acknowledged.
+A request that was sent before the link broke was acknowledged, and its sender waits for the answer. So if nothing
+passes from A to B only, B waits, and A, which got its answers, has sent a request that is not acknowledged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,22 @@ from typing import Final
 from barnabas.cli.root_causes import LIKELY, SURE, Event, RootCause
 
 _LINKS: Final = frozenset({"link-lost", "link-slow", "link-lossy"})
+#: What becomes of a dial over a link that is cut.
+_CUT: Final = frozenset({"silent", "unreachable"})
 _Pair = frozenset[int]
 
 
 def link_causes(of_brokers: Sequence[Event]) -> Iterator[RootCause]:
-    yield from _lost([event for event in of_brokers if event["kind"] == "link-lost"])
+    """Yields the causes. A peer that can be dialled over a lossy link is not cut off: its answers were late."""
+    lossy = _pairs([event for event in of_brokers if event["kind"] == "link-lossy"])
+    silent = _pairs([event for event in of_brokers if event["kind"] == "link-lost"])
+    late = {
+        pair
+        for pair, events in silent.items()
+        if pair in lossy and not any(event.get("dialled") in _CUT for event in events)
+    }
+    reports = [event for pair, events in silent.items() if pair not in late for event in events]
+    yield from _lost(reports, _fenced(of_brokers))
     for kind in ("link-lossy", "link-slow"):
         yield from _bad(kind, [event for event in of_brokers if event["kind"] == kind])
 
@@ -55,9 +66,21 @@ def _bad(kind: str, reports: Sequence[Event]) -> Iterator[RootCause]:
         yield RootCause(kind, _name(pair), SURE, text, tuple(events))
 
 
-def _lost(reports: Sequence[Event]) -> Iterator[RootCause]:
+def _fenced(of_brokers: Sequence[Event]) -> set[_Pair]:
+    """Returns the links over which the controller heard nothing."""
+    return {
+        frozenset({int(event["broker"]), int(event["node"])})
+        for event in of_brokers
+        if event["kind"] == "broker-fenced" and event.get("cause") == "session-expired"
+    }
+
+
+def _lost(reports: Sequence[Event], fenced: set[_Pair]) -> Iterator[RootCause]:
+    """Yields the lost links. A broker that the controller does not hear either has a link more that is silent."""
     pairs = _pairs(reports)
-    common = _common(pairs)
+    known = {broker for pair in pairs for broker in pair}
+    silent = {**{pair: [] for pair in fenced if pair & known}, **pairs}
+    common = _common(silent) if pairs else None
     if common is not None:
         yield _of_broker(common, reports)
         return
@@ -83,13 +106,13 @@ def _of_broker(broker: int, reports: Sequence[Event]) -> RootCause:
 
 def _of_pair(pair: _Pair, events: Sequence[Event]) -> RootCause:
     text = "; ".join(dict.fromkeys(str(event["text"]) for event in events))
-    last = {int(event["broker"]): event for event in events}
-    waiting = {broker: event.get("unacknowledged") for broker, event in last.items()}
-    if len(last) == 1:
-        ((broker, event),) = last.items()
-        if event.get("dialled") == "connects":
-            peer = int(event["peer"])
-            return RootCause("paused", f"broker {peer}", LIKELY, text, tuple(events))
+    #: The first request after the break says the direction; later ones meet a connection that is broken.
+    waiting: dict[int, bool | None] = {}
+    for event in sorted(events, key=lambda each: int(each["duration_ms"])):
+        waiting.setdefault(int(event["broker"]), event.get("unacknowledged"))
+    if len(waiting) == 1:
+        if any(event.get("dialled") == "connects" for event in events):
+            return RootCause("paused", f"broker {events[-1]['peer']}", LIKELY, text, tuple(events))
         return RootCause("link-lost", _name(pair), LIKELY, text, tuple(events))
     senders = [broker for broker, is_unacknowledged in waiting.items() if is_unacknowledged]
     if len(senders) == 1 and None not in waiting.values():

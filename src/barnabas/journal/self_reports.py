@@ -123,7 +123,8 @@ def _link_slow(who: str, report: SelfReport) -> str:
 
 def _link_lossy(who: str, report: SelfReport) -> str:
     facts = report.facts
-    return f"{who} sent {facts['retransmits']} segments to broker {facts['peer']} again, in {_seconds(report)}"
+    what = f"{who} sent {facts['retransmits']} segments to broker {facts['peer']} again in ten seconds"
+    return f"{what}, for {_seconds(report)}"
 
 
 def _burst(who: str, report: SelfReport) -> str:

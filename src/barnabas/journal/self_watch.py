@@ -238,18 +238,18 @@ class SelfWatch:
         links = dict(sources.links())
         slow = self._slow_peers.slow({peer: each.round_trip_us for peer, each in links.items()})
         for peer, round_trip_us in slow.items():
-            facts = {"peer": peer, "round_trip_ms": round_trip_us // 1_000}
-            found[SelfReportKind.LINK_SLOW][str(peer)] = _State(facts)
+            state = _State({"peer": peer, "round_trip_ms": round_trip_us // 1_000})
+            found[SelfReportKind.LINK_SLOW][str(peer)] = state
         lossy = self._lossy_peers.lossy({peer: each.retransmits for peer, each in links.items()})
         for peer, count in lossy.items():
             found[SelfReportKind.LINK_LOSSY][str(peer)] = _State({"peer": peer, "retransmits": count})
         for directory, sync_ms in self._slow_disks.slow(sources.syncs()).items():
-            facts = {"directory": directory, "sync_ms": sync_ms}
-            found[SelfReportKind.DISK_SLOW].setdefault(directory, _State(facts))
+            state = _State({"directory": directory, "sync_ms": sync_ms})
+            found[SelfReportKind.DISK_SLOW].setdefault(directory, state)
         ticks = max(1.0, (now_ms - self._ticked_ms) / _TICK_MS)
         for topic, (rate, usual) in self._bursts.bursts(sources.bytes_in(), ticks).items():
-            facts = {"topic": topic, "bytes_per_s": rate, "usual_bytes_per_s": usual}
-            found[SelfReportKind.BURST][topic] = _State(facts)
+            state = _State({"topic": topic, "bytes_per_s": rate, "usual_bytes_per_s": usual})
+            found[SelfReportKind.BURST][topic] = state
 
     def _load(self, now_ms: int) -> float:
         """Returns the share of a CPU in the last ten ticks; 0 while there are fewer."""

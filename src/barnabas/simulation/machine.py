@@ -23,6 +23,8 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Proc
 #: The greatest error of a machine's oscillator, in parts per million.
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
+#: What a machine shows as the time since its start when its first process starts: booting takes no virtual time.
+_BOOT_MS = 1
 _POOL_DELAY_US = 200
 #: Errors that a disk, a network or a peer can cause in a node; any other reported error is a mistake in our code.
 _MAY_HAPPEN = (OSError, StorageFault, DecodeError, RecordsRejected, RequestFailed, FatalFault)
@@ -242,7 +244,7 @@ class MachineHost:
         return self._process.waited_us * 1_000
 
     def machine_up_ms(self) -> int:
-        return (self._machine.world.now_us - self._machine.on_since_us) // MILLISECOND_US
+        return _BOOT_MS + (self._machine.world.now_us - self._machine.on_since_us) // MILLISECOND_US
 
 
 class Machine:

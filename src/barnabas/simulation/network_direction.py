@@ -22,7 +22,17 @@ class Stalled(Protocol):
 class Direction:
     """One direction between two machines."""
 
-    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "retransmits", "retransmitted_us", "stalled")
+    __slots__ = (
+        "bytes_per_s",
+        "cuts",
+        "extra_us",
+        "latency_us",
+        "loss_percent",
+        "random",
+        "retransmits",
+        "retransmitted_us",
+        "stalled",
+    )
 
     def __init__(self, random: Random) -> None:
         self.random = random
