@@ -1,4 +1,4 @@
-"""What `explain` is compared with: the codes of the journal alone, and rankings of metrics as of nsigma and BARO.
+"""The other sides of the score: the codes of the journal alone, and rankings of metrics as of nsigma and BARO.
 
 A ranking names a metric of a broker, not a cause. So each metric, and each code, stands for the cause that it had most
 often in tuning seeds (`Dictionary`); this is more than an operator knows. The time of the fault is given to them, as in
@@ -21,7 +21,7 @@ _RANKED: Final = 5
 
 
 class Sign(NamedTuple):
-    """What a baseline noticed: a code or a metric, and the broker."""
+    """A code or a metric that a baseline noticed, and the broker."""
 
     name: str
     component: str
@@ -72,9 +72,9 @@ def _ranked(
             for name, value in values.items():
                 part.setdefault(name, []).append(value)
     scores = {}
-    for name, values in before.items():
-        usual = centre(values)
-        scale = spread(values) or max(abs(usual) * 0.05, 0.5)
+    for name, known in before.items():
+        usual = centre(known)
+        scale = spread(known) or max(abs(usual) * 0.05, 0.5)
         scores[name] = max((abs(value - usual) / scale for value in after.get(name, ())), default=0.0)
     ranked = sorted((name for name in scores if scores[name] >= _SIGMAS_MIN), key=lambda name: -scores[name])
     return [

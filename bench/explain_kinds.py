@@ -24,7 +24,7 @@ _BROKER_RESOURCE, _TOPIC_RESOURCE = 4, 2
 
 
 class Struck(NamedTuple):
-    """What was done."""
+    """The fault that was made."""
 
     cause: str
     component: str

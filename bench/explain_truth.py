@@ -1,4 +1,4 @@
-"""What the score of `explain` compares: what was done to a cluster, and what `explain` answers. Plain values.
+"""The values that the score of `explain` compares: what was done to a cluster, and what `explain` answers.
 
 A truth is known to the driver alone; an answer comes from the journal alone (`barnabas.cli.incident`).
 """
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 Event = dict[str, Any]
 
-#: What is right where nothing happened, and where the fault is of a kind that `explain` cannot know.
+#: The right answers where nothing happened, and where the fault is of a kind that `explain` cannot know.
 NOTHING: Final = "nothing"
 UNKNOWN: Final = "unknown"
 

@@ -1,4 +1,4 @@
-"""What happened in the time that was read, as a ranked list of causes (docs/explain.md): a pure function of the events.
+"""The causes of all that happened in the time that was read, ranked (docs/explain.md): a pure function of the events.
 
 `root_causes` answers for one event. Here all events count: losses, requests, self-reports. What follows from another
 cause is left out: peers that get no answer from a broker that was paused have no network fault.
@@ -61,13 +61,13 @@ _OF_BROKERS: Final = frozenset(
         "decommissioned",
     }
 )
-#: What such a broker shows besides.
+#: The causes that such a broker seems to have besides.
 _FOLLOWS_FROM_BROKERS: Final = frozenset(
     {"link-lost", "link-one-way", "link-lossy", "link-slow", "overloaded", UNKNOWN}
 )
 #: Code -> the codes that it explains on the same part.
 _EXPLAINS: Final = {
-    "disk-lost": frozenset({"crashed", "power-lost", "disk-failed", UNKNOWN}),
+    "disk-lost": frozenset({"crashed", "power-lost", "disk-failed"}),
     "power-lost": frozenset({"crashed", "paused"}),
     "disk-failed": frozenset({"crashed", "disk-slow"}),
     "disk-full": frozenset({"disk-slow"}),
@@ -147,6 +147,8 @@ def _explains(cause: RootCause, other: RootCause) -> bool:
     if cause.code == "restarted":
         return other.code == "stopped" or (other.code in ("crashed", "link-lost", UNKNOWN) and other.certainty != SURE)
     shared = set(_parts(cause.component)) & set(_parts(other.component))
+    if other.code == "paused" and other.certainty != SURE and cause.code in ("busy", "starved") and shared:
+        return True
     if cause.code in _OF_BROKERS and shared and other.code in _FOLLOWS_FROM_BROKERS:
         return True
     if cause.code == "decommissioned" and other.code == "reassignment-asked":

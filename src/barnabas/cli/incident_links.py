@@ -11,13 +11,13 @@ passes from A to B only, B waits, and A, which got its answers, has sent a reque
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from barnabas.cli.root_causes import LIKELY, SURE, Event, RootCause
+from barnabas.cli.root_causes import LIKELY, SURE, UNKNOWN, Event, RootCause
 
 _LINKS: Final = frozenset({"link-lost", "link-slow", "link-lossy"})
-#: What becomes of a dial over a link that is cut.
+#: The results of a dial over a link that is cut.
 _CUT: Final = frozenset({"silent", "unreachable"})
 _Pair = frozenset[int]
 
@@ -32,7 +32,7 @@ def link_causes(of_brokers: Sequence[Event]) -> Iterator[RootCause]:
         if pair in lossy and not any(event.get("dialled") in _CUT for event in events)
     }
     reports = [event for pair, events in silent.items() if pair not in late for event in events]
-    yield from _lost(reports, _fenced(of_brokers))
+    yield from _lost(reports, _fenced(of_brokers), _away(of_brokers))
     for kind in ("link-lossy", "link-slow"):
         yield from _bad(kind, [event for event in of_brokers if event["kind"] == kind])
 
@@ -75,27 +75,37 @@ def _fenced(of_brokers: Sequence[Event]) -> set[_Pair]:
     }
 
 
-def _lost(reports: Sequence[Event], fenced: set[_Pair]) -> Iterator[RootCause]:
+def _away(of_brokers: Sequence[Event]) -> set[int]:
+    """Returns the brokers that are fenced now."""
+    away: set[int] = set()
+    for event in of_brokers:
+        if event["kind"] == "broker-fenced":
+            away.add(int(event["broker"]))
+        elif event["kind"] == "broker-unfenced":
+            away.discard(int(event["broker"]))
+    return away
+
+
+def _lost(reports: Sequence[Event], fenced: set[_Pair], away: Collection[int]) -> Iterator[RootCause]:
     """Yields the lost links. A broker that the controller does not hear either has a link more that is silent."""
     pairs = _pairs(reports)
     known = {broker for pair in pairs for broker in pair}
     silent = {**{pair: [] for pair in fenced if pair & known}, **pairs}
     common = _common(silent) if pairs else None
     if common is not None:
-        yield _of_broker(common, reports)
+        yield _of_broker(common, reports, away)
         return
     for pair, events in pairs.items():
-        yield _of_pair(pair, events)
+        yield _of_pair(pair, events, away)
 
 
-def _of_broker(broker: int, reports: Sequence[Event]) -> RootCause:
+def _of_broker(broker: int, reports: Sequence[Event], away: Collection[int]) -> RootCause:
     """Returns why several links of one broker are silent."""
     who = f"broker {broker}"
     others = [event for event in reports if event["broker"] != broker]
     dialled = {event.get("dialled") for event in others} - {None}
     if dialled == {"connects"} and len(others) == len(reports):
-        text = f"{who} answers nobody, and its system still accepts connections: its process is paused or hangs"
-        return RootCause("paused", who, LIKELY, text, tuple(reports))
+        return _hanging(broker, reports, away)
     peers = sorted({int(event["peer"]) for event in reports if event["broker"] == broker})
     if peers:
         text = f"{who} ran and got no answer from brokers {', '.join(map(str, peers))}"
@@ -104,7 +114,21 @@ def _of_broker(broker: int, reports: Sequence[Event]) -> RootCause:
     return RootCause("link-lost", who, LIKELY, text, tuple(reports))
 
 
-def _of_pair(pair: _Pair, events: Sequence[Event]) -> RootCause:
+def _hanging(broker: int, reports: Sequence[Event], away: Collection[int]) -> RootCause:
+    """Returns why a broker does not answer, whose system accepts connections. A process that was paused or busy says so
+    when it runs again: without such a report, and with answers, it was something else.
+    """
+    who = f"broker {broker}"
+    begun = {(event["broker"], event["begin_ms"]) for event in reports}
+    ended = {(event["broker"], event["begin_ms"]) for event in reports if "end_ms" in event}
+    if begun == ended and broker not in away:
+        text = f"{who} did not answer for a while, its system accepted connections, and it reported nothing about that"
+        return RootCause(UNKNOWN, who, UNKNOWN, text, tuple(reports))
+    text = f"{who} answers nobody, and its system still accepts connections: its process is paused or hangs"
+    return RootCause("paused", who, LIKELY, text, tuple(reports))
+
+
+def _of_pair(pair: _Pair, events: Sequence[Event], away: Collection[int]) -> RootCause:
     text = "; ".join(dict.fromkeys(str(event["text"]) for event in events))
     #: The first request after the break says the direction; later ones meet a connection that is broken.
     waiting: dict[int, bool | None] = {}
@@ -112,7 +136,7 @@ def _of_pair(pair: _Pair, events: Sequence[Event]) -> RootCause:
         waiting.setdefault(int(event["broker"]), event.get("unacknowledged"))
     if len(waiting) == 1:
         if any(event.get("dialled") == "connects" for event in events):
-            return RootCause("paused", f"broker {events[-1]['peer']}", LIKELY, text, tuple(events))
+            return _hanging(int(events[-1]["peer"]), events, away)
         return RootCause("link-lost", _name(pair), LIKELY, text, tuple(events))
     senders = [broker for broker, is_unacknowledged in waiting.items() if is_unacknowledged]
     if len(senders) == 1 and None not in waiting.values():

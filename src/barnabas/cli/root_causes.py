@@ -199,7 +199,7 @@ def _of_restart(broker: int, event: Event, events: Sequence[Event]) -> RootCause
         if found is not None:
             return found
         return _made("stopped", who, SURE if is_refused else LIKELY, [start, *_recovery(start, events)], event)
-    if is_refused:
+    if is_refused and back is None:
         text = f"no process listened at the address of {who}, which has not started again"
         return RootCause("crashed", who, LIKELY, text, (event,))
     if back is not None:

@@ -171,7 +171,7 @@ class Link(Protocol):
 
 
 class LinkCondition(NamedTuple):
-    """What the system knows about the network under a connection, such as TCP_INFO."""
+    """The condition of the network under a connection, as the system knows it (TCP_INFO)."""
 
     #: The smoothed round trip; 0 before the first one.
     round_trip_us: int

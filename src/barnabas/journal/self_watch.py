@@ -54,7 +54,7 @@ class Silence(NamedTuple):
     since_ms: int
     #: Whether its system left the last request without an acknowledgement; None if that is unknown.
     is_unacknowledged: bool | None = None
-    #: What became of the last dial since ("connects", "refused", "unreachable", "silent"); "" before there was one.
+    #: The result of the last dial since ("connects", "refused", "unreachable", "silent"); "" before there was one.
     dialled: str = ""
 
     @property

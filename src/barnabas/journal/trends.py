@@ -1,4 +1,4 @@
-"""What is unusual among the figures of a broker: each is compared with its own past, tick by tick.
+"""Unusual figures of a broker: each is compared with its own past, tick by tick.
 
 A tick is a second. What is usual is the median of the last minutes without the times that are unusual, so that a state
 that lasts does not become the usual one.

@@ -21,7 +21,6 @@ A response's records are views into the receive buffer: valid until `reply` retu
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -34,7 +33,6 @@ from barnabas.common.host import (
     Blocking,
     Clock,
     FaultHandler,
-    LinkCondition,
     Links,
     PeerLink,
     Random,
@@ -51,6 +49,7 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.peer_kerberos import request_ticket
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity, LoginUnavailable
+from barnabas.protocol.reach import ReachNotes
 from barnabas.protocol.sasl.log_in_requests import LogIn, LogInFailed, log_in
 from barnabas.protocol.sasl.logins import Login
 from barnabas.protocol.wire import skip_tagged_fields
@@ -66,23 +65,6 @@ _RENEWAL_PERCENT_SPAN: Final = 11
 #: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
 _FIRST_REQUESTED_VERSION: Final = 3
 _HEADER: Final = struct.Struct(">ihhi")
-
-
-#: What became of the last dial to a peer that does not answer.
-CONNECTS: Final = "connects"
-REFUSED: Final = "refused"
-UNREACHABLE: Final = "unreachable"
-SILENT: Final = "silent"
-_NO_ROUTE: Final = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN})
-
-
-class Reach(NamedTuple):
-    """What is known about a peer that does not answer."""
-
-    #: Whether its system left the last request without an acknowledgement; None if that is unknown.
-    is_unacknowledged: bool | None = None
-    #: What became of the last dial since; "" before there was one.
-    dialled: str = ""
 
 
 class ChannelHost(Protocol):
@@ -172,16 +154,11 @@ class Channel:
         self._closed = False
         #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
-        #: What is known about a peer that does not answer.
-        self.reach = Reach()
+        self.reach = ReachNotes()
 
     @property
     def is_ready(self) -> bool:
         return self._is_open
-
-    def condition(self) -> LinkCondition | None:
-        """Returns the condition of the network; None while there is no connection, or if it is unknown."""
-        return self._link.condition() if self._link is not None and self._is_open else None
 
     def send(
         self,
@@ -237,7 +214,7 @@ class Channel:
     def on_connected(self) -> None:
         assert self._end is not None
         self._end.is_connected = True
-        self._note_reach(CONNECTS)
+        self.reach.connected()
         times = self._times
         self._await_setup(
             self._end, min(times.connect_timeout_ms << min(self._unresponsive, 16), times.setup_timeout_ms)
@@ -344,34 +321,19 @@ class Channel:
         self._is_open = True
         self._failures = self._unresponsive = 0
         self.last_error = None
-        self.reach = Reach()
+        self.reach.opened(self._link)
         queue, self._queue = self._queue, deque()
         for pending in queue:
             self._write(pending)
 
     def on_closed(self, error: OSError | None) -> None:
-        if isinstance(error, ConnectionRefusedError):
-            self._note_reach(REFUSED)
-        elif self._end is not None and not self._end.is_connected and isinstance(error, OSError):
-            self._note_reach(UNREACHABLE if error.errno in _NO_ROUTE else SILENT)
+        self.reach.closed(error, is_connected=self._end is not None and self._end.is_connected)
         self._fail(error)
-
-    def _note_reach(self, dialled: str) -> None:
-        if self._failures:
-            self.reach = self.reach._replace(dialled=dialled)
-
-    def _note_silence(self) -> None:
-        """Records what the network shows when a peer does not answer in time."""
-        end, link = self._end, self._link
-        if end is not None and not end.is_connected:
-            self._note_reach(SILENT)
-        elif link is not None and self._is_open:
-            condition = link.condition()
-            self.reach = Reach(is_unacknowledged=None if condition is None else condition.is_unacknowledged)
 
     def _fail(self, error: OSError | None) -> None:
         """Ends the link: all waiting requests get None, and the next dial follows after a delay."""
         link, self._link, self._end = self._link, None, None
+        self.reach.failed()
         was_closed = self._closed
         self._versions = self._log_in = self._renewal_ms = None
         self._is_open = False
@@ -485,7 +447,7 @@ class Channel:
         if setup_is_late or any(pending.deadline_ms <= now_ms for _, pending in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._unresponsive += 1
-            self._note_silence()
+            self.reach.overdue(is_connected=end is not None and end.is_connected)
             self._fail(TimeoutError("no answer in time"))
         late = [pending for pending in self._queue if pending.deadline_ms <= now_ms]
         if late:

@@ -23,7 +23,7 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Proc
 #: The greatest error of a machine's oscillator, in parts per million.
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
-#: What a machine shows as the time since its start when its first process starts: booting takes no virtual time.
+#: The time since its start that a machine shows to its first process: booting takes no virtual time.
 _BOOT_MS = 1
 _POOL_DELAY_US = 200
 #: Errors that a disk, a network or a peer can cause in a node; any other reported error is a mistake in our code.

@@ -73,7 +73,7 @@ Item = bytes | _Mark
 
 
 class Pipe:
-    """A direction of a connection: the data in flight, in order."""
+    """A direction of a connection: the data in flight, in order. `delay_us`: smoothed, of what was sent only once."""
 
     __slots__ = (
         "_holds",
@@ -94,7 +94,6 @@ class Pipe:
         self.target = target
         self.last_us = 0
         self.unconsumed = 0
-        #: The smoothed delay of segments that were sent once, and the number of those that were sent again.
         self.delay_us = self.retransmits = 0
         self._holds = 0
         self._stalled: deque[Item] = deque()
@@ -272,10 +271,8 @@ class Socket:
     def condition(self) -> LinkCondition | None:
         """Returns what the system of this side knows: what is cut off is not acknowledged."""
         out = self.out
-        if out is None or out.target.out is None:
-            return None
-        round_trip_us = out.delay_us + out.target.out.delay_us
-        return LinkCondition(round_trip_us, out.retransmits, out.has_stalled)
+        back_us = 0 if out is None or out.target.out is None else out.target.out.delay_us
+        return None if out is None else LinkCondition(out.delay_us + back_us, out.retransmits, out.has_stalled)
 
     def pause_reading(self) -> None:
         self._reading = False
