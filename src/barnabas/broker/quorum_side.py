@@ -90,6 +90,7 @@ class QuorumSide:
             controller_security(config),
         )
         self.raft.on_leader(self._on_leader)
+        self.raft.on_disk_failed(self._on_disk_failed)
         self.lifecycle = BrokerLifecycle(
             host, config, self.access, metadata, formatted.cluster_id, self._on_epoch, logs.roots.unwritable
         )
@@ -269,12 +270,19 @@ class QuorumSide:
         log, or was the last one.
         """
         faults, logs = self._host.faults, self._logs
+        if directory == self._config.metadata_log_dir or logs.roots.all_failed:
+            self._on_disk_failed()
         if directory == self._config.metadata_log_dir:
             faults.fatal(f"log directory {directory} with the metadata log failed: {error}", error)
         elif logs.roots.all_failed:
             faults.fatal(f"all of log.dirs={','.join(logs.directories)} have failed: {error}", error)
         else:
             self.lifecycle.directory_failed(logs.roots.id_of(directory))
+
+    def _on_disk_failed(self) -> None:
+        roots, metadata_directory = self._logs.roots, self._config.metadata_log_dir
+        failed = {*roots.offline, *({metadata_directory} & set(roots.paths))}
+        self.lifecycle.end_with([roots.id_of(path) for path in sorted(failed)])
 
     # -- what clients see
 
