@@ -96,6 +96,10 @@ class WatchedCluster(ClusterView):
             self._failure = f"the watch ended by a fault of the console: {error}"
             self.wake()
 
+    def stay_off(self, reason: str) -> None:
+        """Notes why this cluster is not watched."""
+        self._failure = reason
+
     def follow(self, reader: Callable[[Step], None]) -> None:
         """Calls `reader` with each step from now on."""
         self._followers.append(reader)
@@ -114,6 +118,7 @@ class WatchedCluster(ClusterView):
                 self.departed[broker.broker_id] = broker.before
             else:
                 self.departed.pop(broker.broker_id, None)
+        self.acknowledged.recheck(self.table)
         self.wake()
 
     def wake(self) -> None:

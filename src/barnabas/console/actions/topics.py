@@ -57,7 +57,7 @@ async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
 async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     name = inputs.text("name")
     inputs.confirm("confirm", name)
-    rows = _rows_of(cluster, name)
+    rows = partition_rows(cluster, name)
     if inputs.is_dry_run:
         sizes = leader_sizes(cluster.table, rows)
         readers = sorted(
@@ -81,7 +81,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
 
 async def add_partitions(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     name, count = inputs.text("name"), inputs.number("partitions", least=1, most=_PARTITIONS_MAX)
-    before = len(_rows_of(cluster, name))
+    before = len(partition_rows(cluster, name))
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=inputs.is_dry_run)
     answer = await ask_controller(
@@ -169,7 +169,7 @@ async def delete_records(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
     return outcome(f"records of {topic} were deleted", [each for found in results for each in found])
 
 
-def _rows_of(cluster: WatchedCluster, name: str) -> Any:
+def partition_rows(cluster: WatchedCluster, name: str) -> Any:
     topic = cluster.table.topics.by_name.get(name)
     if topic is None:
         raise Problem("not-found", f"there is no topic {name}")
