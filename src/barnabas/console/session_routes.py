@@ -89,13 +89,17 @@ async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
         return shown
     return shown | {
         "clusters": [
-            {"name": name, "colour": each.watched.target.colour, "production": each.watched.target.production}
+            {
+                "name": name,
+                "colour": each.watched.target.colour,
+                "production": each.watched.target.production,
+                "incident_ms": console.end_of_incident(name),
+            }
             for name, each in console.screens.items()
         ],
         "cluster": screens.cluster.name,
         "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
         "history": await _span(visit),
-        "is_incident": console.saved_of(screens.cluster.name) is not None,
         "features": ["whatif", *(["history"] if screens.cluster.name in console.recordings else [])],
         "version": screens.cluster.table.version,
         "boot": screens.cluster.boot,

@@ -142,6 +142,11 @@ class Console:
         found = self.recordings.get(name)
         return found if isinstance(found, Saved) else None
 
+    def end_of_incident(self, name: str) -> int | None:
+        """Returns the last moment of an incident; None for a cluster that is watched."""
+        found = self.saved_of(name)
+        return None if found is None else found.span[1]
+
     # -- who is there
 
     def session_of(self, cookie: str | None) -> Session | None:

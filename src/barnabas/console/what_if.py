@@ -141,7 +141,8 @@ def _states(answer: Answer) -> list[dict[str, Any]]:
     """Returns [partition, severity, leader, ISR, replicas] of each partition that would change, by topic."""
     by_topic: dict[str, list[list[Any]]] = {}
     for each in answer.partitions:
-        severity = max((_SEVERITIES.get(effect.label, Severity.NOTICE) for effect in each.effects), default=Severity.OK)
+        effects = {*each.effects, *each.already}
+        severity = max((_SEVERITIES.get(effect.label, Severity.NOTICE) for effect in effects), default=Severity.OK)
         row = [each.key[1], int(severity), each.leader, list(each.in_sync), list(each.after.replicas)]
         by_topic.setdefault(each.key[0], []).append(row)
     return [{"topic": topic, "partitions": rows} for topic, rows in by_topic.items()]

@@ -48,6 +48,8 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
           ${each.choices
             ? html`<select value=${values[each.name]} onChange=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)}>
                 ${each.choices.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}</select>`
+            : each.type === 'textarea'
+            ? html`<textarea rows="8" value=${values[each.name]} spellcheck=${false} onInput=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)}></textarea>`
             : html`<input type=${each.type ?? 'text'} value=${values[each.name]} spellcheck=${false} autocomplete="off"
                 onInput=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)} />`}
           ${each.hint && html`<small>${each.hint}</small>`}</label>`,
