@@ -1,6 +1,4 @@
-"""Every action of the page on topics, partitions, groups and brokers, clicked through its dialog, with its effect read by
-a client of the cluster.
-"""
+"""Every action of the page on topics, partitions, groups and brokers, through its dialog; a client reads its effect."""
 
 from __future__ import annotations
 
@@ -33,8 +31,10 @@ def _create(client: Client, console: RunningConsole, name: str, *, records: int 
         producer.produce(name, str(number).encode() * 100, partition=0)
     assert producer.flush(20) == 0
     console.until(
-        lambda: console.ask("topic", name=name).status == 200
-        and (console.get("topic", name=name)["partitions"][0]["high_watermark"] or 0) >= records,
+        lambda: (
+            console.ask("topic", name=name).status == 200
+            and (console.get("topic", name=name)["partitions"][0]["high_watermark"] or 0) >= records
+        ),
         "the console does not know the topic",
     )
 
@@ -78,6 +78,7 @@ def test_records_are_deleted_up_to_an_offset_and_all(visit: Visit, client: Clien
     assert client.offsets(ORDERS, 2) == (PER_PARTITION, PER_PARTITION)
 
 
+@pytest.mark.full
 def test_a_topic_is_created_again_empty_and_deleted(visit: Visit, client: Client, console: RunningConsole) -> None:
     _create(client, console, "renewed", records=20)
     before = client.topic("renewed")
@@ -123,6 +124,7 @@ def test_a_leader_is_elected_after_its_replicas_were_ordered(
     until("the preferred one leads", lambda: client.leaders("ordered") == [third])
 
 
+@pytest.mark.full
 def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visit, client: Client) -> None:
     page = visit.open("/groups")
     page.get_by_role("link", name=GROUP).click()
@@ -146,6 +148,7 @@ def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visi
     until("the group is gone", lambda: GROUP not in client.groups())
 
 
+@pytest.mark.full
 def test_a_setting_of_a_broker_is_changed_and_reset(visit: Visit, client: Client) -> None:
     key = "log.cleaner.backoff.ms"
     before = client.config(ResourceType.BROKER, "2", key)
@@ -160,6 +163,7 @@ def test_a_setting_of_a_broker_is_changed_and_reset(visit: Visit, client: Client
     until("the broker has the default", lambda: client.config(ResourceType.BROKER, "2", key) == before)
 
 
+@pytest.mark.full
 def test_a_hanging_transaction_is_aborted(visit: Visit, client: Client, console: RunningConsole) -> None:
     _create(client, console, "halted")
     producer = Producer(
@@ -196,6 +200,7 @@ def test_a_hanging_transaction_is_aborted(visit: Visit, client: Client, console:
         reader.close()
 
 
+@pytest.mark.full
 def test_every_change_is_in_the_audit_and_a_refused_one_says_why(visit: Visit, console: RunningConsole) -> None:
     visit.allow("40[09]")
     page = visit.open(f"/topic?name={ORDERS}")

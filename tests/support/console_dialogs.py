@@ -19,7 +19,7 @@ def go_through(page: Page, title: str, verb: str, **fields: str) -> str:
     dialog = page.get_by_role("dialog", name=title)
     expect(dialog).to_be_visible()
     for label, value in fields.items():
-        field = dialog.get_by_label(label.replace("_", " "))
+        field = dialog.get_by_label(label.replace("_", " ")).first
         if field.evaluate("(each) => each.tagName") == "SELECT":
             field.select_option(value)
         else:
@@ -27,7 +27,8 @@ def go_through(page: Page, title: str, verb: str, **fields: str) -> str:
     dialog.get_by_role("button", name="Show what it does").click()
     plan = dialog.get_by_role("status")
     expect(plan).to_be_visible()
-    assert axe_violations(page) == [], title
+    violations = axe_violations(page)
+    assert violations == [], f"{title}: {violations}"
     found = plan.inner_text()
     dialog.get_by_role("button", name=verb, exact=True).click()
     expect(dialog).to_have_count(0, timeout=30_000)
@@ -65,7 +66,8 @@ class Client:
         """Returns a topic; None if there is none."""
         future = self.admin.describe_topics(TopicCollection([name]), request_timeout=10)[name]
         try:
-            return future.result(15)
+            found: TopicDescription = future.result(15)
+            return found
         except Exception as error:
             if "UNKNOWN_TOPIC_OR_PART" in str(error):
                 return None
@@ -79,7 +81,9 @@ class Client:
     def leaders(self, name: str) -> list[int]:
         found = self.topic(name)
         assert found is not None, name
-        return [-1 if each.leader is None else each.leader.id for each in sorted(found.partitions, key=lambda one: one.id)]
+        return [
+            -1 if each.leader is None else each.leader.id for each in sorted(found.partitions, key=lambda one: one.id)
+        ]
 
     def config(self, kind: ResourceType, name: str, key: str) -> str | None:
         (future,) = self.admin.describe_configs([ConfigResource(kind, name)], request_timeout=10).values()

@@ -93,10 +93,7 @@ def console(
         return
     if incident is not None and (directory is not None or history is not None):
         raise Failure("--incident shows a file, so it is used without --dir and --history")
-    if incident is not None:
-        own = incident_target(incident)
-    else:
-        own = embedded_target(directory) if directory is not None else _target(bootstrap, properties or [])
+    own = _own_target(incident, directory, bootstrap, properties or [])
     if controllers:
         own = _with_controllers(own, controllers, controller_properties or [])
     targets = [own, *_targets(cluster or [])]
@@ -147,6 +144,12 @@ def embedded_target(directory: Path) -> Target:
     settings = {} if security is None else security.client_settings()
     bootstrap = _addresses([node.bootstrap for node in nodes])
     return Target(cluster.directory.name, bootstrap, _security(settings), directory=cluster.directory)
+
+
+def _own_target(incident: Path | None, directory: Path | None, bootstrap: str, properties: list[str]) -> Target:
+    if incident is not None:
+        return incident_target(incident)
+    return embedded_target(directory) if directory is not None else _target(bootstrap, properties)
 
 
 def incident_target(path: Path) -> Target:

@@ -163,7 +163,7 @@ async def moves(visit: Visit) -> Response:
     """Shows the reassignments that run."""
     screens = visit.live
     require_filled(screens)
-    return visit.answer(await moves_view(screens.cluster, screens.progress))
+    return visit.answer(await moves_view(screens.watched, screens.progress))
 
 
 async def plan_of_moves(visit: Visit) -> Response:

@@ -46,12 +46,14 @@ async def throttle(cluster: WatchedCluster, moves: Mapping[Key, Copying], rate: 
             values[key] = f"{known},{new}" if known and new else known or new
     limited = {broker for move in moves.values() for broker in (*move.have, *move.copy)}
     failed = await _change_brokers(cluster, limited, dict.fromkeys(RATES, str(rate)))
+    cluster.throttles |= dict.fromkeys(limited, rate)
     return failed + await _change_topics(cluster, {topic: _filled(values) for topic, values in topics.items()})
 
 
 async def remove_throttles(cluster: WatchedCluster, topics: Iterable[str]) -> list[Result]:
     """Removes the rates of all brokers, and the throttled replicas of these topics. Returns what failed."""
     failed = await _change_brokers(cluster, cluster.table.brokers, dict.fromkeys(RATES))
+    cluster.throttles.clear()
     return failed + await _change_topics(cluster, {topic: dict.fromkeys((LEADERS, FOLLOWERS)) for topic in topics})
 
 

@@ -16,6 +16,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
 from barnabas.console.views.configs import BROKER
+from barnabas.console.watched import WatchedCluster
 from barnabas.decisions.proposals import propose
 from barnabas.monitor.broker_connection import NoAnswer
 from barnabas.monitor.look_requests import log_dirs_request, metadata_request, sizes_of
@@ -87,7 +88,7 @@ async def running(cluster: ClusterView) -> dict[Key, Move]:
     }
 
 
-async def moves_view(cluster: ClusterView, progress: Progress) -> dict[str, Any]:
+async def moves_view(cluster: WatchedCluster, progress: Progress) -> dict[str, Any]:
     moves, throttles = await asyncio.gather(running(cluster), _throttles(cluster))
     sizes, problems = await _sizes(cluster, moves)
     copied = {
@@ -187,8 +188,10 @@ async def _sizes(
     return dict(zip(brokers, await asyncio.gather(*map(one, brokers)), strict=True)), problems
 
 
-async def _throttles(cluster: ClusterView) -> list[dict[str, Any]]:
-    """Returns the rates that brokers have now."""
+async def _throttles(cluster: WatchedCluster) -> list[dict[str, Any]]:
+    """Returns the rates of brokers. Most brokers do not tell rates that are set at run time, so what this console has set
+    stands for them.
+    """
 
     async def one(broker: int) -> dict[str, Any]:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -199,9 +202,11 @@ async def _throttles(cluster: ClusterView) -> list[dict[str, Any]]:
                 broker, DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse
             )
         except NoAnswer as error:
-            return {"broker": broker, "leader_rate": None, "follower_rate": None, "problem": str(error)}
+            known = cluster.throttles.get(broker)
+            return {"broker": broker, "leader_rate": known, "follower_rate": known, "problem": str(error)}
         found = {each.name: each.value for row in answer.results for each in row.configs}
-        leader, follower = (_limit(found.get(name)) for name in RATES)
+        own = cluster.throttles.get(broker)
+        leader, follower = (_limit(found.get(name)) or own for name in RATES)
         return {"broker": broker, "leader_rate": leader, "follower_rate": follower, "problem": None}
 
     return list(await asyncio.gather(*map(one, sorted(cluster.table.brokers))))

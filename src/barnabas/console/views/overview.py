@@ -55,7 +55,7 @@ def _worst(cluster: ClusterView) -> tuple[list[dict[str, Any]], int]:
         if row not in noted:
             shown.append(row)
     if noted:
-        shown += [row for row in table.by_severity().tolist() if row in noted][: _SHOWN - len(shown)]
+        shown += [row for row in table.by_severity().tolist() if row in noted][:_SHOWN]
     rows = partitions_json(cluster, shown)
     for row in rows:
         row["acknowledged"] = cluster.acknowledged.shown((row["topic"], row["partition"]))

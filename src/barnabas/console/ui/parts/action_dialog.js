@@ -55,7 +55,7 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
           ${each.hint && html`<small>${each.hint}</small>`}</label>`,
       )}
       ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-      ${plan && html`<div class="plan" role="status"><h3>What it will do</h3>
+      ${plan && html`<div class="plan" role="status" tabindex="0"><h3>What it will do</h3>
         <ul>${(plan.plan ?? []).map((/** @type {string} */ line) => html`<li key=${line}>${line}</li>`)}
           ${(plan.preview ?? []).slice(0, 30).map((/** @type {any} */ row) => html`<li key=${`${row.topic}-${row.partition}`}>${row.topic}-${row.partition}: ${row.before ?? 'none'} → ${row.after}</li>`)}
           ${(plan.warnings ?? []).map((/** @type {string} */ line) => html`<li key=${line} class="bad">${line}</li>`)}</ul></div>`}

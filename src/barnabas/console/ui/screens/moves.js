@@ -35,7 +35,7 @@ export function Moves() {
       ${can('admin') && html`<button onClick=${() => setShown('throttle')}>Throttle</button>
         <button disabled=${data.total === 0} onClick=${() => setShown('cancel')}>Cancel all</button>`}
     </section>
-    <section class="panel" aria-label="Running moves"><h2>Running</h2>
+    <section class="panel" aria-label="Running"><h2>Running</h2>
       <${Table} label="Running moves" count=${data.moves.length} isTall=${data.moves.length > 60} row=${(/** @type {number} */ index) => data.moves[index] ?? null}
         keyOf=${(/** @type {Move} */ row) => `${row.topic}-${row.partition}`} empty=${texts.empty.moves} columns=${[
           { key: 'name', title: 'Partition', cell: (/** @type {Move} */ row) => html`<${PartitionLink} topic=${row.topic} partition=${row.partition} />` },
