@@ -56,7 +56,7 @@ def until(what: str, attempt: Callable[[], T | None], within_s: float = 20.0) ->
 
 
 class Client:
-    """What a client of the cluster reads, to see what an action did."""
+    """A client of the cluster that reads what an action did."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap

@@ -91,8 +91,6 @@ def console(
     """
     if ctx.invoked_subcommand is not None:
         return
-    if incident is not None and (directory is not None or history is not None):
-        raise Failure("--incident shows a file, so it is used without --dir and --history")
     own = _own_target(incident, directory, bootstrap, properties or [])
     if controllers:
         own = _with_controllers(own, controllers, controller_properties or [])
@@ -104,7 +102,7 @@ def console(
     options = ConsoleOptions(
         users=users_path if has_users or (not is_loopback(host) and not insecure) else None,
         read_only=read_only,
-        history=history,
+        history=None if incident is not None else history,
         audit=users_path.with_name(_AUDIT_NAME),
         hosts=_hosts(place, allowed_host or []),
         is_tls=place.is_tls,
@@ -148,6 +146,8 @@ def embedded_target(directory: Path) -> Target:
 
 def _own_target(incident: Path | None, directory: Path | None, bootstrap: str, properties: list[str]) -> Target:
     if incident is not None:
+        if directory is not None:
+            raise Failure("--incident shows a file instead of the cluster of --dir")
         return incident_target(incident)
     return embedded_target(directory) if directory is not None else _target(bootstrap, properties)
 

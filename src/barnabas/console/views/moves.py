@@ -189,8 +189,8 @@ async def _sizes(
 
 
 async def _throttles(cluster: WatchedCluster) -> list[dict[str, Any]]:
-    """Returns the rates of brokers. Most brokers do not tell rates that are set at run time, so what this console has set
-    stands for them.
+    """Returns the rates of brokers. Most brokers do not tell rates that are set at run time, so those that this console
+    has set stand for them.
     """
 
     async def one(broker: int) -> dict[str, Any]:
