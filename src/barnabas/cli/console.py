@@ -91,7 +91,7 @@ def console(
     """
     if ctx.invoked_subcommand is not None:
         return
-    own = _own_target(incident, directory, bootstrap, properties or [])
+    own = _own_target(incident, directory, history, bootstrap, properties or [])
     if controllers:
         own = _with_controllers(own, controllers, controller_properties or [])
     targets = [own, *_targets(cluster or [])]
@@ -102,7 +102,7 @@ def console(
     options = ConsoleOptions(
         users=users_path if has_users or (not is_loopback(host) and not insecure) else None,
         read_only=read_only,
-        history=None if incident is not None else history,
+        history=history,
         audit=users_path.with_name(_AUDIT_NAME),
         hosts=_hosts(place, allowed_host or []),
         is_tls=place.is_tls,
@@ -144,10 +144,12 @@ def embedded_target(directory: Path) -> Target:
     return Target(cluster.directory.name, bootstrap, _security(settings), directory=cluster.directory)
 
 
-def _own_target(incident: Path | None, directory: Path | None, bootstrap: str, properties: list[str]) -> Target:
+def _own_target(
+    incident: Path | None, directory: Path | None, history: Path | None, bootstrap: str, properties: list[str]
+) -> Target:
     if incident is not None:
-        if directory is not None:
-            raise Failure("--incident shows a file instead of the cluster of --dir")
+        if directory is not None or history is not None:
+            raise Failure("--incident shows a file: --dir and --history are for a cluster")
         return incident_target(incident)
     return embedded_target(directory) if directory is not None else _target(bootstrap, properties)
 

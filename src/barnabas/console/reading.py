@@ -148,7 +148,7 @@ async def history(visit: Visit) -> Response:
         found = await recording.past.about()
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
-    return visit.answer(found | {"recording": recording.problem is None, "problem": recording.problem})
+    return visit.answer(found | {"recording": recording.is_recording, "problem": recording.problem})
 
 
 async def whatif(visit: Visit) -> Response:

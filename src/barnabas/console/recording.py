@@ -20,6 +20,7 @@ class Saved:
     """The file of an incident, or a history that nobody records: it is only read. Raises HistoryError."""
 
     problem: Final = None
+    is_recording: Final = False
 
     def __init__(self, cluster: WatchedCluster, path: Path) -> None:
         with History.open(path) as history:
@@ -45,6 +46,10 @@ class Recording:
     def problem(self) -> str | None:
         """Returns why the recording ended; None while it continues."""
         return self._recorder.problem
+
+    @property
+    def is_recording(self) -> bool:
+        return self._recorder.problem is None
 
     async def close(self) -> None:
         await self.past.close()

@@ -101,6 +101,7 @@ def test_two_moments_are_compared(console: RunningConsole, phantom: PhantomClust
     console.until(lambda: console.get("overview")["severity"] == "warning", "the ISRs shrink")
     console.until(lambda: console.ask("topic", name="new").status == 200, "the topic is there")
     console.until(lambda: console.ask("topic", name="topic-00004").status == 404, "the topic is gone")
+    console.until(lambda: bool(console.ask("overview").json["silent"]), "the broker is silent")
     found = console.get("compare", **{"from": first_ms})
     assert (found["created"], found["deleted"], found["recreated"]) == (["new"], ["topic-00004"], [])
     assert [(each["broker"], each["first"]) for each in found["brokers"]] == [(2, "answers")]
