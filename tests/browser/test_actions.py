@@ -135,6 +135,10 @@ def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visi
     committed = client.committed(GROUP, ORDERS, ORDERS_PARTITIONS)
     assert len(set(committed)) <= 2
     assert all(each >= 0 for each in committed)
+    page.get_by_role("button", name="Reset offsets").click()
+    go_through(page, f"Reset offsets of {GROUP}", "Reset", To="latest")
+    ends = [client.offsets(ORDERS, partition)[1] for partition in range(ORDERS_PARTITIONS)]
+    assert client.committed(GROUP, ORDERS, ORDERS_PARTITIONS) == ends
     page.reload()
     page.get_by_role("button", name="Delete offsets").click()
     plan = go_through(page, f"Delete offsets of {GROUP}", "Delete the offsets")
@@ -199,6 +203,42 @@ def test_a_hanging_transaction_is_aborted(visit: Visit, client: Client, console:
         expect(page.get_by_role("button", name="Abort the transaction of producer")).to_have_count(0)
     finally:
         reader.close()
+
+
+@pytest.mark.full
+def test_an_unclean_leader_is_elected_when_no_other_can_lead(
+    visit: Visit, cluster: EmbeddedCluster, client: Client, console: RunningConsole
+) -> None:
+    _create(client, console, "behind", replicas=1)
+    (leader,) = client.replicas("behind")[0]
+    follower = leader % 3 + 1
+    moves = {"partitions": [{"topic": "behind", "partition": 0, "replicas": [leader, follower]}]}
+    assert console.post("actions/reassign", moves).status == 200
+
+    def isr() -> list[int]:
+        found: list[int] = console.get("topic", name="behind")["partitions"][0]["isr"]
+        return sorted(found)
+
+    console.until(lambda: isr() == sorted([leader, follower]), "both are in sync")
+    cluster.kill(follower)
+    console.until(lambda: isr() == [leader], "the follower is out of sync", within_s=40)
+    producer = Producer({"bootstrap.servers": client.bootstrap})
+    producer.produce("behind", b"only on the leader", partition=0)
+    assert producer.flush(20) == 0
+    cluster.kill(leader)
+    cluster.start_again(follower)
+    try:
+        console.until(
+            lambda: console.get("topic", name="behind")["partitions"][0]["leader"] == -1, "no leader", within_s=40
+        )
+        page = visit.open("/partition?topic=behind&partition=0")
+        choose(page, "Elect a leader")
+        plan = go_through(page, "Elect a leader of behind-0", "Elect", Election="unclean")
+        assert "records that the elected replica lacks are lost" in plan
+        until("the follower leads", lambda: client.leaders("behind") == [follower])
+        assert client.offsets("behind") == (0, 0), "the record is lost"
+    finally:
+        cluster.start_again(leader)
 
 
 @pytest.mark.full
