@@ -6,13 +6,19 @@ import { clock } from '../core/format.js';
 import { ActionDialog } from './action_dialog.js';
 /** @import { Partition } from '../core/types.js' */
 
-/** Who has acknowledged a partition, and the button to do it. @param {{row: Partition}} props */
-export function Acknowledged({ row }) {
+/** Who has acknowledged a partition. @param {{row: Partition}} props */
+export function Seen({ row }) {
+  const found = row.acknowledged;
+  if (!found) return null;
+  return html`<span class="chip plain">seen by ${found.user} at ${clock(found.time_ms)}${found.note && `: ${found.note}`}</span>`;
+}
+
+/** The button to acknowledge a partition, or to take it back. @param {{row: Partition}} props */
+export function Acknowledge({ row }) {
   const [isOpen, setOpen] = useState(false);
   const found = row.acknowledged;
   const name = `${row.topic}-${row.partition}`;
-  return html`${found && html`<span class="chip plain" title=${found.note}>seen by ${found.user} at ${clock(found.time_ms)}${found.note && `: ${found.note}`}</span>`}
-    ${can('operator') && html`<button class="small" aria-label=${`${found ? 'Withdraw the acknowledgement of' : 'Acknowledge'} ${name}`} onClick=${() => setOpen(true)}>${found ? 'Withdraw' : 'Acknowledge'}</button>`}
+  return html`${can('operator') && html`<button class="small" aria-label=${`${found ? 'Withdraw the acknowledgement of' : 'Acknowledge'} ${name}`} onClick=${() => setOpen(true)}>${found ? 'Withdraw' : 'Acknowledge'}</button>`}
     ${isOpen && html`<${AcknowledgeDialog} title=${name} partitions=${[{ topic: row.topic, partition: row.partition }]} isBack=${Boolean(found)} onClose=${() => setOpen(false)} />`}`;
 }
 

@@ -1,8 +1,10 @@
 // Moves: which replicas move, how far are they, when do they end; and the plan that is to be begun.
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { can, get, post } from '../core/api.js';
 import { clocks, useNow, useRoute } from '../core/data.js';
+import { openStream } from '../core/live.js';
+import { atMs } from '../core/url.js';
 import { asFile, parsePlan, plan, planText, setPlan } from '../core/plan.js';
 import { bytes, clock, count, duration, plural, rate as perSecond, brokers as listed } from '../core/format.js';
 import { texts } from '../core/texts.js';
@@ -15,10 +17,20 @@ import { ActionDialog } from '../parts/action_dialog.js';
 
 const LOOK_MS = 2_000;
 
+/** Returns a number that grows while the tab is seen. */
+function useTurn() {
+  const last = useRef(0);
+  const now = Math.floor(useNow(LOOK_MS) / LOOK_MS);
+  if (document.visibilityState === 'visible') last.current = now;
+  return last.current;
+}
+
 export function Moves() {
-  const turn = Math.floor(useNow(LOOK_MS) / LOOK_MS);
+  const turn = useTurn();
   const answer = useRoute('/api/moves', { turn }, { isStill: true });
   const [shown, setShown] = useState('');
+  // The moves themselves are asked for; the stream tells how the brokers are.
+  useEffect(() => (atMs() === null ? openStream('moves', {}, null, {}) : undefined), [atMs()]);
   const data = /** @type {MovesData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
   const limits = data.throttles.filter((each) => each.leader_rate !== null || each.follower_rate !== null);

@@ -9,7 +9,7 @@ import { bytes, count, plural } from '../core/format.js';
 import { BrokerLink, Mark, PartitionLink, Replicas, State } from '../parts/badges.js';
 import { EventList } from '../parts/events.js';
 import { BrokerCards } from '../parts/broker_cards.js';
-import { Acknowledged, AcknowledgeAll } from '../parts/acknowledge.js';
+import { Acknowledge, AcknowledgeAll, Seen } from '../parts/acknowledge.js';
 import { AboutIncident, CopyText, SaveIncident } from '../parts/incident.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Overview as OverviewData, Event as ClusterEvent, Severity } from '../core/types.js' */
@@ -57,8 +57,8 @@ export function Overview() {
                 <${State} severity=${each.severity} text=${each.state} /><${PartitionLink} ...${each} />
                 <span class="worst-facts">leader <${BrokerLink} id=${each.leader} /> <${Replicas} partition=${each} />
                   ${each.size_bytes !== null && html`<span class="muted">${bytes(each.size_bytes)}</span>`}</span>
-                <span class="cause">${each.cause ? each.cause.text : 'the cause is not known'}</span>
-                <span class="worst-acts"><${Acknowledged} row=${each} /></span></li>`,
+                <span class="cause">${each.cause ? each.cause.text : 'the cause is not known'} <${Seen} row=${each} /></span>
+                <span class="worst-acts"><${Acknowledge} row=${each} /></span></li>`,
             )}</ul>`}
       </section>
       <section class="panel" aria-label="Brokers">
