@@ -55,7 +55,7 @@ async def invoices_broken(sim: Simulation) -> None:
     await _invoices(sim, invoices.commits_first)
 
 
-async def invoices_mended(sim: Simulation) -> None:
+async def invoices_fixed(sim: Simulation) -> None:
     await _invoices(sim, invoices.commits_last)
 
 
@@ -85,7 +85,7 @@ async def payments_broken(sim: Simulation) -> None:
     await _payments(sim, payments.new_id_for_each_try)
 
 
-async def payments_mended(sim: Simulation) -> None:
+async def payments_fixed(sim: Simulation) -> None:
     await _payments(sim, payments.one_id_for_all_tries)
 
 
@@ -119,5 +119,5 @@ async def totals_broken(sim: Simulation) -> None:
     await _totals(sim, totals.keeps_state)
 
 
-async def totals_mended(sim: Simulation) -> None:
+async def totals_fixed(sim: Simulation) -> None:
     await _totals(sim, totals.drops_state)

@@ -179,7 +179,7 @@ def test_chance_is_within_its_bounds(place: Place) -> None:
     assert {(len(each), each[6] >> 4, each[8] >> 6) for each in ids} == {(16, 4, 2)}
 
 
-def test_slow_work_is_done_and_told_later(place: Place) -> None:
+def test_slow_work_is_done_and_reported_later(place: Place) -> None:
     told: list[object] = []
     blocking = place.host.blocking
     blocking.run(lambda: 6 * 7, lambda result, error: told.append(result))
@@ -189,7 +189,7 @@ def test_slow_work_is_done_and_told_later(place: Place) -> None:
     assert set(map(str, told)) == {"42", str(ZeroDivisionError)}
 
 
-def test_a_link_carries_bytes_both_ways_and_tells_its_end(place: Place) -> None:
+def test_a_link_carries_bytes_both_ways_and_reports_its_end(place: Place) -> None:
     caller, link = dial(place, place.peer)
     assert place.wait(lambda: caller.events == ["connected"])
     link.write([b"hello ", bytearray(b"peer, "), memoryview(b"how are you? ")])
@@ -206,7 +206,7 @@ def test_a_dial_that_nobody_answers_is_refused(place: Place) -> None:
     assert isinstance(caller.error, ConnectionRefusedError)
 
 
-def test_who_closes_a_link_hears_nothing_more(place: Place) -> None:
+def test_a_side_that_closes_a_link_gets_no_more_events(place: Place) -> None:
     caller, link = dial(place, place.peer)
     early, closed_early = dial(place, place.peer)
     closed_early.close()

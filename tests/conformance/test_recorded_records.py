@@ -126,7 +126,7 @@ def test_control_records_of_the_quorum() -> None:
         check_whole(type(message), version, data, 0, shown)
 
 
-def test_a_tagged_nullable_struct_tells_null_from_absent() -> None:
+def test_a_tagged_nullable_struct_distinguishes_null_from_absent() -> None:
     cls = ConsumerGroupMemberMetadataValue
     absent, null = cls(), cls(classic_member_metadata=None)
     present = cls(classic_member_metadata=cls.ClassicMemberMetadata(session_timeout_ms=7))

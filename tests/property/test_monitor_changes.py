@@ -83,7 +83,7 @@ def test_replaying_the_changes_gives_what_was_seen(before: Delta, after: Delta) 
 
 
 @given(looks())
-def test_nothing_changed_nothing_told(seen: Delta) -> None:
+def test_an_unchanged_state_reports_no_change(seen: Delta) -> None:
     assert changed(seen, seen) == []
 
 
@@ -107,7 +107,7 @@ def test_severities_of_columns_are_those_of_the_values(before: Delta, after: Del
 
 
 @given(st.lists(states("t-0", b"1"), min_size=2, max_size=6), st.data())
-def test_no_change_is_lost_or_told_twice(course_of_one: list[PartitionState], data: st.DataObject) -> None:
+def test_no_change_is_lost_or_reported_twice(course_of_one: list[PartitionState], data: st.DataObject) -> None:
     """Each difference between two looks is reported once, in order, whatever the journal contains, and when."""
     watched = Watched(wait_ms=100, has_journal=True)
     came = []

@@ -81,7 +81,7 @@ def test_damage_of_a_log_is_named_and_repair_keeps_what_is_before_it(damaged: Da
 
 @settings(max_examples=120, deadline=None)
 @given(damages(".snapshot", ".txnindex", ".timeindex", ".index", LEADER_EPOCH_CHECKPOINT))
-def test_damage_beside_a_log_is_named_or_harmless_and_repair_keeps_the_log(damaged: Damage) -> None:
+def test_damage_next_to_a_log_is_named_or_harmless_and_repair_keeps_the_log(damaged: Damage) -> None:
     path, files = damaged.path, damaged.files()
     disk = damage.disk_of(files)
     _, faults = damage.verified(disk)

@@ -39,7 +39,7 @@ def test_the_compiled_walk_runs_where_it_can_be_built() -> None:
 
 
 @given(records(timestamps=any_timestamps))
-def test_a_survey_tells_what_the_records_are(made: list[Record]) -> None:
+def test_a_survey_reports_the_kinds_of_records(made: list[Record]) -> None:
     batch = encode_batch(made)
     base = made[0].timestamp
     found = surveyed(bytes(batch), len(made), base, HEADER_BYTES)

@@ -65,8 +65,8 @@ def test_the_mistake_is_found_and_repeated(scenarios: ModuleType, name: str) -> 
 @pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("block", range(10))
-def test_the_mended_application_holds(scenarios: ModuleType, name: str, block: int) -> None:
-    scenario = getattr(scenarios, f"{name}_mended")
+def test_the_fixed_application_holds(scenarios: ModuleType, name: str, block: int) -> None:
+    scenario = getattr(scenarios, f"{name}_fixed")
     for seed in range(1 + block * 100, 101 + block * 100):
         outcome = run_application(scenario, settings(seed))
         assert not outcome.failed, (seed, outcome.problems)

@@ -9,7 +9,7 @@ from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.worlds.replicated import CONTROLLER, Replicated
 
 
-def test_a_dead_leader_is_told_with_all_that_follows() -> None:
+def test_a_dead_leader_is_explained_with_all_consequences() -> None:
     rig = Replicated(1, 3, (), controllers=1)
     elections = Elections(rig.cluster)
     Watch(rig.cluster, [elections, Replicas(CONTROLLER, [elections])])

@@ -38,7 +38,7 @@ def test_two_owners_in_a_generation() -> None:
     assert {note.node for note in problem.notes if note.text == "is assigned orders-0 in 1"} == {"a", "b"}
 
 
-def test_who_was_heard_of_keeps_what_it_has() -> None:
+def test_a_member_with_a_recent_heartbeat_keeps_its_partitions() -> None:
     told = Told()
     told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)
@@ -46,7 +46,7 @@ def test_who_was_heard_of_keeps_what_it_has() -> None:
     assert any(problem.text.startswith("owned twice at once: orders-0") for problem in told.history.problems())
 
 
-def test_who_was_not_heard_of_for_a_session_has_nothing() -> None:
+def test_a_member_without_a_heartbeat_for_a_session_has_no_partitions() -> None:
     """The member owns nothing even if it learns of that later, and contacts the coordinator again afterwards."""
     told = Told()
     told.at(1).contacted("a", SECOND)

@@ -42,7 +42,7 @@ def test_it_can_be_switched_off() -> None:
     ("seed", "controllers"),
     [(1, 0), (4, 3), (6, 1), *(pytest.param(*more, marks=pytest.mark.full) for more in ((2, 0), (3, 0), (5, 3)))],
 )
-def test_every_change_is_told_once(seed: int, controllers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_change_has_one_event(seed: int, controllers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     truth = Truth(monkeypatch)
     world = JournalWorld(seed, controllers=controllers)
     world.create_topic(_TOPIC, *_PLACES)
@@ -59,7 +59,7 @@ def test_every_change_is_told_once(seed: int, controllers: int, monkeypatch: pyt
 @pytest.mark.parametrize(
     "seed", [10, 12, 106, *(pytest.param(more, marks=pytest.mark.full) for more in (11, 13, 14, 15))]
 )
-def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_active_controller_dies_while_it_writes_events(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next controller continues where the first one ended, at any moment. 106: it leads the topic before it has
     it.
     """
@@ -79,7 +79,7 @@ def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytes
     _compare(world, truth)
 
 
-def test_large_decisions_are_told_in_bulk_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_decisions_are_written_in_bulk_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every decision about more than three partitions is large here, and most are packed before they are written."""
     monkeypatch.setattr(bulk, "UNPACKED_MAX", 3)
     monkeypatch.setattr(window, "_SMALL_MAX", 3)
@@ -96,7 +96,7 @@ def test_large_decisions_are_told_in_bulk_and_whole(monkeypatch: pytest.MonkeyPa
     assert any(event.get("own") for event in bulks), "what leaders saw is kept"
 
 
-def test_two_runs_tell_the_same() -> None:
+def test_two_runs_write_the_same_events() -> None:
     def run() -> list[object]:
         world = JournalWorld(7)
         world.create_topic(_TOPIC, *_PLACES)

@@ -173,7 +173,7 @@ def test_a_cluster_whose_nodes_log_in_by_kerberos(controllers: int, monkeypatch:
     assert [each.failures.total for each in counts] == [each.expired for each in counts] == [0] * len(counts)
 
 
-def test_a_node_without_tickets_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_tickets_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.simulation.machine.NoKerberos", MemoryKerberos)
     cluster = Secured(1, _properties())
     keys = KerberosKeys(None, "/missing", "kafka")
@@ -187,7 +187,7 @@ def test_a_node_without_tickets_is_told_once(monkeypatch: pytest.MonkeyPatch) ->
     assert [text for text in _notes(cluster) if "cannot log in" in text] == [told]
 
 
-def test_wrong_passwords_are_told_once_and_do_no_harm() -> None:
+def test_wrong_passwords_are_logged_once_and_do_no_harm() -> None:
     wrong = ChannelSecurity(login=lambda: Login("PLAIN", "alice", "guess-marker-Secret"))
     cluster = Secured(1, _properties())
     stranger = RawClient(cluster.cluster, "stranger", security=wrong)

@@ -60,7 +60,7 @@ def test_a_fault_of_a_minute_writes_few_lines(kind: str, controller: bool) -> No
         assert not any("answered a heartbeat with REQUEST_TIMED_OUT" in line for line in lines)
 
 
-def test_a_broker_that_is_cut_off_tells_who_does_not_answer_and_that_it_is_back() -> None:
+def test_a_broker_that_is_cut_off_logs_which_nodes_do_not_respond_and_that_they_are_back() -> None:
     world = Lines(4)
     active = world.active
     victim = active % 3 + 1

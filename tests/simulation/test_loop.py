@@ -68,7 +68,7 @@ def test_streams_talk_over_the_simulated_network() -> None:
         two.client.run_until_complete(asyncio.open_connection("nowhere", 80))
 
 
-def test_a_client_hears_of_its_peers_death() -> None:
+def test_a_client_notices_that_its_peer_has_died() -> None:
     two = Two()
 
     async def listen() -> bytes:
@@ -105,7 +105,7 @@ def test_timeouts_executors_and_errors() -> None:
     assert two.client.run_until_complete(work()) == (42, True)
 
 
-def test_a_wait_shorter_than_the_clock_can_tell_ends() -> None:
+def test_a_wait_shorter_than_the_resolution_of_the_clock_ends() -> None:
     two = Two()
 
     async def wait() -> None:
@@ -118,7 +118,7 @@ def test_a_wait_shorter_than_the_clock_can_tell_ends() -> None:
     assert 0.1 <= two.client.time() < 0.11
 
 
-def test_the_clock_functions_tell_the_worlds_time_while_it_runs() -> None:
+def test_the_clock_functions_return_the_worlds_time_while_it_runs() -> None:
     two = Two()
     real = time.monotonic
     with ambient(two.world):

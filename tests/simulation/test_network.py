@@ -160,7 +160,7 @@ def test_a_killed_process_says_goodbye_and_a_machine_without_power_does_not() ->
     assert isinstance(silent.error, ConnectionResetError)
 
 
-def test_a_paused_process_is_connected_to_and_hears_later() -> None:
+def test_a_paused_process_is_connected_to_and_gets_the_bytes_later() -> None:
     pair = Pair()
     pair.b.pause()
     ear, socket = pair.dial()

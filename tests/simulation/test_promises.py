@@ -195,7 +195,7 @@ def fenced_producers_go_on(patch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_a_refusal_that_is_not_told_is_found(
+def test_a_refusal_that_is_not_reported_is_found(
     mistake: Mutation, settings: Settings, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mistake(monkeypatch)

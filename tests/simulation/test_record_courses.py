@@ -59,7 +59,7 @@ def test_a_record_of_a_deposed_leader_lives_until_it_is_cut() -> None:
     assert course == steps
 
 
-def test_a_lost_record_is_told_from_its_sending_to_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_record_is_described_from_its_sending_to_its_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_syncs(monkeypatch)
     power = Fault(5_000, FaultKind.POWER, "broker1", duration_ms=500, amount=2)
     outcome = run(Settings(seed=1, faults_s=4, schedule=(power,), producers=1, consumers=1))
@@ -86,7 +86,7 @@ def test_a_lost_record_is_told_from_its_sending_to_its_loss(monkeypatch: pytest.
     assert len(outcome.courses) <= 3 < len(outcome.problems)
 
 
-def test_what_a_checker_finds_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_findings_of_a_checker_are_described_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_replica(self: Committed, node: Node, partition: Partition, before: State | None, now: State) -> None:
         if partition.topic_partition == ORDERS and now.high_watermark > 4:
             raise Violation("a planted problem: here", (ORDERS, 3))
@@ -105,7 +105,7 @@ def test_an_offset_that_nobody_had() -> None:
     assert told(course) == ["checker no replica has ever shown orders-0@7"]
 
 
-def test_a_record_of_a_transaction_is_told_with_the_steps_of_its_transaction() -> None:
+def test_a_record_of_a_transaction_is_described_with_the_steps_of_its_transaction() -> None:
     now_s = 0
     recording = Recording(lambda: now_s * SECOND_US)
     for number, value in enumerate(("first", "lost")):

@@ -194,7 +194,7 @@ def test_an_idempotent_retry_after_the_failover_gets_the_original_offset() -> No
     assert world.produce(b"5", to=2, base_sequence=5, **PRODUCER) == (0, 5)
 
 
-def test_a_new_leader_does_not_tell_where_the_log_ends_before_it_knows() -> None:
+def test_a_new_leader_returns_no_log_end_before_it_knows_the_hw() -> None:
     """G6: a new leader must not report an end that is lower than that of an earlier leader."""
     world = rig()
     world.produce(b"first")

@@ -143,7 +143,7 @@ def test_g9_a_paused_leader_alters_nothing_when_it_comes_back() -> None:
     assert world.values(1) == [b"first", b"second"]
 
 
-def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
+def test_g9_an_isr_change_for_an_earlier_incarnation_of_a_broker_is_refused() -> None:
     """G9, KIP-903: the broker died while the request to add it was under way, and is back, without its records."""
     world = rig()
     for count in range(5):

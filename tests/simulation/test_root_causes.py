@@ -9,7 +9,7 @@ import pytest
 from tests.support.journal_world import JournalWorld
 
 from barnabas.cli.journal_reader import distinct
-from barnabas.cli.root_causes import LIKELY, SURE, RootCause, root_cause
+from barnabas.cli.root_causes import CERTAIN, LIKELY, RootCause, root_cause
 from barnabas.simulation.fault_effects import FaultEffects
 from barnabas.simulation.faults import Fault, FaultKind
 
@@ -49,10 +49,10 @@ def causes_of_losses(events: list[Event], broker: int) -> list[RootCause]:
 @pytest.mark.parametrize(
     ("kind", "code", "certainties"),
     [
-        (FaultKind.PAUSE, "paused", {SURE}),
+        (FaultKind.PAUSE, "paused", {CERTAIN}),
         # A broker can have a link to the controller only.
-        (FaultKind.ISOLATE, "link-lost", {SURE, LIKELY}),
-        (FaultKind.KILL, "crashed", {SURE}),
+        (FaultKind.ISOLATE, "link-lost", {CERTAIN, LIKELY}),
+        (FaultKind.KILL, "crashed", {CERTAIN}),
     ],
 )
 def test_the_loss_of_a_broker(seed: int, kind: FaultKind, code: str, certainties: set[str]) -> None:
@@ -92,7 +92,7 @@ def test_before_its_return_nobody_knows_why_a_broker_is_silent() -> None:
 def test_a_controller_that_stops_before_it_can_say_so_was_stopped() -> None:
     """Broker 2 is the active controller here: the next one only finds that nobody listens at its address."""
     causes = causes_of_losses(told(Fault(at_ms=0, kind=FaultKind.STOP, node="broker2"), seed=4), 2)
-    assert {(each.code, each.certainty) for each in causes} == {("stopped", SURE)}
+    assert {(each.code, each.certainty) for each in causes} == {("stopped", CERTAIN)}
 
 
 def test_a_stop_and_a_full_disk_need_no_further_cause() -> None:
@@ -111,4 +111,4 @@ def test_a_lag_over_a_lost_link() -> None:
     lagged = [event for event in events if event.get("cause") == "follower-lagged" and event["topic"] == _TOPIC]
     assert lagged
     causes = [root_cause(event, events) for event in lagged]
-    assert {cause and (cause.code, cause.certainty) for cause in causes} == {("link-lost", SURE)}
+    assert {cause and (cause.code, cause.certainty) for cause in causes} == {("link-lost", CERTAIN)}

@@ -87,7 +87,7 @@ def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> No
     assert ("orders", ErrorCode.NONE, 1) in [(each.name, each.error_code, len(each.partitions)) for each in topics]
 
 
-def test_whoever_hears_of_a_broker_finds_it_open() -> None:
+def test_a_broker_that_is_listed_accepts_connections() -> None:
     """The broker opens before it is unfenced: otherwise the first clients that connect would be refused, and pause."""
     world = rig()
     world.cluster.allow_start("broker3")

@@ -37,7 +37,7 @@ def test_numbers_can_differ_and_names_cannot() -> None:
         assert len(told((1, "b", f"waits for {one}"), (2, "b", f"waits for {other}"))) == 2
 
 
-def test_a_message_after_a_long_silence_is_told_again() -> None:
+def test_a_message_after_a_long_silence_is_shown_again() -> None:
     assert len(told((1, "broker1.1", FULL), (32, "broker1.1", FULL))) == 2
 
 

@@ -74,7 +74,7 @@ def test_readers_stop_at_the_oldest_open_transaction() -> None:
     assert read(world) == [b"plain 0", b"two", b"plain 1"]
 
 
-def test_every_replica_tells_of_the_producers_that_it_knows() -> None:
+def test_every_replica_describes_the_producers_that_it_knows() -> None:
     """Kafka's search for hanging transactions asks a broker for all its replicas, led or followed."""
     world = rig()
     writer = producer(world, 2)

@@ -79,7 +79,7 @@ def test_events_that_follow_each_other_for_ever_are_noticed() -> None:
         world.run_until(1)
 
 
-def test_the_trace_tells_apart_what_differs() -> None:
+def test_different_events_have_different_traces() -> None:
     def trace(labels: list[str]) -> str:
         world = World(1)
         for at_us, label in enumerate(labels):

@@ -276,14 +276,14 @@ def test_equivalent_mutants_do_not_count() -> None:
     assert "| the same before tests were added for survivors | | 1 (33 %) of 3 |" in text
     assert "| CPU time until the first kill, median | 60 s | 3.5 s |" in text
     assert "nobody reads it" in text
-    assert "`raft/d.py:f:constant:1:dd` | line 7: `a \\| b` → `a` | not looked at" in text
+    assert "`raft/d.py:f:constant:1:dd` | line 7: `a \\| b` → `a` | not examined yet" in text
     assert "quorum:7 (2) | test_a: test_b (5)" in text
     assert "| not executed | - (40) |" in text
     assert "- nothing compares it (1): `raft/b.py:f:constant:1:bb`\n" in text
-    assert "- not looked at (1): `raft/d.py:f:constant:1:dd`\n" in text
-    assert "A sample of its own" not in text
+    assert "- not examined yet (1): `raft/d.py:f:constant:1:dd`\n" in text
+    assert "An independent sample" not in text
     text = report.page(results, verdicts, "", fresh=results[:2], fresh_note="Drawn with seed 5.")
-    assert "## A sample of its own, worlds alone\n\nDrawn with seed 5.\n" in text
+    assert "## An independent sample, with worlds alone\n\nDrawn with seed 5.\n" in text
     assert "| tried | 2 |\n" in text
     assert "| killed by worlds | 1 (50 %) |\n" in text
 

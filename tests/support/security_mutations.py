@@ -21,7 +21,7 @@ from barnabas.broker.throttling.request_throttle import RequestThrottle
 from barnabas.metadata.acls import AclIndex, AclOperation, AclPattern, AclPermission, AclResource, AclRule, Decision
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.sasl.scram_server import ScramServer
-from barnabas.protocol.sasl_gate import Act, Gate, GateState, RequestFields, Verdict
+from barnabas.protocol.sasl_gate import Act, Gate, GateDecision, GateState, RequestFields
 from barnabas.simulation.node import AcceptedEnd
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -114,8 +114,8 @@ def requests_in_envelopes_have_the_rights_of_the_broker(patch: pytest.MonkeyPatc
 def a_session_outlives_its_end(patch: pytest.MonkeyPatch) -> None:
     """Serves requests after the end of a session (S13)."""
 
-    def mutated(self: Gate, header: RequestFields | None, now_ms: int) -> Verdict:
-        return Verdict(Act.SERVE, header)
+    def mutated(self: Gate, header: RequestFields | None, now_ms: int) -> GateDecision:
+        return GateDecision(Act.SERVE, header)
 
     patch.setattr(Gate, "_serve", mutated)
 

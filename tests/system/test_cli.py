@@ -106,7 +106,7 @@ def test_topics_from_creation_to_deletion(run: Run) -> None:
     assert json.loads(run("topics", "list", name, "--json").stdout) == []
 
 
-def test_refused_changes_are_told_in_one_line(run: Run, topic: str) -> None:
+def test_refused_changes_are_reported_in_one_line(run: Run, topic: str) -> None:
     for arguments, code in (
         (("topics", "alter", topic, "--partitions", "1"), "INVALID_PARTITIONS"),
         (("topics", "alter", topic, "--config", "no.such.config=1"), "INVALID_CONFIG"),
@@ -154,7 +154,7 @@ def test_json_lines_copy_a_topic_byte_for_byte(run: Run, topic: str, codec: str)
     assert copied[1]["timestamp"] == 1_483_271_606_000
 
 
-def test_reading_begins_where_it_is_told(run: Run, topic: str) -> None:
+def test_reading_begins_at_the_given_place(run: Run, topic: str) -> None:
     lines = ({"value": str(number), "partition": 1, "timestamp": 1_000_000 + number * 1000} for number in range(20))
     run("produce", topic, "--json", stdin="".join(json.dumps(line) + "\n" for line in lines))
     only = ("--partition", "1")

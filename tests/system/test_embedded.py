@@ -199,7 +199,7 @@ def test_in_the_foreground_the_others_go_on_without_one_that_ended(tmp_path: Pat
     assert not any(map(is_alive, pids))
 
 
-def test_a_wrong_property_is_told_with_the_brokers_words(tmp_path: Path) -> None:
+def test_a_wrong_property_is_reported_in_the_brokers_words(tmp_path: Path) -> None:
     done = command("up", "--dir", str(tmp_path), "--port", "0", "--override", "num.partitions=many", "--detach", code=1)
     assert "num.partitions" in done.stderr
     assert "many" in done.stderr

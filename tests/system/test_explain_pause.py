@@ -49,4 +49,4 @@ def test_a_broker_that_was_stopped_by_a_signal(tmp_path: Path, capsys: pytest.Ca
         assert stall["duration_ms"] >= 2_000
         back = until(lambda found: not found["out_of_sync"], "orders-0")
         cause = back["root_causes"][back["leader_because"]["id"]]
-        assert (cause["code"], cause["certainty"], cause["evidence"]) == ("paused", "sure", [stall["id"]])
+        assert (cause["code"], cause["certainty"], cause["evidence"]) == ("paused", "certain", [stall["id"]])

@@ -175,7 +175,7 @@ def test_offsets_are_reset_in_every_way(run: Run, topic: str, tmp_path: Path) ->
     check_resets(run, topic, tmp_path)
 
 
-def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
+def test_requests_that_fail_are_reported_in_one_line(run: Run, topic: str) -> None:
     for arguments, words in (
         (("describe", "never-there"), "no group never-there"),
         (("describe",), "give names of groups, or --all-groups"),

@@ -230,7 +230,7 @@ def test_scram_credentials_by_librdkafka(server: BarnabasServer) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told_to_the_client(
+def test_a_wrong_password_is_reported_to_the_client(
     server: BarnabasServer, java: ProcessClient, tmp_path: Path, mechanism: str
 ) -> None:
     config = _java_properties(tmp_path, mechanism, "alice", "guess")

@@ -99,7 +99,7 @@ def test_what_clients_did_is_counted(scraped: Scraped) -> None:
     assert leader("barnabas_request_seconds_count", request="Produce") >= 1
 
 
-def test_the_cluster_is_told_of(scraped: Scraped) -> None:
+def test_the_cluster_is_described(scraped: Scraped) -> None:
     scraped.await_total(1, f"{CONTROLLER}activecontrollercount")
     scraped.await_total(0, f"{REPLICAS}underreplicatedpartitions")
     for broker in (1, 2, 3):

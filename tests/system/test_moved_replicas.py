@@ -199,7 +199,7 @@ def test_to_and_fro_under_load(own_server: NewServer, directories: tuple[str, st
         assert len(live) == expected
 
 
-def test_refusals_and_wishes(own_server: NewServer, directories: tuple[str, str]) -> None:
+def test_refusals_and_moves_requested_in_advance(own_server: NewServer, directories: tuple[str, str]) -> None:
     server = own_server(log_dirs=",".join(directories))
     server.start()
     with admin_of(server) as admin:

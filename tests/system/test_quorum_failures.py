@@ -347,7 +347,7 @@ def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Na
 
 @pytest.mark.full
 @in_namespaces
-def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Namespaces) -> None:
+def test_a_follower_that_receives_nothing_disturbs_no_other_node(apart: Nodes, network: Namespaces) -> None:
     """The cut is one-way: the follower's requests arrive, and no answers. Its vote requests change no epoch
     (pre-vote).
     """
@@ -365,7 +365,7 @@ def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Na
 
 
 @in_namespaces
-def test_a_leader_that_hears_nothing_gives_up(apart: Nodes, network: Namespaces) -> None:
+def test_a_leader_that_receives_nothing_resigns(apart: Nodes, network: Namespaces) -> None:
     """The leader's packets arrive, but none reaches it, so it receives no fetch."""
     leader = apart.leader()
     others = [node_id for node_id in CONTROLLERS if node_id != leader]

@@ -142,7 +142,7 @@ def test_older_versions_are_refused(broker: TlsBroker, version: str) -> None:
     assert "SSL handshake failed" in broker.logged("unsupported protocol")
 
 
-def test_a_plain_client_on_a_listener_with_tls_is_told_of_in_one_line(broker: TlsBroker) -> None:
+def test_a_plain_client_on_a_listener_with_tls_is_logged_in_one_line(broker: TlsBroker) -> None:
     """Guard S16."""
     with socket.create_connection(("localhost", broker.ports["PEM"]), 10) as link:
         link.sendall(bytes.fromhex("0000001300120004000000010004746573740005616161610131"))
@@ -150,7 +150,7 @@ def test_a_plain_client_on_a_listener_with_tls_is_told_of_in_one_line(broker: Tl
     broker.logged("the client does not speak TLS, which this listener requires")
 
 
-def test_a_client_with_tls_on_a_plain_listener_is_told_of_in_one_line(broker: TlsBroker) -> None:
+def test_a_client_with_tls_on_a_plain_listener_is_logged_in_one_line(broker: TlsBroker) -> None:
     """Guard S16."""
     context = ssl.create_default_context(cafile=broker.stores.trusted)
     with socket.create_connection(broker.node.address, 10) as link, pytest.raises(OSError):

@@ -38,7 +38,7 @@ def new_server(request: pytest.FixtureRequest) -> Callable[..., Server]:
     return made
 
 
-def test_requests_and_watches_beside_another_client(new_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_requests_and_watches_next_to_another_client(new_server: Callable[..., Server], tmp_path: Path) -> None:
     async def work(port: int) -> None:
         async with loop_client(f"127.0.0.1:{port}/kafka/one") as ours:
             client, ask = ours.client, ours.ask
@@ -110,7 +110,9 @@ def test_a_server_that_hangs_is_left_for_another_connection(new_server: Callable
         asyncio.run(work(server))
 
 
-def test_a_session_that_ends_is_told_and_the_next_one_works(new_server: Callable[..., Server], tmp_path: Path) -> None:
+def test_the_end_of_a_session_is_reported_and_the_next_one_works(
+    new_server: Callable[..., Server], tmp_path: Path
+) -> None:
     """Another client closes the session, as a server ends it: the client learns it when it comes back."""
 
     async def work(server: Server) -> None:

@@ -49,7 +49,7 @@ def test_an_inter_broker_protocol_version_out_of_range(zookeeper: OurZooKeeper, 
     assert "3.9" in line
 
 
-def test_roles_beside_zookeeper(zookeeper: OurZooKeeper, tmp_path: Path) -> None:
+def test_roles_next_to_zookeeper(zookeeper: OurZooKeeper, tmp_path: Path) -> None:
     line = refused(tmp_path, f"127.0.0.1:{zookeeper.port}/a", process_roles="broker")
     assert "process.roles=broker and zookeeper.connect=" in line
     assert "exclude each other" in line

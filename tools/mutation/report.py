@@ -18,19 +18,19 @@ from mutation.results import SITUATIONS, TESTS, WORLDS, Result, Verdict
 _HEAD: Final = """\
 # Mutants
 
-`make mutants` puts small faults into `replication`, `controller`, `raft`, `storage`, `coordinators` and `broker`, one
-at a time, each in a copy of the repository, and runs the simulated worlds and the fast tests against it. This page is
-written by `python tools/mutants.py --report` from [the results](../tests/data/mutants.jsonl) and
-[the verdicts on survivors](../tools/mutation/verdicts.toml).
+A mutant is a copy of the repository with one small fault in `replication`, `controller`, `raft`, `storage`,
+`coordinators` or `broker`. `make mutants` runs the simulated worlds and the fast tests against one mutant after
+another: a mutant that none of them notices shows a gap in the tests. `python tools/mutants.py --report` writes this
+page from [the results](../tests/data/mutants.jsonl) and [the verdicts on survivors](../tools/mutation/verdicts.toml).
 
 ```
 make mutants                                 draws 200 mutants with seed 1; continues where it was interrupted
 make mutants ARGS="--minutes 60"             stops after an hour of CPU time
-make mutants ARGS="--count 400 --seed 2"     draws others; the first 200 of 400 are those of 200
-make mutants ARGS="--again survivors"        tries again what nothing killed
-make mutants ARGS="--again worlds"           tries the worlds again on what no world killed
-make mutants ARGS="--mutant ID"              one mutant, by its id or the beginning of it
-make mutants ARGS="--measure"                measures anew which functions each world and each test executes
+make mutants ARGS="--count 400 --seed 2"     draws 400 with seed 2; the first 200 are those of a draw of 200
+make mutants ARGS="--again survivors"        runs the surviving mutants again
+make mutants ARGS="--again worlds"           runs the worlds again against mutants that no world killed
+make mutants ARGS="--mutant ID"              runs one mutant, given by its id or the beginning of the id
+make mutants ARGS="--measure"                measures again which functions each world and each test executes
 make mutants ARGS=--as-measured              uses the last measurement, without the tests that have changed
 make mutants ARGS=--report                   writes this page
 ```
@@ -39,28 +39,28 @@ make mutants ARGS=--report                   writes this page
 
 | stage | what | CPU budget |
 |---|---|---|
-| worlds | seeds of the quorum worlds, also with damaged disks, power failures of the storage, the explorers of \
-replication, transactions and \
-ZooKeeper mode, logs with damaged files, one coordinator of groups in memory, and `barnabas simulate` with all \
-layouts, kinds and features of work, 25 s of faults each | 40 s |
+| worlds | seeds of the simulator's worlds: the quorum (also with damaged disks), storage under power failures, the \
+explorers of replication, transactions and ZooKeeper mode, logs with damaged files, one group coordinator in memory, \
+and `barnabas simulate` with all layouts, kinds and features of work, 25 s of faults each | 40 s |
 | tests | `tests/unit`, `tests/property`, `tests/conformance`, without the long ones | 30 s |
-| situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither of the \
-others found it | 60 s |
+| situations | `tests/simulation`: whole clusters in virtual time, one situation at a time; only if neither worlds \
+nor tests killed the mutant | 60 s |
 
-A stage runs what executes the mutated function, the cheapest first, and ends with the first failure. Which functions a
-world or a test executes was measured on the unmutated code. A failure counts only if the same world or test passes
-without the mutant. Verdicts on long turns of a broker do not count, because they depend on the machine. Worlds and
-tests always run both. Seconds are CPU time of the whole process, with its start.
+A stage runs the worlds or tests that execute the mutated function, the cheapest first, and ends with the first failure.
+Which functions a world or a test executes is measured on the unmutated code. A failure counts only if the same world or
+test passes without the mutant. Complaints about long turns of a broker do not count, because they depend on the
+machine. Every mutant goes through both worlds and tests. Seconds are CPU time of the whole process, with its start.
 
 A mutant is named by module, function, operator, number within the function, and a hash of the function and the change.
-The draw takes packages and operators in turn. Within an operator the order depends on the seed and the names, so that a
-change of the code changes few mutants of a draw.
+The draw takes packages and operators in turn. Within an operator the order depends on the seed and the names, so that
+few mutants of a draw change when the code changes.
 
 ## Operators
 
-Of this field: {field}. They are described in [`field_operators.py`](../tools/mutation/field_operators.py).
+Operators for replicated systems: {field}. They are described in
+[`field_operators.py`](../tools/mutation/field_operators.py).
 
-The usual ones: {usual} ([`usual_operators.py`](../tools/mutation/usual_operators.py)).
+Usual operators: {usual} ([`usual_operators.py`](../tools/mutation/usual_operators.py)).
 """
 
 
@@ -150,7 +150,7 @@ def _numbers(tried: Sequence[Result], counted: Sequence[Result], note: str, mend
         f"| killed by worlds alone | 75 % | {_share(count.by_worlds, count.of)} of {count.of} |",
         f"| killed by fast tests | | {_share(count.by_tests, count.of)} of {count.of} |",
         f"| function executed by a world | | {_share(count.reached, count.of)} of {count.of} |",
-        f"| killed by worlds, of those | | {_share(count.by_worlds, count.reached)} of {count.reached} |",
+        f"| killed by worlds, of those executed | | {_share(count.by_worlds, count.reached)} of {count.reached} |",
     ]
     if of_kills:
         lines.append(f"| CPU time until the first kill, median | 60 s | {median(of_kills):.1f} s |")
@@ -165,7 +165,7 @@ def _fresh(results: Sequence[Result], note: str) -> list[str]:
     if not results:
         return []
     count = Count.of_results(results)
-    lines = ["", "## A sample of its own, worlds alone", "", note, ""]
+    lines = ["", "## An independent sample, with worlds alone", "", note, ""]
     lines += [
         "| | mutants |",
         "|---|---|",
@@ -200,9 +200,13 @@ def _survivors(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list
     mended = [(each, text) for each in tried if (text := _verdict(verdicts, each).mended)]
     left = [each for each in tried if not each.kills and not _verdict(verdicts, each).equivalent]
     lines = ["", "## Survivors", ""]
-    lines += _listed("Equivalent: no observable difference.", equivalent)
-    lines += _listed("Survived at first, and led to a test, a checker, a fault or an event:", mended)
-    return lines + _listed("Still alive:", [(each, _verdict(verdicts, each).open or "not looked at") for each in left])
+    lines += _listed("Equivalent mutants, without an observable difference:", equivalent)
+    lines += _listed(
+        "Mutants that survived at first, and led to a test, a checker, a simulated fault or an event:", mended
+    )
+    return lines + _listed(
+        "Mutants that still survive:", [(each, _verdict(verdicts, each).open or "not examined yet") for each in left]
+    )
 
 
 def _unseen(counted: Sequence[Result], reasons: Mapping[str, str]) -> list[str]:
@@ -210,7 +214,7 @@ def _unseen(counted: Sequence[Result], reasons: Mapping[str, str]) -> list[str]:
     missed = [each for each in counted if WORLDS in each.stages and each.killed_by(WORLDS) is None]
     groups: defaultdict[str, list[Result]] = defaultdict(list)
     for each in missed:
-        groups[reasons.get(each.name, "not looked at")].append(each)
+        groups[reasons.get(each.name, "not examined yet")].append(each)
     lines = ["## Not found by worlds", ""]
     for reason, results in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
         lines += [f"- {reason} ({len(results)}): {', '.join(_code(each.name) for each in results)}"]
@@ -225,7 +229,12 @@ def _listed(title: str, rows: Sequence[tuple[Result, str]]) -> list[str]:
 
 
 def _table(tried: Sequence[Result], verdicts: Mapping[str, Verdict]) -> list[str]:
-    lines = ["## All mutants", "", "A dash: it survived. The number is the CPU time of the stage, in seconds.", ""]
+    lines = [
+        "## All mutants",
+        "",
+        "A dash means that the mutant survived the stage. The number is the CPU time of the stage, in seconds.",
+        "",
+    ]
     lines += ["| mutant | change | worlds | tests | situations |", "|---|---|---|---|---|"]
     for each in sorted(tried, key=lambda each: (PACKAGES.index(each.package), each.name)):
         equivalent = " (equivalent)" if _verdict(verdicts, each).equivalent else ""

@@ -58,7 +58,7 @@ class Trouble:
         why = f", because {merged(self.texts)}" if self.texts else "; no recorded event says why"
         found = [f"{self.subject}{self.what}{since}{why}."]
         if self.cause is not None:
-            found.append(f"  Behind it, {self.cause}.")
+            found.append(f"  Root cause: {self.cause}.")
         return [*found, f"  To end it, {self.remedy}."]
 
     def to_json(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Outage:
             lasted = f" ({(self.end_ms - self.begin_ms) / 1000:.1f} s)"
         found = [f"{topic}-{self.partition}: {what} from {begin} to {end}{lasted}, because {self.event['text']}."]
         if self.cause is not None:
-            found.append(f"  Behind it, {self.cause}.")
+            found.append(f"  Root cause: {self.cause}.")
         if self.kind == "leader-silent" and after["leader"] != NO_NODE:
             leads = f"  Broker {after['leader']} leads since then"
             found.append(f"{leads}; a client uses it after its next metadata request.")

@@ -186,7 +186,7 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
         *on_leaderless(explanation),
         *(str(why_member(explanation, replica)) for replica in present.replicas),
     ]
-    lines += [f"Behind it, {cause}." for cause in dict.fromkeys(map(str, explanation.root_causes.values()))]
+    lines += [f"Root cause: {cause}." for cause in dict.fromkeys(map(str, explanation.root_causes.values()))]
     if not explanation.is_current:
         lines += ["", "The last event about this partition differs from the metadata; the journal may be behind."]
     shown = [event for event in explanation.history if event["time_ms"] >= since_ms]

@@ -65,7 +65,7 @@ def lines_of(explanations: Sequence[Explanation], since_ms: int = 0) -> list[str
         every,
         lambda each: [
             Statement(one, None, "")
-            for one in dict.fromkeys(f"Behind it, {cause}." for cause in each.root_causes.values())
+            for one in dict.fromkeys(f"Root cause: {cause}." for cause in each.root_causes.values())
         ],
     )
     behind = [each.present.partition for each in explanations if not each.is_current]

@@ -15,7 +15,7 @@ from barnabas.monitor.texts import at, ids
 
 Event = dict[str, Any]
 
-SURE: Final = "sure"
+CERTAIN: Final = "certain"
 LIKELY: Final = "likely"
 UNKNOWN: Final = "unknown"
 
@@ -76,7 +76,7 @@ class RootCause:
 
     def __str__(self) -> str:
         if self.certainty == UNKNOWN:
-            return f"cause unknown: {self.text}"
+            return f"unknown: {self.text}"
         hint = ", known since its return" if self.is_hindsight else ""
         return f"{self.code} ({self.certainty}{hint}): {self.text}"
 
@@ -119,12 +119,12 @@ def _reports(
 
 def _made(code: str, component: str, certainty: str, evidence: Sequence[Event], event: Event) -> RootCause:
     text = "; ".join(dict.fromkeys(str(each["text"]) for each in evidence))
-    told_ms = max((_told_ms(each) for each in evidence), default=0)
-    return RootCause(code, component, certainty, text, tuple(evidence), told_ms > event["time_ms"] + _HINDSIGHT_MS)
+    reported_ms = max((_reported_ms(each) for each in evidence), default=0)
+    return RootCause(code, component, certainty, text, tuple(evidence), reported_ms > event["time_ms"] + _HINDSIGHT_MS)
 
 
-def _told_ms(event: Event) -> int:
-    return int(event["told_ms"] if "told_ms" in event else event["time_ms"])
+def _reported_ms(event: Event) -> int:
+    return int(event["reported_ms"] if "reported_ms" in event else event["time_ms"])
 
 
 # The loss of a broker
@@ -148,12 +148,12 @@ def _of_loss(broker: int, event: Event, events: Sequence[Event]) -> RootCause:
 def _of_stall(stalls: list[Event], who: str, event: Event) -> RootCause:
     longest = max(stalls, key=lambda each: int(each["duration_ms"]))
     code = "paused" if longest["how"] == "paused" else "overloaded"
-    return _made(code, who, LIKELY if longest["how"] == "starved" else SURE, [longest], event)
+    return _made(code, who, LIKELY if longest["how"] == "starved" else CERTAIN, [longest], event)
 
 
 def _of_links(links: list[Event], who: str, event: Event) -> RootCause:
     peers = sorted({int(each["peer"]) for each in links})
-    made = _made("link-lost", who, SURE if len(peers) > 1 else LIKELY, links, event)
+    made = _made("link-lost", who, CERTAIN if len(peers) > 1 else LIKELY, links, event)
     lasted_s = max(int(each["duration_ms"]) for each in links) / 1000
     return replace(made, text=f"{who} ran and got no answer from {_brokers(peers)} for {lasted_s:.1f} s")
 
@@ -168,7 +168,7 @@ def _of_restart(broker: int, event: Event, events: Sequence[Event]) -> RootCause
     if start is not None and (back is None or start["time_ms"] <= back["time_ms"]):
         recovery = [each for each in later if each["kind"] == "recovering"][:1]
         code = "crashed" if start["cause"] == "unclean-shutdown" else "stopped"
-        return _made(code, who, SURE if is_refused else LIKELY, [start, *recovery], event)
+        return _made(code, who, CERTAIN if is_refused else LIKELY, [start, *recovery], event)
     if is_refused:
         text = f"no process listened at the address of {who}, which has not started again"
         return RootCause("crashed", who, LIKELY, text, (event,))
@@ -206,15 +206,15 @@ def _of_lag(left: list[int], leader: int, event: Event, events: Sequence[Event])
     for rule in _LAG_RULES:
         evidence = [each for each in own if rule.of_follower(each, leader)]
         if evidence:
-            found.append(_made(rule.code(evidence), followers, SURE, evidence, event))
+            found.append(_made(rule.code(evidence), followers, CERTAIN, evidence, event))
         evidence = [each for each in leaders if rule.of_leader(each, left)]
         if evidence:
-            found.append(_made(rule.code(evidence), f"broker {leader}", SURE, evidence, event))
+            found.append(_made(rule.code(evidence), f"broker {leader}", CERTAIN, evidence, event))
     if not found:
         text = f"{followers} lagged behind broker {leader}, and neither reported anything about that time"
         return RootCause(UNKNOWN, followers, UNKNOWN, text, (event,))
     first = found[0]
-    certainty = SURE if all(cause.code == first.code for cause in found) else LIKELY
+    certainty = CERTAIN if all(cause.code == first.code for cause in found) else LIKELY
     return replace(first, certainty=certainty, evidence=tuple(each for cause in found for each in cause.evidence))
 
 

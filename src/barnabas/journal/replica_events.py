@@ -57,7 +57,7 @@ class ReplicaEvents:
         self._put(kind, f"{topic}-{partition}", fields, what, text)
 
     def report(self, report: SelfReport) -> None:
-        """Queues a self-report. It is written when there is a journal, with the time of that as `told_ms`."""
+        """Queues a self-report. It is written when there is a journal, with the time of that as `reported_ms`."""
         event = self._event(
             str(report.kind),
             str(report.kind),
@@ -115,10 +115,10 @@ class ReplicaEvents:
     def draw(self, count_max: int) -> list[Record]:
         reports = list(islice(self._reports, self._drawn_reports, self._drawn_reports + count_max))
         self._drawn_reports += len(reports)
-        told_ms = self._clock.wall_ms()
+        reported_ms = self._clock.wall_ms()
         found = list(islice(self._events, self._drawn, self._drawn + count_max - len(reports)))
         self._drawn += len(found)
-        return [*(record_of(event | {"told_ms": told_ms}) for event in reports), *map(record_of, found)]
+        return [*(record_of(event | {"reported_ms": reported_ms}) for event in reports), *map(record_of, found)]
 
     def written(self) -> None:
         for queue, drawn in ((self._events, self._drawn), (self._reports, self._drawn_reports)):

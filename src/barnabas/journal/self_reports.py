@@ -2,7 +2,7 @@
 
 A controller knows that a broker sent no heartbeat, or that a follower lagged, but not why. The broker that was paused,
 cut off or slow does. A state that lasts is told when it has lasted for a while, and again with its end. A broker that
-was cut off tells late: `told_ms` is when.
+was cut off tells late: `reported_ms` is when.
 """
 
 from __future__ import annotations

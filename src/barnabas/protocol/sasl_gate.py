@@ -117,7 +117,7 @@ class RequestFields(NamedTuple):
     position: int
 
 
-class Verdict(NamedTuple):
+class GateDecision(NamedTuple):
     """The gate's decision about one frame."""
 
     act: Act
@@ -183,7 +183,7 @@ class Gate:
         """Returns the mechanism of the last handshake."""
         return self._mechanism
 
-    def take(self, frame: memoryview, now_ms: int, wall_ms: int) -> Verdict:
+    def take(self, frame: memoryview, now_ms: int, wall_ms: int) -> GateDecision:
         """Decides about a frame. Raises DecodeError and the errors of a malformed request.
 
         `now_ms` is the monotonic time, `wall_ms` that since the epoch.
@@ -214,28 +214,30 @@ class Gate:
             return FrameKind.NO_REQUEST, None
         return _KINDS.get(header.api_key, FrameKind.OTHER_REQUEST), header
 
-    def _close(self, kind: FrameKind, header: RequestFields | None) -> Verdict:
+    def _close(self, kind: FrameKind, header: RequestFields | None) -> GateDecision:
         state, self.state = self.state, GateState.FAILED
         if header is None:
             where = "its first frame" if state is GateState.NEW else "a frame"
-            return Verdict(Act.CLOSE, cause=f"{where} is no request of Kafka: does it use another security protocol?")
+            return GateDecision(
+                Act.CLOSE, cause=f"{where} is no request of Kafka: does it use another security protocol?"
+            )
         what = f"api key {header.api_key}" if kind is FrameKind.OTHER_REQUEST else kind.value
         when = "SASL authentication" if state is GateState.EXCHANGE else "the SASL handshake"
-        return Verdict(Act.CLOSE, header, cause=f"unexpected request ({what}) during {when}")
+        return GateDecision(Act.CLOSE, header, cause=f"unexpected request ({what}) during {when}")
 
-    def _answer_versions(self, header: RequestFields, frame: memoryview) -> Verdict:
+    def _answer_versions(self, header: RequestFields, frame: memoryview) -> GateDecision:
         own = BROKER_APIS[API_VERSIONS]
         if own.version_min <= header.api_version <= own.version_max:
             request = codec.decode(ApiVersionsRequest, header.api_version, frame, header.position)[0]
             if is_well_formed(request, header.api_version):
                 self.state = GateState.VERSIONS_KNOWN
-        return Verdict(Act.SERVE, header)
+        return GateDecision(Act.SERVE, header)
 
-    def _serve(self, header: RequestFields | None, now_ms: int) -> Verdict:
+    def _serve(self, header: RequestFields | None, now_ms: int) -> GateDecision:
         if self.ends_ms is not None and now_ms > self.ends_ms:
             self.state = GateState.FAILED
-            return Verdict(Act.CLOSE, header, cause="its session has ended, and it did not authenticate again")
-        return Verdict(Act.SERVE, header)
+            return GateDecision(Act.CLOSE, header, cause="its session has ended, and it did not authenticate again")
+        return GateDecision(Act.SERVE, header)
 
     # -- the exchange
 
@@ -248,21 +250,21 @@ class Gate:
         self.before = (self._mechanism, self.outcome)
         return True
 
-    def _choose(self, header: RequestFields, mechanism: str) -> Verdict:
+    def _choose(self, header: RequestFields, mechanism: str) -> GateDecision:
         offered = list(self._policy.mechanisms)
         if mechanism not in offered:
             self.state = GateState.FAILED
             refusal = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=offered)
-            return Verdict(Act.REFUSE, header, refusal, f"Unsupported SASL mechanism {mechanism[:100]!r}")
+            return GateDecision(Act.REFUSE, header, refusal, f"Unsupported SASL mechanism {mechanism[:100]!r}")
         self._mechanism = mechanism
         if self.before is not None and self.before[0] != mechanism:
             self.state = GateState.OTHER_MECHANISM
         else:
             self._exchange = self._policy.begin(mechanism)
             self.state = GateState.EXCHANGE if header.api_version >= 1 else GateState.BARE_EXCHANGE
-        return Verdict(Act.REPLY, header, SaslHandshakeResponse(mechanisms=offered))
+        return GateDecision(Act.REPLY, header, SaslHandshakeResponse(mechanisms=offered))
 
-    def _evaluate(self, header: RequestFields | None, message: bytes, now_ms: int, wall_ms: int) -> Verdict:
+    def _evaluate(self, header: RequestFields | None, message: bytes, now_ms: int, wall_ms: int) -> GateDecision:
         assert self._exchange is not None, "the handshake comes first"
         try:
             reply, outcome = self._exchange.evaluate(message)
@@ -272,14 +274,16 @@ class Gate:
             return self._refuse(header, error.text, error.cause)
         except LogInUndecided as error:
             self.state, self._exchange = GateState.FAILED, None
-            return Verdict(Act.CLOSE, header, cause=str(error))
+            return GateDecision(Act.CLOSE, header, cause=str(error))
         lifetime_ms = 0
         if outcome is not None:
             lifetime_ms = self._open(outcome, now_ms, wall_ms)
         if header is None:
             # Kafka's PLAIN answers with an empty message.
-            return Verdict(Act.REPLY, None, reply)
-        return Verdict(Act.REPLY, header, SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms))
+            return GateDecision(Act.REPLY, None, reply)
+        return GateDecision(
+            Act.REPLY, header, SaslAuthenticateResponse(auth_bytes=reply, session_lifetime_ms=lifetime_ms)
+        )
 
     def _check_same_user(self, outcome: Outcome) -> None:
         """Raises LogInRefused if a renewal is by another user."""
@@ -306,7 +310,7 @@ class Gate:
         """Forgets the session before the renewal, once it is complete."""
         self.before = None
 
-    def _refuse_mechanism(self, header: RequestFields) -> Verdict:
+    def _refuse_mechanism(self, header: RequestFields) -> GateDecision:
         assert self.before is not None, "only a renewal can have another mechanism"
         return self._refuse(
             header,
@@ -314,7 +318,7 @@ class Gate:
             f"mechanism '{self.before[0]}'",
         )
 
-    def _refuse(self, header: RequestFields | None, text: str | None, cause: str | None = None) -> Verdict:
+    def _refuse(self, header: RequestFields | None, text: str | None, cause: str | None = None) -> GateDecision:
         self.state, self._exchange = GateState.FAILED, None
         if text is None:
             during = "re-authentication" if self.is_renewing else "authentication"
@@ -323,9 +327,9 @@ class Gate:
                 f"{self._mechanism}"
             )
         if header is None:
-            return Verdict(Act.REFUSE, cause=cause or text)
+            return GateDecision(Act.REFUSE, cause=cause or text)
         refusal = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-        return Verdict(Act.REFUSE, header, refusal, cause or text)
+        return GateDecision(Act.REFUSE, header, refusal, cause or text)
 
 
 _KINDS: Final = {

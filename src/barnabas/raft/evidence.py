@@ -131,7 +131,7 @@ def _is_intact(data: memoryview, start: int, end_offset: int | None) -> bool:
         return False
 
 
-class CutJudge:
+class CutCheck:
     """Decides whether each cut is allowed while a log is opened. `on_cut` raises FatalFault for records that must not
     be cut off.
     """

@@ -21,7 +21,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import DecodeError, FatalFault
 from barnabas.common.host import Host
 from barnabas.common.types import METADATA_TOPIC_ID
-from barnabas.raft.evidence import Chain, CutJudge, advice, first_base, limit_of
+from barnabas.raft.evidence import Chain, CutCheck, advice, first_base, limit_of
 from barnabas.raft.log_checkpoint import (
     CheckpointIdentity,
     LogCheckpoint,
@@ -255,9 +255,9 @@ class _Opening:
         base = first_base(list(self._disk.list_dir(self._directory)))
         quorum_epoch = None if state is None else state.epoch
         chain = Chain(max(base, 0), quorum_epoch)
-        judge = CutJudge(self._disk, self._log_dir, chain, limit, self._host.faults.warn, is_voter=self._is_voter)
+        check = CutCheck(self._disk, self._log_dir, chain, limit, self._host.faults.warn, is_voter=self._is_voter)
         try:
-            return MetadataLog(self._host, self._config, keeper, chain.follows, judge.on_cut, self._health)
+            return MetadataLog(self._host, self._config, keeper, chain.follows, check.on_cut, self._health)
         except CheckpointError as error:
             raise FatalFault(str(error)) from error
 

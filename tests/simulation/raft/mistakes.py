@@ -15,7 +15,7 @@ from barnabas.protocol.messages.vote import VoteRequest
 from barnabas.raft import node, opening, snapshots
 from barnabas.raft.core import Core
 from barnabas.raft.elections import Elections
-from barnabas.raft.evidence import CutJudge
+from barnabas.raft.evidence import CutCheck
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.log_checkpoint import LogCheckpoint, LogCheckpointWriter, VotingRestriction
@@ -220,7 +220,7 @@ def a_cluster_stays_new() -> Mistake:
 def damaged_logs_are_cut_in_silence() -> Mistake:
     """Truncates a log at its first damage, without a report of its earlier end."""
     return [
-        (CutJudge, "on_cut", lambda self, cut: None),
+        (CutCheck, "on_cut", lambda self, cut: None),
         (opening, "limit_of", lambda checkpoint, is_state_own: 0),
         (opening._Opening, "_check_nothing_is_gone", lambda self, checkpoint, state: None),
         (opening._Opening, "_find_restriction", lambda self, checkpoint, state, log, snapshots: VotingRestriction.NONE),

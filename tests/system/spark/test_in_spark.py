@@ -85,7 +85,9 @@ def test_batches(spark: Any, cluster: Server, new_topic: NewTopic, produce: Prod
         ({"columns": "value,size"}, "size is not one of key, value"),
     ],
 )
-def test_wrong_options_are_told_when_planned(spark: Any, cluster: Server, given: dict[str, str], said: str) -> None:
+def test_wrong_options_are_reported_when_the_query_is_planned(
+    spark: Any, cluster: Server, given: dict[str, str], said: str
+) -> None:
     base = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "t"}
     with pytest.raises(PySparkException, match=said):
         spark.read.format("barnabas").options(**(base | given)).load().count()

@@ -157,7 +157,7 @@ def test_a_topic_that_is_gone(
     assert stream.drain() == ["c"]
 
 
-def test_an_unclean_election_is_told_with_the_rewritten_range(tmp_path: Path) -> None:
+def test_an_unclean_election_is_reported_with_the_rewritten_range(tmp_path: Path) -> None:
     """The query has read 0 to 14; the new leader has 0 to 9 of them and continues at 10 with other records."""
     with Cluster(tmp_path / "cluster", brokers=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})

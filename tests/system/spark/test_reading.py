@@ -241,7 +241,7 @@ def test_the_latest_offsets_are_reported_for_the_lag(cluster: Server, new_topic:
     assert stream.offset["topics"][topic]["partitions"]["0"]["offset"] == 4
 
 
-def test_wrong_places_are_told_soon(cluster: Server, new_topic: NewTopic) -> None:
+def test_wrong_addresses_and_topics_are_reported_soon(cluster: Server, new_topic: NewTopic) -> None:
     with pytest.raises(ConfigError, match="topic nowhere does not exist"):
         batch(cluster.bootstrap, "nowhere")
     with socket.socket() as taken:

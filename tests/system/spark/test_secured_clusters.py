@@ -1,4 +1,4 @@
-"""Source and sink against a cluster with SASL and TLS: Apache Kafka, because the broker has no such listener."""
+"""Source and sink against a cluster of Apache Kafka with SASL and TLS listeners."""
 
 from __future__ import annotations
 

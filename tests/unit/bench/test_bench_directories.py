@@ -64,7 +64,7 @@ def test_a_clone_shares_segments_and_nothing_else(template: directories.Template
 
 
 @pytest.mark.parametrize("recovery_point", [True, False])
-def test_a_broker_is_ready_when_every_partition_tells_its_end(
+def test_a_broker_is_ready_when_every_partition_reports_its_end(
     template: directories.Template, tmp_path: Path, recovery_point: bool
 ) -> None:
     target = targets.TARGETS["barnabas"](tmp_path / "node", targets.addresses())

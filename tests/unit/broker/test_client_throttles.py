@@ -205,7 +205,7 @@ def test_cpu_time_is_read_and_limited_only_while_there_is_a_quota_of_it(wired: W
     assert versions.api_keys
 
 
-def test_requests_read_in_steps_and_by_older_versions_are_told_nothing_they_have_no_field_for(
+def test_requests_read_in_steps_and_older_versions_get_no_throttle_time_without_a_field_for_it(
     wired: WiredBroker,
 ) -> None:
     set_quota(wired, "request_percentage", 1)

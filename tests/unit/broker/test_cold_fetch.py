@@ -305,7 +305,7 @@ def test_the_limit_of_bytes_holds_over_cold_partitions(
     assert (len(first.records or b"") > 100, len(second.records or b"")) == (True, 0), "one whole batch"
 
 
-def test_a_session_used_again_meanwhile_is_told_so(wired: WiredBroker, held: HeldWork) -> None:
+def test_a_session_used_again_meanwhile_gets_an_error(wired: WiredBroker, held: HeldWork) -> None:
     wired.host.disk.is_cold = None
     client, other = wired.connect(), wired.connect()
     session_id = client.call(fetch_request(wired, 12, 12, session_epoch=0), 12, FetchResponse).session_id
@@ -383,7 +383,7 @@ def found_by_time(answers: Iterable[tuple[int, Message]]) -> tuple[int, int]:
     return row.error_code, row.offset
 
 
-def test_offsets_by_time_are_searched_beside_the_loop(wired: WiredBroker, held: HeldWork) -> None:
+def test_offsets_by_time_are_searched_in_a_thread(wired: WiredBroker, held: HeldWork) -> None:
     client = wired.connect()
     client.send(list_offsets(1), 7)
     assert found_by_time(answered(client, held)) == (0, 0)

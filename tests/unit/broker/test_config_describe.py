@@ -88,7 +88,7 @@ def test_a_group_takes_its_default_from_the_broker() -> None:
     assert {entry.name: entry.value for entry in entries}["consumer.session.timeout.ms"] == "50000"
 
 
-def test_passwords_and_unknown_keys_are_not_told() -> None:
+def test_passwords_and_unknown_keys_are_not_described() -> None:
     static = {**minimal(), "ssl.truststore.password": "sesame", "some.plugin.secret": "sesame"}
     entries = describe(BrokerConfig.from_properties(static), MetadataImage(), ResourceType.BROKER, "1")
     assert "sesame" not in repr(entries)
@@ -113,7 +113,7 @@ def minimal() -> dict[str, str]:
     }
 
 
-def test_a_segment_size_below_the_public_limit_is_told_under_its_own_name_only(config: BrokerConfig) -> None:
+def test_a_segment_size_below_the_public_limit_is_described_under_its_own_name_only(config: BrokerConfig) -> None:
     entries = {entry.name: entry for entry in topic_entries(config, {"internal.segment.bytes": "1000"})}
     assert entries["internal.segment.bytes"].value == "1000"
     assert entries["segment.bytes"] == {entry.name: entry for entry in topic_entries(config, {})}["segment.bytes"]

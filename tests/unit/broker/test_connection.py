@@ -214,7 +214,7 @@ def test_of_a_partition_that_is_named_twice_the_last_batch_counts(wired: WiredBr
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_producer_that_asks_a_follower_is_told_the_leader(wired: WiredBroker, version: int) -> None:
+def test_a_producer_that_asks_a_follower_gets_the_leader(wired: WiredBroker, version: int) -> None:
     partition = wired.broker.replicas.leader("orders", 0)
     assert partition.image is not None
     partition.become_follower(partition.image._replace(leader=2))

@@ -298,7 +298,7 @@ def test_a_stopped_replica_continues_where_it_was(node: Node) -> None:
     assert node.partition().log is log
 
 
-def test_a_restarted_broker_sets_no_log_aside_and_deletes_what_it_is_told_to(node: Node) -> None:
+def test_a_restarted_broker_makes_no_log_stray_and_deletes_what_is_requested(node: Node) -> None:
     node.lead(role())
     node.logs.shutdown(EPOCH)
     again = Node(node.host.disk)

@@ -161,7 +161,7 @@ def test_who_hangs_up_leaves_nothing(wired: WiredBroker) -> None:
     assert sizes(wired) == []
 
 
-def test_nobody_is_told_where_nobody_asked(wired: WiredBroker) -> None:
+def test_no_reply_is_sent_where_none_is_expected(wired: WiredBroker) -> None:
     client = wired.connect()
     client.send(produce_request(wired, bomb(), VERSION, acks=0), VERSION)
     sent = client.send(produce_request(wired, batch_of(b"ab"), VERSION), VERSION)

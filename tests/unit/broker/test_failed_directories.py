@@ -157,7 +157,7 @@ def test_the_metadata_directory_ends_the_process(monkeypatch: pytest.MonkeyPatch
         world.create("late")
 
 
-def test_the_controller_and_clients_are_told() -> None:
+def test_the_controller_and_clients_are_notified() -> None:
     world = prepared()
     lost = {place for place in world.acked if place_of(world, *place) == "/d2"}
     directory_id = world.wired.broker.logs.roots.id_of("/d2")

@@ -105,7 +105,7 @@ class RequestedPartition:
         self.current_leader_epoch, self.fetch_offset = epoch, offset
 
 
-def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
+def test_a_follower_in_another_epoch_or_truncated_is_answered_again() -> None:
     """The follower has dropped the pending answer; nothing has to have changed since."""
     session = session_of(0)
     item = session.items["orders", 0]
@@ -121,7 +121,7 @@ def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
         assert told(session, [result()]) == expected
 
 
-def test_the_hw_beside_a_diverging_epoch_is_told_again() -> None:
+def test_the_hw_next_to_a_diverging_epoch_is_sent_again() -> None:
     """The follower cut off an epoch without records, asks from the same offset, and has not heard the HW."""
     session = session_of(0)
     parted = result()

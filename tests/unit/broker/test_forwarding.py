@@ -61,7 +61,7 @@ def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
     return release
 
 
-def test_a_client_whose_request_no_controller_takes_is_told_so_on_the_same_connection() -> None:
+def test_a_client_whose_request_no_controller_takes_gets_an_error_on_the_same_connection() -> None:
     wired = WiredBroker()
     wired.broker.quorum.controller.resign()
     client = wired.connect()
@@ -122,7 +122,7 @@ def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> 
     assert "orders" in wired.broker.metadata.image.topics_by_name
 
 
-def test_whoever_tells_of_directories_hears_when_the_controller_leads_no_more() -> None:
+def test_a_report_of_directories_fails_when_the_controller_no_longer_leads() -> None:
     wired = WiredBroker()
     hold_back_commits(wired)
     wired.connect().send(creation(), 7)

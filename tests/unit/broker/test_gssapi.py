@@ -130,7 +130,7 @@ def test_the_offer_has_no_layer_and_the_identity_is_that_of_the_context() -> Non
     assert told == []
 
 
-def test_the_cause_of_a_failure_is_told_to_the_log_only() -> None:
+def test_the_cause_of_a_failure_is_in_the_log_only() -> None:
     told: list[str] = []
     server = GssapiServer(MemoryContext(target=SERVICE), lambda principal: principal, told.append)
     with pytest.raises(LogInRefused) as refused:

@@ -129,7 +129,7 @@ def test_a_fetch_that_waits_is_woken_by_any_of_them(reader: Reader) -> None:
         reader.fetch((index, offset + 1))
 
 
-def test_another_epoch_a_lost_leadership_and_a_new_log_start_are_told(reader: Reader) -> None:
+def test_another_epoch_a_lost_leadership_and_a_new_log_start_are_sent(reader: Reader) -> None:
     reader.append(1)
     assert list(reader.fetch()) == [1]
     reader.fetch((1, 1))

@@ -103,7 +103,7 @@ def test_a_new_topic_with_its_places(world: TellingWorld) -> None:
     assert (event["v"], event["node"], event["metadata_offset"]) == (1, NODE, world.image.offset)
 
 
-def test_many_partitions_are_told_in_parts(world: TellingWorld) -> None:
+def test_many_partitions_are_written_in_parts(world: TellingWorld) -> None:
     events = world.create("t", *[[1, 2, 3]] * 450)
     assert [(event["first_partition"], event["partitions"]) for event in events] == [(0, 200), (200, 200), (400, 50)]
     assert len({event["id"] for event in events}) == 3
@@ -135,7 +135,7 @@ def test_every_event_of_a_change_has_an_id_of_its_own(world: TellingWorld) -> No
     assert len({event["id"] for event in events}) == 16
 
 
-def test_a_large_decision_is_told_in_bulk(world: TellingWorld) -> None:
+def test_a_large_decision_is_written_in_bulk(world: TellingWorld) -> None:
     """A few events have all partitions of the decision, in its order; each bulk is a record of its own."""
     for name in ("t", "u"):
         world.create(name, *[[1, 2, 3], [2, 3, 1], [3, 1, 2]] * 75)
@@ -156,7 +156,7 @@ def _only_u(topic: str) -> frozenset[int] | None:
     return None if topic == "u" else frozenset()
 
 
-def test_a_controller_that_did_not_decide_tells_the_same_but_for_the_cause() -> None:
+def test_a_controller_that_did_not_decide_writes_the_same_event_except_for_the_cause() -> None:
     told = []
     for forget_cause in (False, True):
         world = TellingWorld()
@@ -275,7 +275,7 @@ def test_settings_partitions_and_the_end_of_a_topic(world: TellingWorld) -> None
     assert [(event["kind"], event["topic"], event["partitions"]) for event in events] == [("topic-deleted", "t", 3)]
 
 
-def test_secrets_are_not_told(world: TellingWorld) -> None:
+def test_secrets_are_not_written(world: TellingWorld) -> None:
     entries = [("ssl.keystore.password", 0, "hunter2"), ("log.retention.ms", 0, "5"), ("unheard.of", 0, "hunter3")]
     event = one(world.tell(configs.alter_configs(world.view(), [(4, "1", entries)], "User:ann")), "config-changed")
     assert "hunter" not in str(event)

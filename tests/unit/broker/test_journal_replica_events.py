@@ -45,7 +45,7 @@ def test_the_range_that_was_committed_and_is_cut_off() -> None:
     assert (event["topic"], event["partition"], event["node"]) == ("t", 0, 3)
 
 
-def test_what_nobody_was_told_of_is_no_loss() -> None:
+def test_unacknowledged_records_do_not_count_as_lost() -> None:
     event = told("truncation", truncated_to=120, log_end_offset=130, high_watermark=120)
     assert event["committed_lost"] == 0
     assert "lost" not in event["text"]

@@ -76,7 +76,7 @@ def test_a_full_draw_at_the_end_of_a_change(window: ChangeWindow) -> None:
     assert drawn(window, 9) == ["2a", "2b", "2c", "3a", "3b", "3c"]
 
 
-def test_a_predecessor_told_the_second_one_in_part(window: ChangeWindow) -> None:
+def test_a_predecessor_wrote_the_second_change_in_part(window: ChangeWindow) -> None:
     window.forget_before(2)
     assert drawn(window, 3) == ["2a", "2b", "2c"]
 

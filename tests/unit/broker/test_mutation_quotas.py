@@ -93,7 +93,7 @@ def test_refused_topics_cost_nothing(wired: WiredBroker) -> None:
     assert codes(create(wired, ["b"], 1)) == {"b": 0}
 
 
-def test_a_request_in_pieces_takes_each_topic_once_and_is_told_the_longest_pause(wired: WiredBroker) -> None:
+def test_a_request_in_pieces_counts_each_topic_once_and_gets_the_longest_pause(wired: WiredBroker) -> None:
     answer = create(wired, [f"t{n}" for n in range(120)], 1)
     found = list(codes(answer).values())
     assert found.count(0) == 12, "11 tokens, and one owed"

@@ -123,7 +123,7 @@ def test_a_session_is_renewed_with_the_next_token_of_the_same_user() -> None:
     assert client.core.is_closed
 
 
-def test_a_refusal_tells_the_client_a_status_and_the_log_the_cause() -> None:
+def test_a_refusal_sends_the_client_a_status_and_logs_the_cause() -> None:
     listener = Listener()
     token = signed(claims(iss="other"))
     assert listener.is_refused(token)

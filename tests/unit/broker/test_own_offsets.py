@@ -17,7 +17,7 @@ def requested(world: Replicated, at: int, replica_id: int, timestamp: int = LATE
     return row.error_code, row.offset
 
 
-def test_a_follower_tells_what_it_has() -> None:
+def test_a_follower_returns_its_own_log_end() -> None:
     world = Replicated()
     world.create_topic("orders", [[1, 2]])
     world.await_isr((1, 2))
@@ -30,7 +30,7 @@ def test_a_follower_tells_what_it_has() -> None:
     assert requested(world, 3, DEBUGGER)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_leader_tells_of_what_is_not_committed_too() -> None:
+def test_a_leader_also_returns_uncommitted_offsets() -> None:
     world = Replicated()
     world.create_topic("orders", [[1, 2]])
     world.await_isr((1, 2))

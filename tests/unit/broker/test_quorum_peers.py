@@ -57,7 +57,7 @@ def test_a_peer_that_cannot_be_reached_is_dialled_every_two_seconds() -> None:
     assert len(dials.ends) >= 12
 
 
-def test_the_last_attempt_on_either_channel_tells_whether_somebody_listens() -> None:
+def test_the_last_attempt_on_either_channel_decides_whether_the_peer_listens() -> None:
     """A refusal from before it started again says nothing of a leader that does not answer now."""
     dials = Dials(connects=False)
     dials.send(VoteRequest())

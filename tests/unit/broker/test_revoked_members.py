@@ -79,7 +79,9 @@ def _commit(client: WiredClient, member: tuple[str, int], offset: int) -> int:
     return client.call(request, 7, OffsetCommitResponse).topics[0].partitions[0].error_code
 
 
-def test_a_member_without_its_right_commits_nothing_and_is_told_with_the_next_heartbeat(secured: SecuredBroker) -> None:
+def test_a_member_without_its_right_commits_nothing_and_gets_the_error_with_the_next_heartbeat(
+    secured: SecuredBroker,
+) -> None:
     """Guard S10: a member of a classic group that joined by a right it no longer has."""
     client = secured.connect_as(ALICE)
     member = _joined(client)

@@ -329,7 +329,7 @@ def test_authorized_operations_are_those_of_the_client(secured: SecuredBroker) -
     assert group.authorized_operations in (1 << DESCRIBE, -(1 << 31))  # the coordinator has loaded, or not yet
 
 
-def test_rows_that_are_allowed_are_served_beside_those_that_are_not(secured: SecuredBroker) -> None:
+def test_allowed_rows_are_served_next_to_refused_ones(secured: SecuredBroker) -> None:
     secured.create_topic("payments")
     secured.allow(DESCRIBE, TOPIC, "orders")
     topics = [

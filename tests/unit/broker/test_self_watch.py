@@ -60,12 +60,12 @@ def host() -> Watched:
     return Watched()
 
 
-def test_a_quiet_process_tells_nothing(host: Watched) -> None:
+def test_a_quiet_process_reports_nothing(host: Watched) -> None:
     assert host.run_for(600_000) == []
 
 
 @pytest.mark.parametrize(("cpu_ms", "how"), [(0, "paused"), (4_900, "busy"), (1_500, "starved")])
-def test_a_process_that_stood_still_tells_how(host: Watched, cpu_ms: int, how: str) -> None:
+def test_a_process_that_stood_still_reports_how(host: Watched, cpu_ms: int, how: str) -> None:
     host.run_for(4_300)
     host.stalling.stand_still(5_700)
     host.used_cpu_ms += cpu_ms
@@ -102,7 +102,7 @@ def test_a_loop_that_is_always_busy(host: Watched) -> None:
     assert ended == [("overloaded", 11_000)]
 
 
-def test_a_peer_that_does_not_answer_is_told_twice(host: Watched) -> None:
+def test_a_peer_that_does_not_answer_is_reported_twice(host: Watched) -> None:
     host.run_for(1_000)
     host.silent_since = {3: 500}
     assert host.run_for(1_000) == []
@@ -152,7 +152,7 @@ def test_it_starts_again_without_the_time_between(host: Watched) -> None:
     assert host.run_for(10_000) == []
 
 
-def test_a_report_waits_for_a_journal_and_says_when_it_is_told(host: Watched) -> None:
+def test_a_report_waits_for_a_journal_and_contains_the_time_of_writing(host: Watched) -> None:
     events = ReplicaEvents(2, host.clock)
     facts = {"how": "paused", "cpu_ms": 0, "longest_ms": 6_000}
     for number in range(70):
@@ -163,7 +163,7 @@ def test_a_report_waits_for_a_journal_and_says_when_it_is_told(host: Watched) ->
     (record, *_) = events.draw(10)
     told = json.loads(record.value or b"")
     assert (told["kind"], told["broker"], told["node"], told["begin_ms"], told["end_ms"]) == ("stalled", 2, 2, 6, 11)
-    assert (told["time_ms"], told["told_ms"]) == (11, EPOCH_WALL_MS + 7_000)
+    assert (told["time_ms"], told["reported_ms"]) == (11, EPOCH_WALL_MS + 7_000)
     assert record.timestamp == 11
     events.rewind()
     assert events.draw(10)[0].key == record.key

@@ -42,7 +42,7 @@ REQUESTED = {
 
 
 @pytest.mark.parametrize(("api_key", "version"), FORWARDED)
-def test_the_client_is_told_that_no_controller_answered(api_key: int, version: int) -> None:
+def test_the_client_gets_an_error_if_no_controller_answered(api_key: int, version: int) -> None:
     cls = request_class(api_key)
     request = REQUESTED.get(cls, cls())
     if cls is DeleteTopicsRequest:

@@ -165,7 +165,7 @@ def test_a_session_that_goes_on_meanwhile_does_not_answer_the_earlier_request(wi
     assert (late.error_code, late.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, full.session_id)
 
 
-def test_a_session_that_has_everything_is_told_what_changes_without_records(wired: WiredBroker) -> None:
+def test_a_session_that_has_everything_gets_changes_without_records(wired: WiredBroker) -> None:
     client = wired.connect()
     produce(wired, client, batch_of(b"x", b"y"))
     request = fetch_request(wired, 2, 10, session_epoch=0)
@@ -215,7 +215,7 @@ def test_a_topic_id_that_becomes_known_is_found_by_the_session(
     assert known.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_reader_ahead_of_the_leader_is_told_where_its_history_parted(wired: WiredBroker) -> None:
+def test_a_reader_ahead_of_the_leader_gets_the_point_of_divergence(wired: WiredBroker) -> None:
     client = wired.connect()
     produce(wired, client, batch_of(b"x"))
     request = fetch_request(wired, 5, 12)
@@ -248,7 +248,7 @@ def test_a_follower_that_is_not_assigned_reads_nothing(wired: WiredBroker, epoch
 
 
 @pytest.mark.parametrize("version", [9, 12, 15, 16, 18])
-def test_who_has_an_old_leader_epoch_is_told_the_leader(wired: WiredBroker, version: int) -> None:
+def test_a_client_with_an_old_leader_epoch_gets_the_leader(wired: WiredBroker, version: int) -> None:
     leader = partition(wired)
     leader.leader_epoch = 3
     request = fetch_request(wired, 0, version)

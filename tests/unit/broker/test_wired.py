@@ -109,7 +109,7 @@ def test_answers_leave_in_the_order_of_the_requests(wired: WiredBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_an_error_is_told_in_every_version(wired: WiredBroker, version: int) -> None:
+def test_an_error_is_reported_in_every_version(wired: WiredBroker, version: int) -> None:
     broken = bytearray(batch_of(b"x"))
     broken[65] ^= 1
     assert produce(wired, wired.connect(), bytes(broken), version) == (ErrorCode.CORRUPT_MESSAGE, -1)

@@ -196,7 +196,7 @@ def test_what_happens_between_identity_and_listener_is_harmless(start: Start) ->
     assert not start.client.waiting
 
 
-def test_the_listener_hears_everything(start: Start) -> None:
+def test_the_listener_gets_every_event(start: Start) -> None:
     start.client.open_session()
     start.client.answer_chroot()
     start.client.answer_all()

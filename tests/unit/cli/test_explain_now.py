@@ -42,11 +42,11 @@ def test_a_lost_broker_and_what_it_left() -> None:
     assert text(now) == [
         "2 partitions of 2 topics: Replica 2 is out of sync since 1970-01-01T00:01:40.000Z, because broker 2 was "
         "fenced: it sent no heartbeat.",
-        "  Behind it, cause unknown: broker 2 sent no heartbeat, and has not returned: it can be paused, cut off or "
+        "  Root cause: unknown: broker 2 sent no heartbeat, and has not returned: it can be paused, cut off or "
         "without power.",
         "  To end it, see whether broker 2 runs and can be reached.",
         "Broker 2 is not in the cluster since 1970-01-01T00:01:40.000Z, because fenced.",
-        "  Behind it, cause unknown: broker 2 sent no heartbeat, and has not returned: it can be paused, cut off or "
+        "  Root cause: unknown: broker 2 sent no heartbeat, and has not returned: it can be paused, cut off or "
         "without power.",
         "  To end it, see whether broker 2 runs and can be reached.",
     ]

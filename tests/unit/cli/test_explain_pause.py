@@ -31,7 +31,7 @@ def times(found: list[Outage]) -> list[tuple[str, int | None, int | None]]:
 
 
 FAILED = moved(7, AT_MS, (2, [2, 1, 3]), (1, [1, 3]), "session-expired")
-STALLED = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how="paused", told_ms=AT_MS + 3_000)
+STALLED = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how="paused", reported_ms=AT_MS + 3_000)
 
 
 def test_a_paused_leader_from_its_stall_to_the_next_leader() -> None:
@@ -40,7 +40,7 @@ def test_a_paused_leader_from_its_stall_to_the_next_leader() -> None:
     assert outage.lines("t") == [
         "t-0: its leader, broker 2, did not serve from 1970-01-01T00:01:31.000Z to 1970-01-01T00:01:40.000Z (9.0 s), "
         "because broker 2 was fenced.",
-        "  Behind it, paused (sure, known since its return): stalled of broker 2.",
+        "  Root cause: paused (certain, known since its return): stalled of broker 2.",
         "  Broker 1 leads since then; a client uses it after its next metadata request.",
     ]
     assert outage.to_json()["root_cause"]["code"] == "paused"

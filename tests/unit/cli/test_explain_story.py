@@ -118,7 +118,7 @@ def test_an_earlier_topic_of_that_name_is_another_one() -> None:
     assert (found.leader_event, found.history) == (created(50, "B"), [created(50, "B")])
 
 
-def test_what_was_told_twice_is_one_and_the_better_cause_counts() -> None:
+def test_an_event_written_twice_counts_once_with_the_better_cause() -> None:
     inferred = {**_FAILED, "text": "broker 1 was fenced", "inferred": True}
     assert distinct([created(10), inferred, _FAILED, created(10)]) == [created(10), _FAILED]
     assert distinct([_FAILED, inferred]) == [_FAILED]

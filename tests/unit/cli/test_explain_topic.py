@@ -29,7 +29,7 @@ def explained(presents: list[Present], events: list[Event]) -> list[Explanation]
     return [explain(present, events) for present in presents]
 
 
-def test_a_recorded_failure_is_told_once() -> None:
+def test_a_recorded_failure_is_described_once() -> None:
     text = "\n".join(line.replace("2026-11-22T23:14:", "") for line in lines_of(explained(*recorded())))
     assert text == RECORDED.with_suffix(".txt").read_text().rstrip("\n")
 

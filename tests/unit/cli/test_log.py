@@ -129,7 +129,7 @@ def test_verify_names_each_fault_and_fails(killed: Path, capsys: Output) -> None
     assert contents(killed) == before
 
 
-def test_verify_tells_checkpoints_beyond_the_end_of_a_log(clean: Path, capsys: Output) -> None:
+def test_verify_reports_checkpoints_beyond_the_end_of_a_log(clean: Path, capsys: Output) -> None:
     log = clean / "epochs-0" / "00000000000000000000.log"
     log.write_bytes(b"")
     assert run(["log", "verify", "--shallow", str(clean)]) == 1
@@ -169,7 +169,7 @@ def test_verify_refuses_what_is_no_data_directory(tmp_path: Path, capsys: Output
     assert "contains no logs" in capsys.readouterr().err
 
 
-def test_repair_only_tells_unless_it_is_confirmed(killed: Path, capsys: Output) -> None:
+def test_repair_changes_nothing_unless_it_is_confirmed(killed: Path, capsys: Output) -> None:
     before = contents(killed)
     assert run(["log", "repair", str(killed)]) == 0
     printed = capsys.readouterr()

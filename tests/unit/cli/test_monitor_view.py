@@ -89,7 +89,7 @@ LONG = "orders-of-the-whole-year"
         (140, "partition state leader replicas ISR OSR followers size lag"),
     ],
 )
-def test_a_narrow_terminal_shows_whole_columns_and_tells_partitions_apart(width: int, columns: str) -> None:
+def test_a_narrow_terminal_shows_whole_columns_and_distinguishes_partitions(width: int, columns: str) -> None:
     ends = details(b1=50, b2=50, b3=30)
     states = [partition(f"{LONG}-{number}", details=ends, isr=(1, 2)) for number in range(12)]
     told = [Change("isr-shrink", f"{LONG}-3", 1_700_000_000_000, "ISR 1,2,3 -> 1,2, now at min ISR, " + "why " * 12)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.self_reports import AT_MS, Event, fenced, lagged, report
 
-from barnabas.cli.root_causes import LIKELY, SURE, UNKNOWN, RootCause, root_cause
+from barnabas.cli.root_causes import CERTAIN, LIKELY, UNKNOWN, RootCause, root_cause
 
 
 def found(event: Event, *events: Event) -> RootCause:
@@ -22,13 +22,13 @@ def shown(event: Event, *events: Event) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        ("paused", ("paused", SURE, "broker 2")),
-        ("busy", ("overloaded", SURE, "broker 2")),
+        ("paused", ("paused", CERTAIN, "broker 2")),
+        ("busy", ("overloaded", CERTAIN, "broker 2")),
         ("starved", ("overloaded", LIKELY, "broker 2")),
     ],
 )
-def test_a_stall_tells_a_pause_from_a_load(how: str, expected: tuple[str, str, str]) -> None:
-    stalled = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how=how, told_ms=AT_MS + 3_000)
+def test_a_stall_is_distinguished_into_pause_and_load(how: str, expected: tuple[str, str, str]) -> None:
+    stalled = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how=how, reported_ms=AT_MS + 3_000)
     assert shown(fenced(2), stalled) == expected
     cause = found(fenced(2), stalled)
     assert cause.is_hindsight
@@ -52,15 +52,15 @@ def test_lost_links_name_the_peers() -> None:
     assert shown(fenced(2), one) == ("link-lost", LIKELY, "broker 2")
     other = report("link-lost", 2, AT_MS - 9_000, None, peer=3)
     cause = found(fenced(2), one, other)
-    assert (cause.certainty, cause.text) == (SURE, "broker 2 ran and got no answer from brokers 1,3 for 5.0 s")
+    assert (cause.certainty, cause.text) == (CERTAIN, "broker 2 ran and got no answer from brokers 1,3 for 5.0 s")
 
 
 @pytest.mark.parametrize(
     ("cause", "start", "expected"),
     [
-        ("broker-gone", "unclean-shutdown", ("crashed", SURE)),
+        ("broker-gone", "unclean-shutdown", ("crashed", CERTAIN)),
         ("session-expired", "unclean-shutdown", ("crashed", LIKELY)),
-        ("broker-gone", "broker-started", ("stopped", SURE)),
+        ("broker-gone", "broker-started", ("stopped", CERTAIN)),
         ("broker-gone", None, ("crashed", LIKELY)),
         ("session-expired", None, (UNKNOWN, UNKNOWN)),
     ],
@@ -93,7 +93,7 @@ def test_a_start_shows_that_a_process_had_ended(cause: str, start: str | None, e
 def test_why_a_follower_lagged(kind: str, broker: int, facts: Event, expected: tuple[str, str]) -> None:
     code, certainty, component = shown(lagged(3), report(kind, broker, AT_MS - 25_000, None, **facts))
     assert (code, component) == expected
-    assert certainty == (UNKNOWN if code == UNKNOWN else SURE)
+    assert certainty == (UNKNOWN if code == UNKNOWN else CERTAIN)
 
 
 def test_of_two_different_reasons_the_stronger_is_only_likely() -> None:
@@ -106,5 +106,5 @@ def test_of_two_different_reasons_the_stronger_is_only_likely() -> None:
 def test_a_partitions_change_has_the_cause_of_its_brokers_loss() -> None:
     moved = {**lagged(2), "metadata_offset": 7, "cause": "session-expired"}
     stalled = report("stalled", 2, AT_MS - 9_000, AT_MS + 3_000, how="paused")
-    assert shown(moved, fenced(2), stalled) == ("paused", SURE, "broker 2")
+    assert shown(moved, fenced(2), stalled) == ("paused", CERTAIN, "broker 2")
     assert root_cause({**moved, "cause": "reassignment-asked"}, [stalled]) is None

@@ -65,7 +65,7 @@ def test_a_directory_that_cannot_be_one_is_named(command: str, directory: str, t
     assert where in capsys.readouterr().err
 
 
-def test_a_full_disk_at_up_is_told(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_up_is_reported(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> int:
         raise OSError(28, "No space left on device")
 

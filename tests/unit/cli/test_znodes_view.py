@@ -80,7 +80,9 @@ def test_other_contents_are_shown_as_text_that_cannot_harm_a_terminal(data: byte
         (["/", "--zookeeper", "one:x"], "'one:x' is not host:port"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_is_reported_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["znodes", *arguments]) == 1
     error = capsys.readouterr().err
     assert message in error

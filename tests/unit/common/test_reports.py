@@ -57,7 +57,7 @@ def test_causes_do_not_hide_each_other() -> None:
     assert faults.lines == ["ERROR first", "INFO second"]
 
 
-def test_the_end_is_told_once_and_begins_anew() -> None:
+def test_the_end_is_reported_once_and_a_new_report_begins() -> None:
     clock, faults = _Clock(), _Faults()
     reports = LimitedReports(faults, clock)
     assert not reports.over("full", "room again")

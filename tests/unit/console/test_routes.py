@@ -297,7 +297,7 @@ def test_the_console_stops_while_pages_are_open(phantom: PhantomCluster) -> None
             console.ask("overview")
 
 
-def test_two_clusters_are_told_apart(phantom: PhantomCluster) -> None:
+def test_two_clusters_are_distinguished(phantom: PhantomCluster) -> None:
     with PhantomCluster(topics=1) as other:
         targets = [target_of(phantom, "shop"), target_of(other, "lab")]
         with RunningConsole(targets) as console:

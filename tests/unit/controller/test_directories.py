@@ -61,7 +61,7 @@ def test_the_directory_of_one_replica_changes_and_nothing_else() -> None:
     assert [after.directory_of(other) for other in (0, 2)] == [directory_of(0), directory_of(2)]
 
 
-def test_refusals_are_told_for_each_partition() -> None:
+def test_refusals_are_reported_for_each_partition() -> None:
     made = world(brokers=3, replicas=2)
     outside = next(b for b in range(3) if b not in made.partition("orders", 0).replicas)
     answer = directories.assign_replicas(made.view(), request(made, directory_of(outside), 0, 7, broker_id=outside))

@@ -171,7 +171,7 @@ def test_the_owner_and_the_renewers_change_a_token(who: str, code: int) -> None:
     assert world.expire(secret, who)[0] == code
 
 
-def test_a_renewal_tells_of_the_end_first_and_an_end_of_the_owner() -> None:
+def test_a_renewal_checks_the_expiry_first_and_an_expiry_the_owner() -> None:
     """Kafka checks in this order: a stranger learns from a renewal that the token has expired."""
     world = TokenWorld()
     secret = bytes(world.create_token().hmac)

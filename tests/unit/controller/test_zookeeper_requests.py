@@ -74,7 +74,7 @@ def test_the_leader_changes_its_isr_without_a_new_leader_epoch(cluster: Cluster)
         assert [type(each) for each in broker.requests[count:]] == [UpdateMetadataRequest]
 
 
-def test_the_same_wish_twice_is_answered_twice(cluster: Cluster) -> None:
+def test_the_same_isr_change_twice_is_answered_twice(cluster: Cluster) -> None:
     """G39: the answer to the first was lost, so the second comes with the old partition epoch."""
     assert cluster.alter_isr("orders", 0, (0, 2), partition_epoch=0) == ErrorCode.NONE
     assert cluster.alter_isr("orders", 0, (0, 2), partition_epoch=0) == ErrorCode.NONE
@@ -262,7 +262,7 @@ def test_a_reassignment_by_request(cluster: Cluster) -> None:
     assert last.topic_states[0].partition_states[0].leader_epoch == 2
 
 
-def test_a_reassignment_that_only_adds_tells_its_end(cluster: Cluster) -> None:
+def test_a_reassignment_that_only_adds_reports_its_end(cluster: Cluster) -> None:
     """The end changes nothing but the lists, which brokers take in with a higher leader epoch only."""
     cluster.create_topic("solo", (1,))
     cluster.settle()

@@ -111,7 +111,7 @@ def test_a_member_that_is_silent_is_thrown_out_after_its_groups_session_timeout(
     assert describe(world, "g")[0].group_state == "Empty"
 
 
-def test_a_groups_own_heartbeat_interval_is_told_within_the_brokers_bounds() -> None:
+def test_a_groups_own_heartbeat_interval_is_sent_within_the_brokers_bounds() -> None:
     world = GroupWorld(overrides={("g", "consumer.heartbeat.interval.ms"): "7000"})
     assert Consumer(world, "a").send().response.heartbeat_interval_ms == 7_000
     assert Consumer(world, "a", group_id="h").send().response.heartbeat_interval_ms == 5_000

@@ -71,7 +71,7 @@ def test_other_brokers_groups_are_not_served() -> None:
     assert world.list().response.groups == []
 
 
-def test_while_a_partition_is_loaded_clients_are_told_to_come_again() -> None:
+def test_while_a_partition_is_loaded_clients_get_a_retriable_error() -> None:
     world = GroupWorld(lead=False)
     world.coordinator.on_partition_leader(0, 0)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -148,7 +148,7 @@ def test_members_go_on_with_the_new_coordinator_as_if_nothing_had_been() -> None
     assert world.join("g", follower).response.leader == leader
 
 
-def test_after_loading_everybody_has_a_session_to_be_heard_of() -> None:
+def test_after_loading_every_member_has_a_full_session_timeout() -> None:
     world = GroupWorld()
     leader, follower = world.stable("g", 2, session_ms=10_000)
     world = world.restart()

@@ -31,7 +31,7 @@ def test_session_timeouts_out_of_bounds_are_refused(session_ms: int) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 6, 7, 8, 9])
-def test_a_new_dynamic_member_is_told_its_id_first(version: int) -> None:
+def test_a_new_dynamic_member_gets_its_id_first(version: int) -> None:
     world = GroupWorld()
     answer = world.join(version=version, client_id="app")
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -343,7 +343,7 @@ def test_a_restarted_static_follower_takes_its_place_without_a_rebalance() -> No
     assert world.heartbeat("g", 1, new, instance_id="two") is ErrorCode.NONE
 
 
-def test_a_restarted_static_leader_is_told_not_to_assign() -> None:
+def test_a_restarted_static_leader_is_asked_not_to_assign() -> None:
     world = GroupWorld()
     static_group(world, "one", "two")
     answer = world.join("g", instance_id="one", version=9)
@@ -352,7 +352,7 @@ def test_a_restarted_static_leader_is_told_not_to_assign() -> None:
     assert len(answer.response.members) == 2
 
 
-def test_a_restarted_static_leader_of_an_old_version_is_told_of_its_predecessor() -> None:
+def test_a_restarted_static_leader_of_an_old_version_gets_the_id_of_its_predecessor() -> None:
     world = GroupWorld()
     old, _ = static_group(world, "one", "two")
     answer = world.join("g", instance_id="one", version=8)
@@ -361,7 +361,7 @@ def test_a_restarted_static_leader_of_an_old_version_is_told_of_its_predecessor(
     assert world.group("g").leader_id == answer.response.member_id
 
 
-def test_the_replacement_is_in_the_log_before_it_is_told() -> None:
+def test_the_replacement_is_in_the_log_before_it_is_answered() -> None:
     world = GroupWorld()
     static_group(world, "one")
     world.log.holding = True

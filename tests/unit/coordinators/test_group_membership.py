@@ -298,7 +298,7 @@ def test_leaving_while_others_wait_for_it_lets_them_go_on() -> None:
     assert again.response.generation_id == 2
 
 
-def test_a_member_that_is_taken_out_while_it_waits_is_told_so() -> None:
+def test_a_member_that_is_removed_while_it_waits_gets_an_error() -> None:
     world = GroupWorld()
     joins = [world.join("g", instance_id=name) for name in ("one", "two")]
     world.pass_ms(2 * DELAY_MS)

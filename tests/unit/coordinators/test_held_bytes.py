@@ -47,7 +47,7 @@ def test_they_count_again_where_the_group_is_loaded_and_no_longer_where_it_was()
     assert world.coordinator.held.bytes == counted(world) == 2 * WEIGHT
 
 
-def test_above_the_bound_a_member_is_told_to_come_again() -> None:
+def test_above_the_limit_a_member_gets_a_retriable_error() -> None:
     world = GroupWorld()
     held = world.coordinator.held
     held.bytes_max = 2 * WEIGHT + 500

@@ -57,7 +57,7 @@ class Log:
         ([N, ErrorCode.NOT_ENOUGH_REPLICAS, N], N),
     ],
 )
-def test_a_barrier_is_told_the_worst_of_what_it_waited_for(codes: list[ErrorCode], told: ErrorCode) -> None:
+def test_a_barrier_gets_the_worst_result_that_it_waited_for(codes: list[ErrorCode], told: ErrorCode) -> None:
     log = Log()
     for _ in codes:
         log.write()
@@ -68,7 +68,7 @@ def test_a_barrier_is_told_the_worst_of_what_it_waited_for(codes: list[ErrorCode
     assert log.codes == [told]
 
 
-def test_a_barrier_is_not_told_of_what_came_before_or_after() -> None:
+def test_a_barrier_ignores_earlier_and_later_writes() -> None:
     log = Log()
     log.write()
     log.settle(LOST)
@@ -94,7 +94,7 @@ def test_a_write_that_failed_behind_another_counts() -> None:
     assert log.codes == [LOST]
 
 
-def test_barriers_of_a_log_that_is_closed_are_told_so() -> None:
+def test_barriers_of_a_log_that_is_closed_get_an_error() -> None:
     log = Log()
     log.write()
     log.barrier()

@@ -33,7 +33,7 @@ def states(world: TransactionWorld) -> list[TxnState]:
 
 @pytest.mark.parametrize("version, bump", [(0, 0), (2, 1)])
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_is_decided_told_and_completed(
+def test_a_transaction_is_decided_announced_and_completed(
     world: TransactionWorld, version: int, bump: int, commit: bool
 ) -> None:
     producer = world.begin()
@@ -153,7 +153,7 @@ def test_a_wait_for_the_last_transaction_ends(world: TransactionWorld) -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_a_marker_is_told_again_until_it_is_written(world: TransactionWorld, code: ErrorCode) -> None:
+def test_a_marker_is_sent_again_until_it_is_written(world: TransactionWorld, code: ErrorCode) -> None:
     producer = world.begin()
     world.add(producer, A, B)
     world.leaders.codes[A] = [code] * 5
@@ -201,7 +201,7 @@ def test_a_partition_that_knows_a_later_epoch_needs_no_marker(world: Transaction
     assert world.image().state is S.COMPLETE_COMMIT
 
 
-def test_a_coordinator_that_was_replaced_stops_telling(world: TransactionWorld) -> None:
+def test_a_coordinator_that_was_replaced_stops_sending(world: TransactionWorld) -> None:
     producer = world.begin()
     world.add(producer, A, B)
     world.leaders.codes[A] = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
@@ -306,7 +306,7 @@ def test_markers_that_were_not_all_written_are_written_by_the_next_coordinator(w
     assert world.image().state is S.COMPLETE_ABORT
 
 
-def test_while_it_is_loaded_clients_are_told_to_come_again(world: TransactionWorld) -> None:
+def test_while_it_is_loaded_clients_get_a_retriable_error(world: TransactionWorld) -> None:
     for number in range(3 * LOAD_SLICE_RECORDS):
         world.begin(f"t{number}")
     world.coordinator.on_partition_leader(0, 2)
@@ -324,7 +324,7 @@ def test_while_it_is_loaded_clients_are_told_to_come_again(world: TransactionWor
     assert world.init("t1").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_new_epoch_of_the_same_leader_tells_all_markers_again(world: TransactionWorld) -> None:
+def test_a_new_epoch_of_the_same_leader_sends_all_markers_again(world: TransactionWorld) -> None:
     producer = world.begin()
     world.add(producer, A)
     world.leaders.silent.add(1)
@@ -396,7 +396,7 @@ def test_a_timeout_out_of_bounds_is_refused(world: TransactionWorld, timeout_ms:
     assert world.init("u", timeout_ms=900_000).code is ErrorCode.NONE
 
 
-def test_without_a_producer_id_it_is_told_to_come_again(world: TransactionWorld) -> None:
+def test_without_a_producer_id_the_client_gets_a_retriable_error(world: TransactionWorld) -> None:
     world.ids.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.init().code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.ids.error = ErrorCode.NONE

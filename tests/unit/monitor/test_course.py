@@ -62,7 +62,7 @@ def test_a_silent_leader_is_critical() -> None:
     assert change.text == "does not answer: connection refused; it leads 1 partition"
 
 
-def test_a_broker_that_moved_is_told() -> None:
+def test_a_broker_that_moved_is_reported() -> None:
     after = look(SOUND)
     brokers = {**(after.brokers or {}), 3: BrokerState(3, "elsewhere", 9003)}
     after.brokers = brokers
@@ -132,7 +132,7 @@ def test_a_journal_that_comes_into_being_is_waited_for_again() -> None:
     assert watched.seen(look(partition(epoch=2), at_ms=T0 + 9000)) == []
 
 
-def test_several_events_between_two_looks_are_all_told() -> None:
+def test_several_events_between_two_polls_are_all_reported() -> None:
     watched = Watched(wait_ms=WAIT_MS, has_journal=True)
     watched.seen(look(SOUND))
     between = partition(leader=2, epoch=1, isr=(2, 3))

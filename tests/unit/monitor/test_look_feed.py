@@ -62,7 +62,7 @@ def test_a_page_whose_bytes_are_the_same_is_not_decoded_and_changes_nothing() ->
     run(main())
 
 
-def test_one_broker_that_is_silent_delays_nothing_and_is_told_with_the_age_of_its_last_answer() -> None:
+def test_one_broker_that_is_silent_delays_nothing_and_is_reported_with_the_age_of_its_last_answer() -> None:
     async def main() -> None:
         with PhantomCluster(topics=5) as phantom:
             async with running(feeds_of(phantom, timeout_s=3.0)) as feeds:

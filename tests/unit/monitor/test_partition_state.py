@@ -52,7 +52,7 @@ def test_a_follower_read_after_the_leader_is_not_ahead() -> None:
     assert partition(details=details(b1=1000, b2=1003)).lag_of(2) == 0
 
 
-def test_what_nobody_tells_is_not_known() -> None:
+def test_values_that_no_broker_reports_are_unknown() -> None:
     state = partition(details={1: ReplicaDetail(10, 5), 3: ReplicaDetail(None, 5, 7)})
     assert (state.lag_of(2), state.lag_of(3)) == (None, 7)
     assert partition().size_bytes is None
@@ -92,7 +92,7 @@ def test_rows_name_all_that_there_is() -> None:
     )
 
 
-def test_the_headline_tells_of_silent_brokers_and_a_missing_controller() -> None:
+def test_the_headline_names_silent_brokers_and_a_missing_controller() -> None:
     line = lines.headline(table_of(partition(isr=(1,)), controller=-1, problems={2: "no response in time"}))
     assert "no active controller" in line
     assert "brokers 1,2,3 (2 silent)" in line

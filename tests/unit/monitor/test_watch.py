@@ -73,7 +73,7 @@ def test_it_continues_when_nobody_answers_and_when_somebody_does_again() -> None
     run(main())
 
 
-def test_a_change_of_the_journal_is_told_once_with_its_cause() -> None:
+def test_a_change_of_the_journal_is_reported_once_with_its_cause() -> None:
     async def main() -> None:
         with PhantomCluster(topics=30, journal=True) as phantom:
             steps = await steps_until(

@@ -41,7 +41,7 @@ class Admin:
 
 
 @pytest.mark.parametrize("knows", [(True,), (False, True), (True, False, True), (False, True, False, False, True)])
-def test_a_broker_that_has_not_heard_of_it_is_not_the_last_to_be_asked(knows: tuple[bool, ...]) -> None:
+def test_a_broker_that_does_not_know_the_topic_is_not_the_last_to_be_asked(knows: tuple[bool, ...]) -> None:
     facts = topic.describe(Admin(*knows), "orders")  # type: ignore[arg-type]
     assert facts.topic_id == "a-_b"
     assert facts.replicas == 3

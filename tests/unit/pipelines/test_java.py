@@ -55,13 +55,13 @@ def test_a_launcher_elsewhere_is_asked_for_its_home(tmp_path: Path, environment:
     assert found == java.Java(home, 21, "PATH")
 
 
-def test_none_at_all_is_told_with_what_to_install(environment: dict[str, str]) -> None:
+def test_a_missing_java_is_reported_with_what_to_install(environment: dict[str, str]) -> None:
     with pytest.raises(PipelineError, match="Spark needs Java 17 or newer: none was found") as refused:
         java.find_java(environment)
     assert "apt-get install openjdk-17-jre-headless" in (refused.value.hint or "")
 
 
-def test_what_is_wrong_with_each_is_told(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_fault_of_each_java_is_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     on_path = install(tmp_path / "path", "11.0.2")
     with pytest.raises(PipelineError, match=r"JAVA_HOME .*none: No such file.*; PATH .*Java 11 is too old"):
         java.find_java(environment | {"JAVA_HOME": str(tmp_path / "none"), "PATH": str(on_path / "bin")})

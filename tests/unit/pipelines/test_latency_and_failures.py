@@ -110,7 +110,7 @@ def test_a_failure_is_one_line_and_what_to_do(text: str, message: str, hint: str
     assert hint in (failure.hint or "")
 
 
-def test_a_java_that_has_died_is_told(tmp_path: Path) -> None:
+def test_a_java_that_has_died_is_reported(tmp_path: Path) -> None:
     assert (
         "Spark's Java process has ended"
         in pipeline_error(ConnectionRefusedError(111, "Connection refused"), tmp_path).message

@@ -254,7 +254,7 @@ def test_no_answer_in_time_ends_the_link(world: World) -> None:
 
 
 @pytest.mark.parametrize("connected", [False, True])
-def test_a_peer_that_never_tells_its_versions_is_given_up(world: World, connected: bool) -> None:
+def test_a_connection_to_a_peer_that_never_sends_its_versions_is_closed(world: World, connected: bool) -> None:
     world.send(heartbeat())
     if connected:
         world.peer.end.connected()
@@ -360,7 +360,7 @@ def test_closed_for_good(world: World) -> None:
     assert len(world.dials) == 1
 
 
-def test_whoever_is_told_of_a_failure_may_ask_again_at_once(world: World) -> None:
+def test_a_caller_can_repeat_a_request_in_the_callback_of_its_failure(world: World) -> None:
     def again(answer: Message | None) -> None:
         world.answers.append(answer)
         if len(world.answers) < 3:

@@ -92,7 +92,7 @@ def test_tls_by_both_names() -> None:
         ({"ssl.enabled.protocols": "SSLv3"}, r"allowed are TLSv1\.2, TLSv1\.3"),
     ],
 )
-def test_wrong_ones_are_told_without_secrets(given: dict[str, str], said: str) -> None:
+def test_wrong_ones_are_reported_without_secrets(given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         client_security(given, "kafka.")
     assert "PASSWORD" not in str(refused.value)

@@ -59,7 +59,7 @@ def test_an_old_broker_names_its_versions_in_version_0() -> None:
     assert session.version_of(MetadataRequest) == 1
 
 
-def test_what_the_broker_does_not_know_is_told_and_nothing_is_in_flight() -> None:
+def test_an_unsupported_request_is_reported_and_nothing_is_in_flight() -> None:
     session, _ = opened(metadata)
     with pytest.raises(UnknownRequest, match="does not support FetchRequest"):
         session.request(FetchRequest())

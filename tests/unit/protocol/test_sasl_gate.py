@@ -66,12 +66,12 @@ def _run(names: Sequence[str], gate: Gate, step_ms: int = 2_000) -> list[Act | s
     acts: list[Act | str] = []
     for number, name in enumerate(names):
         try:
-            verdict = gate.take(memoryview(FRAMES[name]), number * step_ms, 0)
+            decision = gate.take(memoryview(FRAMES[name]), number * step_ms, 0)
         except DecodeError:
             acts.append(Act.CLOSE)
             break
-        acts.append(verdict.act)
-        if verdict.act in (Act.CLOSE, Act.REFUSE):
+        acts.append(decision.act)
+        if decision.act in (Act.CLOSE, Act.REFUSE):
             break
     return acts
 
@@ -138,11 +138,11 @@ def test_a_session_without_an_end_needs_no_gate_and_is_never_renewed() -> None:
 def test_another_user_cannot_renew_a_session() -> None:
     gate = Gate(Policy())
     _run(("handshake", "alice", "handshake"), gate)
-    verdict = gate.take(memoryview(FRAMES["bob"]), 6_000, 0)
-    assert verdict.act is Act.REFUSE
-    assert isinstance(verdict.response, SaslAuthenticateResponse)
-    assert verdict.response.error_code == 58
-    assert verdict.response.error_message == (
+    decision = gate.take(memoryview(FRAMES["bob"]), 6_000, 0)
+    assert decision.act is Act.REFUSE
+    assert isinstance(decision.response, SaslAuthenticateResponse)
+    assert decision.response.error_code == 58
+    assert decision.response.error_message == (
         "Cannot change principals during re-authentication from User.alice: User.bob"
     )
 
@@ -151,17 +151,17 @@ def test_another_mechanism_cannot_renew_a_session() -> None:
     """Guard S13."""
     gate = Gate(Policy())
     _run(("handshake", "alice", "other"), gate)
-    verdict = gate.take(memoryview(FRAMES["alice"]), 6_000, 0)
-    assert isinstance(verdict.response, SaslAuthenticateResponse)
-    assert verdict.response.error_message == (
+    decision = gate.take(memoryview(FRAMES["alice"]), 6_000, 0)
+    assert isinstance(decision.response, SaslAuthenticateResponse)
+    assert decision.response.error_message == (
         "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
     )
 
 
 def test_the_refusal_of_a_mechanism_lists_those_that_are_offered() -> None:
-    verdict = Gate(Policy()).take(memoryview(FRAMES["absent"]), 0, 0)
-    assert isinstance(verdict.response, SaslHandshakeResponse)
-    assert (verdict.response.error_code, verdict.response.mechanisms) == (33, ["PLAIN", "OTHER"])
+    decision = Gate(Policy()).take(memoryview(FRAMES["absent"]), 0, 0)
+    assert isinstance(decision.response, SaslHandshakeResponse)
+    assert (decision.response.error_code, decision.response.mechanisms) == (33, ["PLAIN", "OTHER"])
 
 
 def test_a_session_ends_and_is_renewed_at_most_once_a_second() -> None:
@@ -200,9 +200,9 @@ def test_the_lifetime_is_that_of_the_credentials_or_of_the_listener(
     policy.begin = lambda mechanism: _Expiring(expires_ms)  # type: ignore[method-assign]
     gate = Gate(policy)
     gate.take(memoryview(FRAMES["handshake"]), 100, 1_000)
-    verdict = gate.take(memoryview(FRAMES["alice"]), 100, 1_000)
-    assert isinstance(verdict.response, SaslAuthenticateResponse)
-    assert verdict.response.session_lifetime_ms == lifetime_ms
+    decision = gate.take(memoryview(FRAMES["alice"]), 100, 1_000)
+    assert isinstance(decision.response, SaslAuthenticateResponse)
+    assert decision.response.session_lifetime_ms == lifetime_ms
     assert gate.ends_ms == 100 + lifetime_ms
 
 
@@ -223,7 +223,7 @@ def test_nothing_is_served_behind_a_log_in_that_could_not_be_decided(frame: str)
 
     gate = Gate(UndecidedPolicy())
     gate.take(memoryview(handshake("PLAIN")), 0, 0)
-    verdict = gate.take(memoryview(authenticate(plain("alice", "a"))), 0, 0)
-    assert (verdict.act, verdict.response, verdict.cause) == (Act.CLOSE, None, "not now")
+    decision = gate.take(memoryview(authenticate(plain("alice", "a"))), 0, 0)
+    assert (decision.act, decision.response, decision.cause) == (Act.CLOSE, None, "not now")
     assert gate.take(memoryview(FRAMES[frame]), 0, 0).act is Act.CLOSE
     assert gate.outcome is None

@@ -39,7 +39,7 @@ def test_a_token_is_refused(token: str, cause: str) -> None:
     assert refused.value.response == '{"status":"invalid_token"}'
 
 
-def test_a_missing_scope_is_told() -> None:
+def test_a_missing_scope_is_reported() -> None:
     rules = RULES._replace(required_scope=("LOGIN", "READ"), scope_claim="scp")
     assert validate_unsecured(unsecured(scp=["READ", "LOGIN", "x"]), rules, NOW_MS).name == "alice"
     for token in (unsecured(scp=["LOGIN"]), unsecured(scp="LOGIN READ"), unsecured(scope=["LOGIN", "READ"])):

@@ -141,7 +141,7 @@ def test_every_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kill", "plain-kill"])
-def test_a_torn_tail_that_nobody_was_told_of_is_cut_and_told(name: str) -> None:
+def test_a_torn_tail_that_was_never_acknowledged_is_cut_and_logged(name: str) -> None:
     files, whole, properties = base(name)
     last = max(path for path in files if path.endswith(".log"))
     torn = {**files, last: files[last] + bytes(40)}
@@ -191,7 +191,7 @@ def test_a_log_without_the_checkpoint_is_cut_at_its_very_end_only(name: str) -> 
                 assert "are cut off the metadata log" in world.host.faults.warned[0]
 
 
-def test_a_log_that_is_gone_beside_topics_is_refused_without_any_checkpoint() -> None:
+def test_a_missing_log_next_to_topics_is_refused_without_any_checkpoint() -> None:
     files, _, properties = base("clean")
     kept = {path: data for path, data in files.items() if not path.startswith(METADATA_DIR) and path != CHECKPOINT}
     kept[f"{LOG_DIR}/orders-0/partition.metadata"] = b""
@@ -201,7 +201,7 @@ def test_a_log_that_is_gone_beside_topics_is_refused_without_any_checkpoint() ->
         NodeWorld(properties, disk=disk_of(kept), seed=9).start()
 
 
-def test_an_empty_log_beside_a_quorum_state_is_refused_without_any_checkpoint() -> None:
+def test_an_empty_log_next_to_a_quorum_state_is_refused_without_any_checkpoint() -> None:
     files, _, properties = base("plain-clean")
     kept = {path: data for path, data in files.items() if path.endswith((META_PROPERTIES, FILE_NAME))}
     with pytest.raises(FatalFault, match=r"missing or empty, but its quorum-state has epoch 3: restore the"):

@@ -95,7 +95,7 @@ def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm
     assert calm.call(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset)) == []
 
 
-def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: CalmWorld) -> None:
+def test_a_waiting_fetch_is_answered_when_its_leader_no_longer_leads(calm: CalmWorld) -> None:
     answers = calm.call(calm.leader, calm.fetch(offset=calm.end_offset))
     node, epoch = calm.leader.node, calm.epoch
     assert node is not None
@@ -104,7 +104,7 @@ def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: CalmWorld) ->
     assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_log_that_diverges_is_told_where(calm: CalmWorld) -> None:
+def test_a_log_that_diverges_gets_the_point_of_divergence(calm: CalmWorld) -> None:
     follower = calm.followers()[0]
     first_epoch, first_end = calm.epoch, calm.end_offset
     assert follower.node is not None
@@ -422,7 +422,7 @@ def test_a_static_quorum_becomes_a_dynamic_one() -> None:
     assert leader_place.node.kraft_version == 1
 
 
-def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
+def test_voters_that_never_fetched_hold_the_upgrade_up() -> None:
     calm = CalmWorld(dynamic=False)
     silent, *_ = calm.followers()
     for place in calm.world._up():
@@ -450,7 +450,7 @@ def told(place: Any, calm: CalmWorld, *, high: int = 1, host: str = "elsewhere")
     return request
 
 
-def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None:
+def test_updates_of_static_voters_are_kept_for_the_upgrade() -> None:
     """The leader of a static quorum has no record to write it into, and answers as if it had."""
     calm = CalmWorld(dynamic=False)
     leader, (one, other) = calm.leader.node, calm.followers()
@@ -507,7 +507,7 @@ def test_who_does_not_lead_upgrades_nothing() -> None:
     assert "not ready" in str(follower.changes.upgrade_refusal())
 
 
-def test_a_voter_that_has_moved_tells_so(calm: CalmWorld) -> None:
+def test_a_voter_that_has_moved_sends_its_new_address(calm: CalmWorld) -> None:
     mover = calm.followers()[0]
     request: UpdateRaftVoterRequest = update_voter_request(CLUSTER_ID, mover.key, calm.epoch, ())
     request.listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="elsewhere", port=1)]

@@ -84,7 +84,7 @@ def test_a_vote_is_on_disk_when_its_answer_leaves() -> None:
     assert seen == [voted(calm.epoch + 1)]
 
 
-def test_a_vote_that_finds_no_room_is_not_given_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vote_without_disk_space_is_not_granted_and_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     calm = CalmWorld()
     voter = calm.followers()[0]
     node: Any = voter.node
@@ -209,7 +209,7 @@ def test_a_leader_commits_what_a_majority_has_flushed() -> None:
     assert checkpoints[-1] == calm.end_offset
 
 
-def test_a_leader_sends_its_records_beside_its_own_flush() -> None:
+def test_a_leader_sends_its_records_during_its_own_flush() -> None:
     """Guard G16: the leader sends its records before its flush and counts itself after it, so that no commit waits for
     two disks in sequence.
     """

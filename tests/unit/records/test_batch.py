@@ -26,7 +26,7 @@ from barnabas.records.batch import (
 from barnabas.records.header import LOG_APPEND_TIME, advance_sequence
 
 
-def test_the_header_tells_what_was_written() -> None:
+def test_the_header_describes_the_records_that_were_written() -> None:
     batch = simple_batch(
         3,
         base_offset=41,

@@ -118,7 +118,7 @@ def bomb(codec: Codec, size: int = 8_000_000) -> bytes:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_is_opened_beside_the_loop(codec: Codec) -> None:
+def test_a_decompression_bomb_is_checked_in_a_thread(codec: Codec) -> None:
     large = rules(max_message_bytes=10_000_000)
     data = bomb(codec)
     assert deferred(data, large, LoopBudget())
@@ -127,7 +127,7 @@ def test_a_bomb_is_opened_beside_the_loop(codec: Codec) -> None:
     assert bytes(beside.result().batch) == data
 
 
-def test_many_records_are_walked_over_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_records_are_walked_over_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 300_000
     data = batch(b"".join(record(place, key=None, value=None) for place in range(count)), count)
     large = rules(max_message_bytes=len(data))
@@ -164,7 +164,7 @@ def test_what_was_found_too_large_is_not_tried_again_on_the_loop(monkeypatch: py
     assert deferred(data, given, LoopBudget())
 
 
-def test_a_refusal_found_beside_the_loop_is_the_same() -> None:
+def test_a_refusal_found_in_a_thread_is_the_same() -> None:
     given = rules()
     beside = DeferredValidation(given, FORMS["junk as zstd"].batch, NOW_MS)
     beside.load()
@@ -173,7 +173,7 @@ def test_a_refusal_found_beside_the_loop_is_the_same() -> None:
     assert rejected.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_refusal_found_beside_the_loop_leaves_nothing_to_the_collector() -> None:
+def test_a_refusal_found_in_a_thread_leaves_nothing_to_the_collector() -> None:
     """The decompressed batch of 8 MB would wait for a garbage collection, and be freed in a turn of the loop."""
 
     def refused() -> None:

@@ -6,7 +6,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.replication.commit_waiters import CommitWaiters
 
 
-def test_told_in_the_order_of_their_offsets() -> None:
+def test_waiters_are_called_in_the_order_of_their_offsets() -> None:
     waiters, told = CommitWaiters(), []
     for offset in (5, 7, 3, 7, 9):
         waiters.add(offset, lambda code, offset=offset: told.append(offset))  # type: ignore[misc]
@@ -20,7 +20,7 @@ def test_told_in_the_order_of_their_offsets() -> None:
     assert not waiters
 
 
-def test_who_gave_up_is_not_told_and_does_not_stay() -> None:
+def test_a_cancelled_waiter_is_not_called_and_is_removed() -> None:
     waiters, told = CommitWaiters(), []
     all_ = [waiters.add(offset, lambda code, offset=offset: told.append(offset)) for offset in range(1000)]  # type: ignore[misc]
     for waiter in all_[:990]:

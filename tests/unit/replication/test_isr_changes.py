@@ -137,7 +137,7 @@ def test_a_refused_proposal_is_withdrawn(code: ErrorCode) -> None:
         ErrorCode.INVALID_REQUEST,
     ],
 )
-def test_where_the_metadata_knows_better_the_proposal_stands_until_it_tells(code: ErrorCode) -> None:
+def test_an_outdated_proposal_counts_until_the_newer_metadata_arrives(code: ErrorCode) -> None:
     """The maximal ISR must not shrink on a guess: what was asked may have happened."""
     world, led = World(), Led()
     world.propose(led, (1, 2))

@@ -70,7 +70,7 @@ def test_what_is_under_way_is_described() -> None:
     assert made.described() == {"/d1": [], "/d2": [("orders", size, 0, False)], "/d3": []}
 
 
-def test_another_wish_replaces_the_move() -> None:
+def test_another_request_replaces_the_move() -> None:
     made = world(400)
     assert made.alter("/d2") == 0
     made.run(2)
@@ -129,7 +129,7 @@ def test_an_answer_about_a_move_that_was_cancelled_is_ignored() -> None:
     assert made.host.faults.reported == []
 
 
-def test_a_partition_that_is_not_there_is_made_where_it_was_wished() -> None:
+def test_a_partition_that_does_not_exist_is_created_in_the_requested_directory() -> None:
     made = MoveWorld()
     assert made.alter("/d3") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     made.create_topic("orders")

@@ -121,7 +121,7 @@ def test_a_large_answer_is_whole_and_others_are_served_meanwhile(
     run(make_loop, main())
 
 
-def test_a_collector_that_fails_is_told_of_and_fails_alone(
+def test_a_collector_that_fails_is_reported_and_fails_alone(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

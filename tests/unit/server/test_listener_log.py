@@ -51,7 +51,7 @@ def test_peers_and_causes_do_not_hide_each_other(caplog: pytest.LogCaptureFixtur
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3
 
 
-def test_descriptors_that_run_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_shortage_of_descriptors_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     log = ListenerLog(Clock())
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     log.accepted(limit // 2)
@@ -62,7 +62,7 @@ def test_descriptors_that_run_out_are_told(caplog: pytest.LogCaptureFixture) -> 
     assert f"{limit - 8} of {limit} file descriptors are in use" in record.getMessage()
 
 
-def test_text_that_is_not_utf_8_is_told_as_such() -> None:
+def test_text_that_is_not_utf_8_is_logged_as_such() -> None:
     frame = codec.encode(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="ab")]), 1)
     frame[-2:] = b"\xff\xfe"
     with pytest.raises(DecodeError, match=r"MetadataRequest v1: a string is not UTF-8: invalid start byte \(at byte"):

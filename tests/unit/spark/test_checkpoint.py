@@ -52,7 +52,7 @@ def test_foreign_checkpoints_are_refused(value: dict[str, Any], said: str) -> No
         from_json(value)
 
 
-def test_a_span_begins_where_the_last_ended_or_where_it_is_told() -> None:
+def test_a_span_begins_at_the_end_of_the_last_one_or_at_the_given_offset() -> None:
     first, second, third = (TopicPartition("t", index) for index in range(3))
     start = Progress({first: Position(5, 1), second: Position(9, 1)}, {"t": "id"})
     end = Progress({first: Position(8, 2), second: Position(7, 2, 4), third: Position(3, 2, 0)}, {"t": "id"})

@@ -86,7 +86,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
         connection.close()
 
 
-def test_what_it_does_not_know_is_told() -> None:
+def test_an_unsupported_request_is_reported() -> None:
     with server(broker) as settings:
         connection = _connected(settings)
         with pytest.raises(RequestRefused, match="does not support FetchRequest"):
@@ -178,7 +178,7 @@ def test_a_log_in(mechanism: str, hash_name: str) -> None:
         connection.close()
 
 
-def test_a_wrong_password_is_told_at_once_in_one_line() -> None:
+def test_a_wrong_password_is_reported_immediately_in_one_line() -> None:
     with server(authenticating("SCRAM-SHA-256")) as plain:
         settings = replace(plain, security=credentials("SCRAM-SHA-256", "guess"))
         with pytest.raises(RequestRefused) as refused:

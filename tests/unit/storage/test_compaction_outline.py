@@ -10,9 +10,9 @@ from barnabas.records.header import HEADER_BYTES
 from barnabas.records.record import write_record
 from barnabas.storage.compaction.offset_map import OffsetMap, map_key
 from barnabas.storage.compaction.record_filter import (
+    BatchDecision,
     KeptBatch,
     Retention,
-    Verdict,
     filter_batch,
     outline,
     outline_batch,
@@ -63,7 +63,7 @@ def test_the_outline_of_a_large_batch_is_what_decoding_it_says() -> None:
 def test_a_tombstone_stays_until_its_horizon_and_not_at_it() -> None:
     offsets = OffsetMap(1 << 20)
     offsets.add([map_key(b"a")], [0])
-    keeps = Verdict(discard=False, keep_empty=False, is_idle_marker=False)
+    keeps = BatchDecision(discard=False, keep_empty=False, is_idle_marker=False)
 
     def filtered(batch: bytes, wall_ms: int) -> KeptBatch | None:
         return filter_batch(batch, 0, read_header(batch), Retention(offsets, 0, wall_ms, 60_000), keeps)

@@ -143,7 +143,7 @@ def test_the_begin_of_an_epoch_whose_first_records_were_deleted() -> None:
     assert made.end_offset_for(3, 60) == (3, 58)
 
 
-def test_what_was_written_beside_counts_only_if_nothing_changed_meanwhile() -> None:
+def test_a_background_write_counts_only_if_nothing_changed_meanwhile() -> None:
     made = cache((1, 0))
     version = made.version
     made._disk.write("/log/beside", made.encode(), sync=True)
@@ -157,7 +157,7 @@ def test_what_was_written_beside_counts_only_if_nothing_changed_meanwhile() -> N
     assert reopened(made).entries == ((1, 0), (2, 10))
 
 
-def test_what_was_written_at_once_is_not_replaced_by_what_was_written_beside() -> None:
+def test_an_immediate_write_is_not_replaced_by_a_background_write() -> None:
     made = cache((1, 0), (2, 10))
     version = made.version
     made._disk.write("/log/beside", made.encode(), sync=True)

@@ -103,7 +103,7 @@ def test_a_directory_without_topic_id_and_records_is_good_for_any_topic(fate: Fa
         assert again.restart().topic_id == TOPIC_ID
 
 
-def test_topic_ids_of_new_logs_are_written_beside_the_loop() -> None:
+def test_topic_ids_of_new_logs_are_written_in_the_background() -> None:
     world = ManagerWorld()
     log = world.create()
     path = f"{log.directory}/{NAME}"
@@ -127,7 +127,7 @@ def test_not_while_logs_are_made_one_after_the_other() -> None:
         assert world.host.disk.exists(f"{log.directory}/{NAME}")
 
 
-def test_a_record_does_not_wait_for_the_writing_beside() -> None:
+def test_a_record_does_not_wait_for_the_background_write() -> None:
     world = ManagerWorld()
     log = world.create()
     world.append(log)

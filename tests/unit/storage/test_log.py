@@ -303,7 +303,7 @@ def test_truncation_below_all_segments_begins_anew() -> None:
     assert world.append(NOW_MS).first_offset == 1
 
 
-def test_truncate_fully_starts_where_it_is_told() -> None:
+def test_truncate_fully_starts_at_the_given_offset() -> None:
     world = LogWorld()
     for _ in range(10):
         world.append(NOW_MS, epoch=3)
@@ -422,7 +422,7 @@ def test_flush_messages() -> None:
     assert world.log.recovery_point == 3
 
 
-def test_a_rolled_segment_is_synced_beside() -> None:
+def test_a_rolled_segment_is_synced_in_the_background() -> None:
     world = LogWorld()
     log = world.log
     world.append(NOW_MS)

@@ -27,7 +27,7 @@ def test_a_damaged_topic_id_is_taken_from_the_metadata(stop: object, data: bytes
 
 
 @pytest.mark.parametrize("junk", [b"\x00" * 100, b"junk" * 50, b"\xff" * 7])
-def test_junk_behind_the_last_batch_is_cut_and_told(junk: bytes) -> None:
+def test_junk_behind_the_last_batch_is_cut_and_logged(junk: bytes) -> None:
     files = stopped()
     last = logs_of(files)[-1]
     manager, host = started(files | {last: files[last] + junk})

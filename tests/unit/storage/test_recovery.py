@@ -179,7 +179,7 @@ def test_an_interrupted_swap_is_finished() -> None:
     assert world.files(".swap") == []
 
 
-def test_a_swap_beside_a_cleaned_file_is_dropped() -> None:
+def test_a_swap_next_to_a_cleaned_file_is_dropped() -> None:
     world = filled()
     world.log.close(clean=True)
     before = snapshot_of(world.disk, world.directory)

@@ -33,7 +33,7 @@ def test_exists_watches_a_missing_node_and_get_data_does_not() -> None:
     assert client.take_events() == [Event(EventType.NODE_CREATED, "/a")]
 
 
-def test_a_deletion_is_told_once_to_a_connection_with_both_watches() -> None:
+def test_a_deletion_sends_one_event_to_a_connection_with_both_watches() -> None:
     client = World().session()
     client.create("/a")
     client.get("/a", watch=True)
@@ -119,7 +119,7 @@ def test_watches_set_again_fire_for_what_was_missed() -> None:
     assert [event.path for event in again.take_events()] == ["/same", "/same", "/missing", "/tree", "/tree/x"]
 
 
-def test_an_event_is_not_told_to_those_who_cannot_read_the_node() -> None:
+def test_an_event_is_not_sent_to_clients_that_cannot_read_the_node() -> None:
     world = World()
     owner, other = world.session(), world.session()
     owner.call(OpCode.AUTH, r.AuthPacket(0, "digest", b"u:p"))

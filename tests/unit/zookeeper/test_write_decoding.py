@@ -35,7 +35,7 @@ def creation_with_ttl(flags: int) -> Part:
     return Part(OpCode.CREATE_TTL, CreateTtlRequest("/a", b"x", OPEN_ACL, flags, 5))
 
 
-def test_writes_and_reads_are_told_apart() -> None:
+def test_writes_and_reads_are_distinguished() -> None:
     assert decoded(_DELETE, creation(0)) == ([tuple(_DELETE), tuple(creation(0))], [])
     assert decoded(_READ) == ([], [(OpCode.GET_DATA, "/b")])
     assert decoded() == ([], [])

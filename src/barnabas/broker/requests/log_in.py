@@ -23,7 +23,7 @@ from barnabas.protocol.messages.records_metadata import UserScramCredentialRecor
 from barnabas.protocol.sasl.mechanism import GSSAPI, OAUTHBEARER, SCRAM, Mechanism
 from barnabas.protocol.sasl.plain_server import PlainServer
 from barnabas.protocol.sasl.scram_server import Credential, ScramServer, TokenUsers, imitation, secret_of
-from barnabas.protocol.sasl_gate import Act, Gate, GateState, Verdict
+from barnabas.protocol.sasl_gate import Act, Gate, GateDecision, GateState
 
 if TYPE_CHECKING:
     from barnabas.broker.requests.client_connection import Connection
@@ -138,33 +138,33 @@ class ListenerLogIn:
         clock = self._host.clock
         now_ms = clock.now_ms()
         was_open, before = gate.state is GateState.OPEN, gate.before
-        verdict = gate.take(frame, now_ms, clock.wall_ms())
+        decision = gate.take(frame, now_ms, clock.wall_ms())
         if gate.before is not None and before is None:
             # The frames of a renewal have the size limit of a log-in.
             connection.frames.limit_frames(self.receive_bytes_max)
-        if verdict.act is Act.SERVE:
+        if decision.act is Act.SERVE:
             return True
-        if verdict.act is Act.CLOSE:
+        if decision.act is Act.CLOSE:
             if was_open and gate.ends_ms is not None and now_ms > gate.ends_ms:
                 self._counts.expired += 1
             elif not was_open:
                 self._counts.count_failure(is_renewal=gate.is_renewing)
-            connection.fail(verdict.cause, None)
+            connection.fail(decision.cause, None)
             return False
-        request = self._request(connection, verdict, now_ms)
-        if verdict.act is Act.REFUSE:
-            self._refuse(connection, gate, request, verdict)
+        request = self._request(connection, decision, now_ms)
+        if decision.act is Act.REFUSE:
+            self._refuse(connection, gate, request, decision)
         else:
-            self._answer(connection, gate, request, verdict)
+            self._answer(connection, gate, request, decision)
         return False
 
-    def _request(self, connection: Connection, verdict: Verdict, now_ms: int) -> InFlight:
-        header = verdict.header
+    def _request(self, connection: Connection, decision: GateDecision, now_ms: int) -> InFlight:
+        header = decision.header
         key, version, correlation_id, client_id = (36, 0, 0, None) if header is None else header[:4]
         times = self._count_request(key, version)
         return InFlight(connection, key, version, correlation_id, client_id, now_ms, times)
 
-    def _answer(self, connection: Connection, gate: Gate, request: InFlight, verdict: Verdict) -> None:
+    def _answer(self, connection: Connection, gate: Gate, request: InFlight, decision: GateDecision) -> None:
         if gate.state is GateState.OPEN:
             assert gate.outcome is not None, "an open gate has a user"
             connection.principal = gate.outcome.principal
@@ -178,23 +178,23 @@ class ListenerLogIn:
             if not gate.is_needed:
                 connection.gate = None
         connection.in_flight.append(request)
-        connection.complete(request, _chunks(request, verdict))
+        connection.complete(request, _chunks(request, decision))
 
-    def _refuse(self, connection: Connection, gate: Gate, request: InFlight, verdict: Verdict) -> None:
+    def _refuse(self, connection: Connection, gate: Gate, request: InFlight, decision: GateDecision) -> None:
         self._counts.count_failure(is_renewal=gate.is_renewing)
         connection.in_flight.append(request)
         connection.begin_exclusive()
 
         def end() -> None:
-            if verdict.response is not None:
-                connection.complete(request, _chunks(request, verdict))
-            connection.fail(f"failed authentication ({verdict.cause})", None)
+            if decision.response is not None:
+                connection.complete(request, _chunks(request, decision))
+            connection.fail(f"failed authentication ({decision.cause})", None)
 
         self._host.timers.call_later(self._delay_ms, end)
 
 
-def _chunks(request: InFlight, verdict: Verdict) -> list[bytes | bytearray | memoryview]:
-    response = verdict.response
+def _chunks(request: InFlight, decision: GateDecision) -> list[bytes | bytearray | memoryview]:
+    response = decision.response
     if isinstance(response, Message):
         return request.encode(response)
     assert response is not None, "an answered frame has a response"

@@ -151,7 +151,7 @@ class Retention:
     keep_legacy_tombstones: bool = True
 
 
-class Verdict(NamedTuple):
+class BatchDecision(NamedTuple):
     """The decision about a batch before its records are read."""
 
     #: Whether the batch can be dropped, because none of its records is needed.
@@ -171,18 +171,18 @@ class KeptBatch(NamedTuple):
 
 
 def filter_batch(
-    buffer: bytes, position: int, header: BatchHeader, rule: Retention, verdict: Verdict
+    buffer: bytes, position: int, header: BatchHeader, rule: Retention, decision: BatchDecision
 ) -> KeptBatch | None:
     """Returns the part of the batch at `position` that compaction keeps; None if it keeps nothing."""
     if header.magic < MAGIC_V2:
         return _convert(buffer, position, header, rule)
-    if verdict.discard:
-        return empty_batch(header) if verdict.keep_empty else None
+    if decision.discard:
+        return empty_batch(header) if decision.keep_empty else None
     data, records = outline_batch(buffer, position, header)
     kept = records if header.is_control else _select(records, header, rule)
     if not kept:
-        return empty_batch(header) if verdict.keep_empty else None
-    needs_horizon = (verdict.is_idle_marker or not all(r[_HAS_VALUE] for r in kept)) and not header.has_delete_horizon
+        return empty_batch(header) if decision.keep_empty else None
+    needs_horizon = (decision.is_idle_marker or not all(r[_HAS_VALUE] for r in kept)) and not header.has_delete_horizon
     if len(kept) == len(records) and not needs_horizon:
         view = memoryview(buffer)[position : position + header.size_bytes]
         return KeptBatch(view, header.last_offset, header.max_timestamp)

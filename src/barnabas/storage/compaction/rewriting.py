@@ -26,7 +26,7 @@ from barnabas.records.header import LEGACY_MIN_BYTES, LOG_OVERHEAD, NO_TIMESTAMP
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import CLEANED_SUFFIX, LOG_SUFFIX
 from barnabas.storage.compaction.offset_map import CleanedTransactions, OffsetMap
-from barnabas.storage.compaction.record_filter import KeptBatch, Retention, Verdict, filter_batch, keys_of
+from barnabas.storage.compaction.record_filter import BatchDecision, KeptBatch, Retention, filter_batch, keys_of
 from barnabas.storage.segment import RollLimits, Segment
 
 #: The cost at which a slice of work ends, in bytes; each record counts as `_RECORD_COST` bytes in addition.
@@ -268,12 +268,12 @@ class Copy:
             is_near = self.end_offset <= header.base_offset <= self.base_offset + _RELATIVE_MAX
             return KeptBatch(data, header.base_offset if is_near else self.end_offset, NO_TIMESTAMP)
         try:
-            return filter_batch(buffer, place, header, retention, self._judge(header, buffer, place))
+            return filter_batch(buffer, place, header, retention, self._decide(header, buffer, place))
         except RecordsRejected as rejected:
             self._rules.unreadable.add(source, header, rejected.message)
             return KeptBatch(data, header.last_offset, header.max_timestamp)
 
-    def _judge(self, header: BatchHeader, buffer: bytes, place: int) -> Verdict:
+    def _decide(self, header: BatchHeader, buffer: bytes, place: int) -> BatchDecision:
         rules = self._rules
         is_control = header.is_control
         if is_control:
@@ -291,7 +291,7 @@ class Copy:
                     keep_empty = header.last_offset == last.last_data_offset
                 else:
                     keep_empty = is_control and header.producer_epoch == last.epoch
-        return Verdict(discard, keep_empty, idle)
+        return BatchDecision(discard, keep_empty, idle)
 
     def _put(self, cleaned: CleanedSegment, kept: KeptBatch) -> None:
         self._parts.append(kept.data)

@@ -177,7 +177,7 @@ def test_a_cut_loses_the_answer_whether_or_not_the_request_happened(name: str, h
     assert len(replies) == 1
 
 
-def test_requests_in_flight_and_behind_the_window_are_lost_together_before_the_listener_is_told() -> None:
+def test_requests_in_flight_and_behind_the_window_are_lost_together_before_the_listener_is_notified() -> None:
     client = client_with_session(window=2)
     lines: list[str] = []
     client.listener.lines = lines

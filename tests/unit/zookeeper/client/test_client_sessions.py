@@ -141,7 +141,7 @@ def expire(client: JoinedClient) -> None:
     client.run(2_000)
 
 
-def test_an_expired_session_is_told_once_and_opened_by_its_user_only() -> None:
+def test_an_expired_session_is_reported_once_and_opened_by_its_user_only() -> None:
     """G34: what belongs to the old session ends before the next one opens."""
     client = client_with_session()
     old = client.client.session_id
@@ -286,7 +286,7 @@ def test_credentials_are_given_on_every_connection() -> None:
     assert client.ask(client.client.read, "/secret").znode == (b"x", 0)
 
 
-def test_refused_credentials_are_told_and_the_session_goes_on_without_them() -> None:
+def test_refused_credentials_are_reported_and_the_session_continues_without_them() -> None:
     """G34: a failed authentication ends neither the process nor a session that works."""
     client = JoinedClient(World(), settings={"credentials": (Credentials("nonsense", b"x"),)})
     client.client.open()

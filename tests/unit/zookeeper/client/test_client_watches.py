@@ -69,7 +69,7 @@ class Watching:
     ],
 )
 @pytest.mark.parametrize("place", ["connected", "reconnected", "away"])
-def test_a_watch_is_told_once_wherever_the_change_happens(
+def test_a_watch_fires_once_wherever_the_change_happens(
     kind: str, path: str, change: str, event: str, place: str
 ) -> None:
     """G45: the change happens on the first connection, on the next one, or between both."""
@@ -110,7 +110,7 @@ def test_several_reads_arm_one_watch() -> None:
     assert world.take() == ["/a NODE_DATA_CHANGED"]
 
 
-def test_a_deletion_is_told_once_to_both_kinds_of_watch() -> None:
+def test_a_deletion_fires_both_kinds_of_watch_with_one_event() -> None:
     world = Watching()
     world.watch("read", "/gone")
     world.watch("children", "/gone")
@@ -119,7 +119,7 @@ def test_a_deletion_is_told_once_to_both_kinds_of_watch() -> None:
     assert world.return_() == ["disconnected", "reconnected", "/gone NODE_DELETED"]
 
 
-def test_what_was_told_before_the_cut_is_not_told_again() -> None:
+def test_an_event_received_before_the_cut_is_not_repeated() -> None:
     """The zxid that watches are set again with is the last one that was seen."""
     world = Watching()
     world.watch("read", "/a")
@@ -203,7 +203,7 @@ def test_a_path_longer_than_a_batch_is_set_alone() -> None:
     assert [len(each.data or ()) for each in requests_of(watches)] == [1, 1, 1]
 
 
-def test_events_of_nothing_that_is_armed_are_not_told() -> None:
+def test_events_without_a_watch_are_ignored() -> None:
     watches = Watches()
     watches.arm(WatchKind.DATA, "/a")
     assert not watches.fire(EventType.NODE_CHILDREN_CHANGED, "/a")
