@@ -9,7 +9,7 @@ from tests.support.console_server import RunningConsole
 from tests.support.shop import ORDERS
 
 pytestmark = pytest.mark.full
-#: What a window of 1280 x 800 shows at 200 %.
+#: The size of a window of 1280 x 800 at 200 %.
 ZOOMED = (640, 400)
 TABS = 10
 SCREENS = (

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
+from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.inputs import Inputs
 from barnabas.console.actions.moves import Targets, move
 from barnabas.console.actions.outcome import outcome, plan
@@ -51,7 +52,7 @@ async def recreate_topic(cluster: WatchedCluster, inputs: Inputs, role: Role) ->
     if not await _is_gone(cluster, name):
         raise Problem("refused", f"{described}: brokers still know the deleted topic after {_GONE_S:.0f} s")
     try:
-        return outcome(f"topic {name} was deleted and created again", await _create(cluster, name, shape))
+        return outcome(f"topic {name} was deleted and created again", await _create_when_free(cluster, name, shape))
     except Problem as problem:
         raise Problem(problem.code, f"{described}: {problem.text}") from problem
 
@@ -139,6 +140,18 @@ async def _create(
         cluster, request, CreateTopicsResponse, lambda found: found.topics[0].error_code if found.topics else 0
     )
     return [(row.name, row.error_code, row.error_message) for row in answer.topics]
+
+
+async def _create_when_free(cluster: WatchedCluster, name: str, shape: _Shape) -> list[tuple[str, int, str | None]]:
+    """Creates a topic whose name was in use. With ZooKeeper, it is in use for some time after brokers forgot it."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + _GONE_S
+    while True:
+        found = await _create(cluster, name, shape)
+        is_taken = any(code == ErrorCode.TOPIC_ALREADY_EXISTS for _, code, _ in found)
+        if not is_taken or loop.time() >= deadline_s:
+            return found
+        await asyncio.sleep(_PAUSE_S)
 
 
 async def _is_gone(cluster: WatchedCluster, topic: str) -> bool:
