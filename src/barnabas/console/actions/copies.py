@@ -10,7 +10,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.inputs import Inputs
 from barnabas.console.actions.moves import Targets, move
 from barnabas.console.actions.outcome import outcome, plan
-from barnabas.console.actions.requests import TIMEOUT_MS, ask_controller
+from barnabas.console.actions.requests import TIMEOUT_MS, ask_controller, await_topic
 from barnabas.console.actions.topics import delete_topic, partition_rows
 from barnabas.console.problems import Problem
 from barnabas.console.security.rights import Role
@@ -35,7 +35,10 @@ async def clone_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> d
     shape = await _shape(cluster, source)
     answer = await _create(cluster, name, shape, validate_only=inputs.is_dry_run)
     shown = outcome(f"topic {name} was created like {source}", answer)
-    return plan(_lines(f"creates {name} like {source}, without its records", shape)) if inputs.is_dry_run else shown
+    if inputs.is_dry_run:
+        return plan(_lines(f"creates {name} like {source}, without its records", shape))
+    await await_topic(cluster, name)
+    return shown
 
 
 async def recreate_topic(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str, Any]:
@@ -52,7 +55,9 @@ async def recreate_topic(cluster: WatchedCluster, inputs: Inputs, role: Role) ->
     if not await _is_gone(cluster, name):
         raise Problem("refused", f"{described}: brokers still know the deleted topic after {_GONE_S:.0f} s")
     try:
-        return outcome(f"topic {name} was deleted and created again", await _create_when_free(cluster, name, shape))
+        shown = outcome(f"topic {name} was deleted and created again", await _create_when_free(cluster, name, shape))
+        await await_topic(cluster, name)
+        return shown
     except Problem as problem:
         raise Problem(problem.code, f"{described}: {problem.text}") from problem
 

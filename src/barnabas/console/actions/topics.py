@@ -8,7 +8,7 @@ from typing import Any, Final
 from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.inputs import Inputs, Key
 from barnabas.console.actions.outcome import Result, outcome, plan
-from barnabas.console.actions.requests import TIMEOUT_MS, ask_broker, ask_controller
+from barnabas.console.actions.requests import TIMEOUT_MS, ask_broker, ask_controller, await_topic
 from barnabas.console.problems import Problem
 from barnabas.console.security.rights import Role
 from barnabas.console.views.configs import BROKER, TOPIC
@@ -48,6 +48,7 @@ async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     rows: list[Result] = [(row.name, row.error_code, row.error_message) for row in answer.topics]
     shown = outcome(f"topic {name} was created", rows)
     if not inputs.is_dry_run:
+        await await_topic(cluster, name)
         return shown
     settings = [f"{key} = {value}" for key, value in configs.items()]
     row = answer.topics[0]

@@ -56,8 +56,12 @@ export function TopicActions({ topic }) {
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-partitions', { name, partitions: Number(values.partitions), dry_run: isDry })} />`}
     ${shown === 'clone' && html`<${ActionDialog} title=${`Clone ${name}`} verb="Create" onClose=${close}
       lead="A topic with the same partitions, replication factor and settings. Records are not copied."
-      fields=${[{ name: 'name', title: 'Name of the new topic', value: '' }]} onDone=${() => go(href('/topics'))}
-      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/clone-topic', { source: name, name: values.name, dry_run: isDry })} />`}
+      fields=${[{ name: 'name', title: 'Name of the new topic', value: '' }]}
+      act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+        const answer = await post('/api/actions/clone-topic', { source: name, name: values.name, dry_run: isDry });
+        if (!isDry) go(href('/topic', { name: values.name }));
+        return answer;
+      }} />`}
     ${shown === 'factor' && html`<${ActionDialog} title=${`Replication factor of ${name}`} verb="Begin the moves" isDanger onClose=${close} onDone=${() => go(href('/moves'))}
       fields=${[{ name: 'replication', title: 'Replicas of each partition', type: 'number', value: topic.replication }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/change-replication', { topic: name, replication: Number(values.replication), dry_run: isDry })} />`}
