@@ -31,6 +31,8 @@ SCREENS = {
     "/broker?id=2": "This replica",
     "/timeline": "topic-created",
     "/whatif?ask=lose-broker&broker=2": "would change",
+    "/moves": "No plan is open",
+    "/compare": "Choose the first moment",
     "/settings": "This console",
 }
 

@@ -30,6 +30,7 @@ from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import until_signalled
 from barnabas.history.errors import HistoryError
+from barnabas.history.reader import History
 from barnabas.monitor.broker_connection import Address, Security
 
 DEFAULT_PORT = 8088
@@ -62,6 +63,10 @@ def console(
         Path | None,
         typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
     ] = None,
+    incident: Annotated[
+        Path | None,
+        typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes")] = False,
     users: UsersPath = None,
     tls_certificate: Annotated[
@@ -86,7 +91,7 @@ def console(
     """
     if ctx.invoked_subcommand is not None:
         return
-    own = embedded_target(directory) if directory is not None else _target(bootstrap, properties or [])
+    own = _own_target(incident, directory, history, bootstrap, properties or [])
     if controllers:
         own = _with_controllers(own, controllers, controller_properties or [])
     targets = [own, *_targets(cluster or [])]
@@ -137,6 +142,26 @@ def embedded_target(directory: Path) -> Target:
     settings = {} if security is None else security.client_settings()
     bootstrap = _addresses([node.bootstrap for node in nodes])
     return Target(cluster.directory.name, bootstrap, _security(settings), directory=cluster.directory)
+
+
+def _own_target(
+    incident: Path | None, directory: Path | None, history: Path | None, bootstrap: str, properties: list[str]
+) -> Target:
+    if incident is not None:
+        if directory is not None or history is not None:
+            raise Failure("--incident shows a file: --dir and --history are for a cluster")
+        return incident_target(incident)
+    return embedded_target(directory) if directory is not None else _target(bootstrap, properties)
+
+
+def incident_target(path: Path) -> Target:
+    """Returns the incident in a file. Raises Failure if it is none."""
+    try:
+        with History.open(path) as found:
+            found.span()
+    except HistoryError as error:
+        raise Failure(str(error)) from error
+    return Target(path.stem, (), incident=path)
 
 
 def _target(bootstrap: str, properties: list[str]) -> Target:

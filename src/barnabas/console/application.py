@@ -11,7 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from barnabas.console import changing, live, messages_routes, reading, session_routes
+from barnabas.console import changing, incident_routes, live, messages_routes, reading, session_routes
+from barnabas.console.incidents import NOT_WATCHED
 from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
@@ -34,6 +35,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **reading.HANDLERS,
     **live.HANDLERS,
     **messages_routes.HANDLERS,
+    **incident_routes.HANDLERS,
     **changing.HANDLERS,
 }
 
@@ -67,6 +69,8 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
         role = console.role_of(session)
         _check(console, route, request, session, role)
         visit = Visit(console, request, session, role)
+        if route.is_change and console.saved_of(visit.live.cluster.name) is not None:
+            raise Problem("past", NOT_WATCHED)
         await _go_back(visit, route)
         return await handler(visit)
 
@@ -89,8 +93,13 @@ async def _show_departed(_request: Request, _error: Exception) -> Response:
 
 
 async def _go_back(visit: Visit, route: Route) -> None:
-    """Loads the moment that the request names. Raises Problem if it is not recorded, or has no such route."""
+    """Loads the moment that the request names; of an incident, its end, if none is named. Raises Problem if it is not
+    recorded, or has no such route.
+    """
     if not visit.parameters.has("at"):
+        saved = visit.console.saved_of(visit.live.cluster.name)
+        if saved is not None and route.name in PAST:
+            visit.past = await saved.past.at(saved.span[1])
         return
     if route.name not in PAST:
         raise Problem("past", f"{route.path} is not recorded: it is only about the present")

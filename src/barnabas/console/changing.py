@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from barnabas.console.actions import groups, replicas, topics
+from barnabas.console.actions import acknowledge as acknowledgements
+from barnabas.console.actions import copies, groups, moves, replicas, topics, transactions
 from barnabas.console.actions.inputs import Inputs
 from barnabas.console.lab import ACTIONS
 from barnabas.console.problems import Problem
@@ -74,18 +75,32 @@ def _lab_action(action: str) -> Handler:
 
 def _action(name: str, act: Action) -> Handler:
     async def handler(visit: Visit) -> Response:
-        body = await visit.body()
-        inputs, screens = Inputs(body), visit.live
-        require_filled(screens)
-
-        async def work() -> dict[str, Any]:
-            return await act(screens.watched, inputs, visit.role)
-
-        if inputs.is_dry_run:
-            return json_response(await work())
-        return json_response(await audited(visit, name, _without_secrets(body), work))
+        return await _acted(visit, name, lambda cluster, inputs: act(cluster, inputs, visit.role))
 
     return handler
+
+
+async def acknowledge(visit: Visit) -> Response:
+    """Notes who takes care of partitions that are unwell."""
+    return await _acted(
+        visit, "acknowledge", lambda cluster, inputs: acknowledgements.acknowledge(cluster, inputs, visit.user)
+    )
+
+
+async def _acted(
+    visit: Visit, name: str, act: Callable[[WatchedCluster, Inputs], Awaitable[dict[str, Any]]]
+) -> Response:
+    """Does an action, or says what it would do. What is done is in the audit log."""
+    body = await visit.body()
+    inputs, screens = Inputs(body), visit.live
+    require_filled(screens)
+
+    async def work() -> dict[str, Any]:
+        return await act(screens.watched, inputs)
+
+    if inputs.is_dry_run:
+        return json_response(await work())
+    return json_response(await audited(visit, name, _without_secrets(body), work))
 
 
 def _without_secrets(body: dict[str, Any]) -> dict[str, Any]:
@@ -106,11 +121,20 @@ _ACTIONS: Final[dict[str, Action]] = {
     "delete_records": topics.delete_records,
     "reset_offsets": groups.reset_offsets,
     "delete_group": groups.delete_group,
-    "reassign": replicas.reassign,
+    "delete_offsets": groups.delete_offsets,
+    "clone_topic": copies.clone_topic,
+    "recreate_topic": copies.recreate_topic,
+    "change_replication": copies.change_replication,
+    "abort_transaction": transactions.abort_transaction,
+    "reassign": moves.reassign,
+    "throttle_moves": moves.throttle_moves,
+    "cancel_moves": moves.cancel_moves,
+    "verify_moves": moves.verify_moves,
 }
 HANDLERS: Final[dict[str, Handler]] = {
     "lab": lab,
     "audit": audit,
+    "acknowledge": acknowledge,
     **{name: _action(name.replace("_", "-"), act) for name, act in _ACTIONS.items()},
     **{f"lab_{action}": _lab_action(action) for action in ACTIONS},
 }

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from barnabas.console.acknowledged import Acknowledged
 from barnabas.console.occurrences import Lane, Occurrences
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
@@ -43,6 +44,7 @@ class ClusterView:
         #: The states of partitions before that time, from a history; only of those that were asked for.
         self.older: dict[tuple[str, int], list[Lane]] = {}
         self.departed: dict[int, BrokerState] = {}
+        self.acknowledged = Acknowledged()
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
 
     @property

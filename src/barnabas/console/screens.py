@@ -11,6 +11,7 @@ import orjson
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.rates import Rates
 from barnabas.console.views.map_columns import MapColumns
+from barnabas.console.views.moves import Progress
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
 
@@ -35,6 +36,7 @@ class Screens:
             cluster.problem,
             cluster.is_filled,
             cluster.groups_ms,
+            cluster.acknowledged.version,
         )
 
     def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
@@ -57,6 +59,7 @@ class LiveScreens(Screens):
     def __init__(self, watched: WatchedCluster) -> None:
         super().__init__(watched)
         self.watched = watched
+        self.progress = Progress()
         watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
 
 

@@ -89,7 +89,12 @@ async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
         return shown
     return shown | {
         "clusters": [
-            {"name": name, "colour": each.watched.target.colour, "production": each.watched.target.production}
+            {
+                "name": name,
+                "colour": each.watched.target.colour,
+                "production": each.watched.target.production,
+                "incident_ms": console.end_of_incident(name),
+            }
             for name, each in console.screens.items()
         ],
         "cluster": screens.cluster.name,

@@ -15,7 +15,7 @@ from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
 from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
-from barnabas.console.recording import Recording
+from barnabas.console.recording import Recording, Saved
 from barnabas.console.screens import LiveScreens
 from barnabas.console.security.login_limits import LoginLimits
 from barnabas.console.security.rights import Role
@@ -87,19 +87,21 @@ class Console:
         self.streams = 0
         self.workers = Workers()
         self.audit = Audit(options.audit, clock_ms)
-        self.recordings: dict[str, Recording] = {}
+        self.recordings: dict[str, Recording | Saved] = {}
         self.labs = {target.name: Lab(target.directory) for target in targets}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Console:
+        watched = [each.watched for each in self.screens.values()]
         if self.options.history is not None:
-            first = next(iter(self.screens.values())).watched
-            self.recordings[first.name] = Recording(first, self.options.history)
-        for each in self.screens.values():
-            task = asyncio.create_task(each.watched.run())
-            task.add_done_callback(each.watched.note_end)
-            self._tasks.append(task)
-        self._tasks += [asyncio.create_task(sweep_focus(each.watched)) for each in self.screens.values()]
+            self.recordings[watched[0].name] = Recording(watched[0], self.options.history)
+        for each in watched:
+            if each.target.incident is not None:
+                self.recordings[each.name] = Saved(each, each.target.incident)
+                continue
+            task = asyncio.create_task(each.run())
+            task.add_done_callback(each.note_end)
+            self._tasks += [task, asyncio.create_task(sweep_focus(each))]
         self._tasks.append(asyncio.create_task(self._warm()))
         return self
 
@@ -134,6 +136,16 @@ class Console:
         if found is None:
             raise Problem("unknown-cluster", f"this console has no cluster {name[:100]}")
         return found
+
+    def saved_of(self, name: str) -> Saved | None:
+        """Returns the incident of this name; None for a cluster that is watched."""
+        found = self.recordings.get(name)
+        return found if isinstance(found, Saved) else None
+
+    def end_of_incident(self, name: str) -> int | None:
+        """Returns the last moment of an incident; None for a cluster that is watched."""
+        found = self.saved_of(name)
+        return None if found is None else found.span[1]
 
     # -- who is there
 

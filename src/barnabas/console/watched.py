@@ -59,6 +59,8 @@ class WatchedCluster(ClusterView):
         questions = Questions(self.feeds.table, target.bootstrap, target.security, timeout_s=timeout_s)
         super().__init__(target.name, secrets.token_hex(4), self.feeds.table, questions, clock_ms)
         self._failure: str | None = None
+        #: The rates of replication that this console has set, by broker: most clusters do not tell them.
+        self.throttles: dict[int, int] = {}
         self._waiting: set[asyncio.Event] = set()
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.
@@ -96,6 +98,10 @@ class WatchedCluster(ClusterView):
             self._failure = f"the watch ended by a fault of the console: {error}"
             self.wake()
 
+    def stay_off(self, reason: str) -> None:
+        """Notes why this cluster is not watched."""
+        self._failure = reason
+
     def follow(self, reader: Callable[[Step], None]) -> None:
         """Calls `reader` with each step from now on."""
         self._followers.append(reader)
@@ -114,6 +120,7 @@ class WatchedCluster(ClusterView):
                 self.departed[broker.broker_id] = broker.before
             else:
                 self.departed.pop(broker.broker_id, None)
+        self.acknowledged.recheck(self.table)
         self.wake()
 
     def wake(self) -> None:

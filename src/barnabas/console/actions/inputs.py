@@ -33,7 +33,9 @@ class Inputs:
         return value
 
     def number(self, name: str, *, least: int, most: int, default: int | None = None) -> int:
-        value = self.body.get(name, default)
+        """Returns a number. A form sends null for a field that is empty."""
+        value = self.body.get(name)
+        value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise Problem("bad-request", f"{name} is not a number between {least} and {most}")
         return value

@@ -111,6 +111,13 @@ export function hasHistory() {
   return session.value?.history !== null && session.value?.history !== undefined;
 }
 
+/** Returns the last moment of the incident that is shown; null for a cluster that is watched. */
+export function incidentEnd() {
+  const mine = session.value;
+  const name = place.value.params.get('cluster') ?? mine?.cluster;
+  return mine?.clusters?.find((each) => each.name === name)?.incident_ms ?? null;
+}
+
 export async function loadSession() {
   const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
   if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);
