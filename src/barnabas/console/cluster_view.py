@@ -46,6 +46,15 @@ class ClusterView:
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
 
     @property
+    def source(self) -> ClusterView:
+        """Returns the whole cluster of which this is a part; itself if it is the whole."""
+        return self
+
+    def shows_topic(self, name: str) -> bool:
+        """Whether the view can name this topic."""
+        return True
+
+    @property
     def problem(self) -> str | None:
         """Returns why no broker answers; None while one does."""
         raise NotImplementedError

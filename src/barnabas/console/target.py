@@ -24,3 +24,5 @@ class Target:
     #: The listeners of the controllers, whose metadata log is read, and the client settings for them.
     controllers: tuple[Address, ...] = ()
     controllers_security: Security | None = None
+    #: The URL of a schema registry, whose schemas are those of the records.
+    schema_registry: str | None = None

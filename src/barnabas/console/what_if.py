@@ -63,12 +63,13 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
 
 async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
     """Returns what only brokers can say; what they do not say becomes a note of the answer."""
-    if not isinstance(cluster, WatchedCluster):
+    whole = cluster.source
+    if not isinstance(whole, WatchedCluster):
         return facts_in(cluster.table)
     if cluster.problem is not None:
         return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
     disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
-    target = cluster.target
+    target = whole.target
     return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 

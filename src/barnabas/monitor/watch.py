@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.monitor.change_set import ChangeSet
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.course import Course
 from barnabas.monitor.table import ClusterTable
@@ -35,6 +35,24 @@ class Step(NamedTuple):
     changes: list[Change]
     problem: str | None
     log_problem: str | None = None
+    #: What brokers reported about themselves and their links.
+    reports: tuple[Event, ...] = ()
+
+
+#: The kinds of events that a broker writes about itself and its links (docs/explain.md).
+REPORTS: Final = frozenset(
+    {
+        "stalled",
+        "overloaded",
+        "clock-jumped",
+        "throttled",
+        "disk-slow",
+        "disk-full",
+        "disk-failed",
+        "link-lost",
+        "recovering",
+    }
+)
 
 
 async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
@@ -59,11 +77,13 @@ async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[]
             for change_set in seen:
                 course.seen(change_set)
             seen.clear()
-            changes += course.explained(feeds.events(), now_ms)
+            events = feeds.events()
+            reports = tuple(event for event in events if event["kind"] in REPORTS)
+            changes += course.explained(events, now_ms)
             if feeds.problem is not None:
                 changes += course.unreachable(feeds.problem, now_ms)
-            if is_filled or changes or feeds.problem is not None:
-                yield Step(feeds.table if is_filled else None, changes, feeds.problem, feeds.log_problem)
+            if is_filled or changes or reports or feeds.problem is not None:
+                yield Step(feeds.table if is_filled else None, changes, feeds.problem, feeds.log_problem, reports)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
