@@ -4,6 +4,7 @@ import { clocks, useNow, useRoute } from '../core/data.js';
 import { atMs, href } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, duration } from '../core/format.js';
+import { LinksPanel } from '../parts/links.js';
 import { Table, sorted } from '../parts/table.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Brokers as BrokersData, Broker, Quorum, Voter } from '../core/types.js' */
@@ -44,6 +45,7 @@ export function Brokers() {
   return html`<${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Broker} */ row) => String(row.broker)} sort=${sort} isDown=${isDown} isTall=${rows.length > 60}
       markOf=${(/** @type {Broker} */ row) => `${row.problem !== null} ${row.is_controller}`} empty=${texts.empty.brokers} />
+    <${LinksPanel} />
     <${QuorumPanel} />`;
 }
 
