@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.group_sweep import GroupState

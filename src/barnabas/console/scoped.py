@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.occurrences import Lane, Occurrence, Occurrences
+from barnabas.console.occurrences import Occurrence, Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.screens import LiveScreens, Screens
 from barnabas.console.security.scope import Scope
 from barnabas.monitor.change_set import ChangeSet

@@ -87,7 +87,8 @@ class WatchedCluster(ClusterView):
     async def run(self) -> None:
         """Watches until it is cancelled."""
         try:
-            async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
+            watching = watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms, packs=True)
+            async with aclosing(watching) as steps:
                 async for step in steps:
                     self._take(step)
         finally:
@@ -108,6 +109,8 @@ class WatchedCluster(ClusterView):
     def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
+        for packed in step.packed:
+            new += self.occurrences.add_packed(packed)
         self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)

@@ -165,7 +165,9 @@ async def set_quotas(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> di
     found = outcome(f"the quotas of {subject} were changed", rows)
     if not inputs.is_dry_run:
         return found
-    before: dict[str, float] = next((row["quotas"] for row in (await quotas_view(cluster))["rows"] or [] if row["entity"] == entity), {})
+    before: dict[str, float] = next(
+        (row["quotas"] for row in (await quotas_view(cluster))["rows"] or [] if row["entity"] == entity), {}
+    )
     return plan([f"{subject}: {key} {_quota(before.get(key))} -> {_quota(value)}" for key, value in changes.items()])
 
 
