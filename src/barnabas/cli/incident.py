@@ -14,7 +14,7 @@ from typing import Final
 
 from barnabas.cli.incident_links import link_causes
 from barnabas.cli.incident_requests import request_causes
-from barnabas.cli.root_causes import LIKELY, CERTAIN, UNKNOWN, Event, RootCause, at_restart, root_cause
+from barnabas.cli.root_causes import CERTAIN, LIKELY, UNKNOWN, Event, RootCause, at_restart, root_cause
 
 #: The order of the answers: what loses data or availability first, what a user requested last.
 _ORDER: Final = (

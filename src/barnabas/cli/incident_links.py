@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from barnabas.cli.root_causes import LIKELY, CERTAIN, UNKNOWN, Event, RootCause
+from barnabas.cli.root_causes import CERTAIN, LIKELY, UNKNOWN, Event, RootCause
 
 _LINKS: Final = frozenset({"link-lost", "link-slow", "link-lossy"})
 #: The results of a dial over a link that is cut.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from barnabas.cli.root_causes import LIKELY, CERTAIN, Event, RootCause
+from barnabas.cli.root_causes import CERTAIN, LIKELY, Event, RootCause
 
 #: Code of a request that changes partitions.
 _OF_TOPICS: Final = frozenset({"election-asked", "reassignment-asked"})

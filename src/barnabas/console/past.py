@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.incidents import write_incident
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.questions import Questions
 from barnabas.console.screens import Screens

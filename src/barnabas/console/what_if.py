@@ -74,12 +74,13 @@ async def what_if(cluster: ClusterView, kind: str, question: Question, *, with_s
 
 async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
     """Returns the facts that only brokers know; missing ones become a note of the answer."""
-    if not isinstance(cluster, WatchedCluster):
+    whole = cluster.source
+    if not isinstance(whole, WatchedCluster):
         return facts_in(cluster.table)
     if cluster.problem is not None:
         return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
     disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
-    target = cluster.target
+    target = whole.target
     return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 

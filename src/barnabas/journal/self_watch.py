@@ -81,8 +81,8 @@ class Sources(NamedTuple):
 
 
 class _Lasting:
-    """The states of one kind: each is reported when it has lasted for `least_ms`, and again with its end. A lost link is
-    reported again when its dials have a result.
+    """The states of one kind: each is reported when it has lasted for `least_ms`, and again with its end. The loss of
+    a link is reported again when its dials have a result.
     """
 
     def __init__(self, kind: SelfReportKind, least_ms: int) -> None:
