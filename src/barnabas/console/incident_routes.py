@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import BinaryIO, Final
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from barnabas.console.csv_text import file_name
 from barnabas.console.incidents import description
@@ -14,9 +16,10 @@ from barnabas.console.reading import require_filled
 from barnabas.console.recording import Recording, Saved
 from barnabas.console.views.brokers import quorum_view
 from barnabas.console.views.compare import compare as compare_view
-from barnabas.console.visit import Handler, Visit, file_response
+from barnabas.console.visit import Handler, Visit
 
 _SQLITE: Final = "application/vnd.sqlite3"
+_PIECE: Final = 1 << 18
 _DEFAULT_MS: Final = 3_600_000
 _NOTE_MAX: Final = 4_000
 
@@ -36,9 +39,19 @@ async def incident_file(visit: Visit) -> Response:
     shown = await recording.past.at(until_ms) if cluster.at_ms is None and parameters.has("to") else visit.screens
     quorum = None if shown.cluster.at_ms is not None else await quorum_view(shown.cluster)
     about = description(shown.cluster, quorum, parameters.text("note", "")[:_NOTE_MAX], visit.user)
-    data = await recording.past.excerpt(since_ms, until_ms, about)
+    file = await recording.past.excerpt(since_ms, until_ms, about)
     time = datetime.fromtimestamp(until_ms / 1_000, UTC).strftime("%Y-%m-%dT%H%M%SZ")
-    return file_response(data, file_name("incident", cluster.name, f"{time}.db"), _SQLITE)
+    headers = {
+        "content-disposition": f'attachment; filename="{file_name("incident", cluster.name, f"{time}.db")}"',
+        "content-length": str(os.fstat(file.fileno()).st_size),
+    }
+    return StreamingResponse(_pieces(file), media_type=_SQLITE, headers=headers)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 async def incident(visit: Visit) -> Response:

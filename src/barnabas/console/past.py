@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.incidents import write_incident
@@ -131,7 +131,7 @@ class PastReader:
 
         return await self._read(read)
 
-    async def excerpt(self, since_ms: int, until_ms: int, about: Mapping[str, Any]) -> bytes:
+    async def excerpt(self, since_ms: int, until_ms: int, about: Mapping[str, Any]) -> BinaryIO:
         """Returns a file with a period, and a text about it."""
         return await self._read(lambda history: write_incident(history.path, since_ms, until_ms, about))
 

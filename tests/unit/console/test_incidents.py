@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from tests.support.console_server import RunningConsole, target_of
 
 from barnabas.cli.console import incident_target
+from barnabas.console.incidents import read_about
 from barnabas.console.state import ConsoleOptions
 from barnabas.history.reader import History
 from barnabas.testing.phantom import PhantomCluster
@@ -155,6 +157,38 @@ def test_a_saved_incident_is_the_same_on_another_machine(
         assert other.ask("moves").code == "unreachable"
         assert other.ask("history").json["data"]["recording"] is False
     assert console.get("incident") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no JSON",
+        "[" * 100_000,
+        "[]",
+        '{"schema": 2, "note": "of a later version"}',
+    ],
+    ids=len,
+)
+def test_a_text_that_is_of_no_incident_is_none(text: str) -> None:
+    assert read_about(text) is None
+
+
+def test_what_a_stranger_wrote_into_a_file_has_the_form_that_the_page_needs() -> None:
+    hostile = {"schema": 1, "note": ["<b>"], "severity": "fatal", "since_ms": "soon", "until_ms": True, "user": None}
+    worst = [None, 5, {"explanation": "text"}, {"explanation": [{"a": 1}, "line"]}]
+    found = read_about(json.dumps(hostile | {"worst": worst}))
+    assert found == {
+        "cluster": "",
+        "cluster_id": "",
+        "user": "",
+        "note": "['<b>']",
+        "shown_ms": 0,
+        "since_ms": 0,
+        "until_ms": 0,
+        "severity": "ok",
+        "worst": [{"explanation": []}, {"explanation": ["{'a': 1}", "line"]}],
+    }
 
 
 def test_an_incident_of_no_recorded_time_is_refused(console: RunningConsole, tmp_path: Path) -> None:
