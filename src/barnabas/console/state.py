@@ -48,7 +48,7 @@ class ConsoleOptions:
     audit: Path | None = None
     #: The history of the first cluster; None records nothing.
     history: Path | None = None
-    #: Names of this console in addition to those of this machine; None for any.
+    #: Host names that the console accepts in addition to those of the local machine; None for any.
     hosts: frozenset[str] | None = frozenset()
     is_tls: bool = False
     interval_s: float = 1.0

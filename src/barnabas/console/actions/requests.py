@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 TIMEOUT_S: Final = 15.0
 TIMEOUT_MS: Final = 10_000
 _PAUSE_S: Final = 0.25
-_UNKNOWN: Final = "no answer came, so it is not known whether it was done"
+_UNKNOWN: Final = "no response arrived, so the outcome is unknown"
 
 
 async def ask_controller(
