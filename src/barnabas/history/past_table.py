@@ -28,7 +28,7 @@ class PastTable(ClusterTable):
         self.asked_ms = 0
         #: The gap in which that time lies: the state is that at its beginning. None if it lies in none.
         self.gap: Gap | None = None
-        #: The time of the sizes and offsets; None if none were recorded until then.
+        #: The time of the sizes and offsets; None if none were recorded before the moment.
         self.volumes_ms: int | None = None
 
     def only(self, topic: str) -> PastTable:
