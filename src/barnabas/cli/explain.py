@@ -51,7 +51,8 @@ def explain(
         str, typer.Option("--for", metavar="DURATION", help="The duration of the pause: 4s; with --pause")
     ] = "10s",
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Read the events since then: 10m, 2h, or a date")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Read only the events since this time: 10m, 2h, or a date"),
     ] = None,
     at: At = None,
     history: HistoryOption = None,
@@ -114,7 +115,7 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_js
     else:
         print("\n".join(explain_topic.lines_of(explanations, shown_ms)))
     if since_ms is not None and not all(each.is_complete for each in explanations):
-        output.say(f"Only events since {texts.at(since_ms)} were read: a cause that is older is not known here.")
+        output.say(f"Only events since {texts.at(since_ms)} were read: older causes are unknown.")
     if not has_journal:
         output.say(_NO_JOURNAL)
 

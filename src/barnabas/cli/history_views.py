@@ -83,7 +83,7 @@ def _present(state: PartitionState) -> Present:
 
 
 def _events(history: History, table: PastTable, present: Present) -> Sequence[Event]:
-    """Returns what happened to a partition and to the brokers of its replicas until then, as events of a journal."""
+    """Returns the changes of a partition and of all brokers up to the moment of `table`, as events of a journal."""
     changes = [
         *(change for change in history.partition(present.topic, present.partition) if change.kind != "begin"),
         *history.events_of_nodes(until_ms=table.asked_ms),

@@ -69,7 +69,7 @@ def is_narrow() -> bool:
 
 
 def progress(unit: str) -> Progress:
-    """Shows a progress bar on stderr; nothing if that is not a terminal. A narrow terminal shows the figures first."""
+    """Shows a progress bar on stderr; nothing if that is not a terminal. A narrow terminal shows the numbers first."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -42,7 +42,7 @@ class ClusterView:
         self.at_ms: int | None = None
         #: The time from which on changes are known.
         self.begun_ms = clock_ms()
-        #: The states of partitions before that time, from a history; only of those that were asked for.
+        #: The states of partitions before that time, from a history; only of partitions that were requested.
         self.older: dict[tuple[str, int], list[Lane]] = {}
         self.departed: dict[int, BrokerState] = {}
         self.acknowledged = Acknowledged()

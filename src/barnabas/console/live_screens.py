@@ -20,7 +20,7 @@ from barnabas.console.views.timeline import new_events
 from barnabas.console.views.topic import topic_state
 from barnabas.monitor.columns import IntArray
 
-#: Partitions of a topic that a stream carries; the page fetches the others.
+#: The number of partitions of a topic in a stream; the page fetches the others.
 _TOPIC_ROWS: Final = 500
 
 

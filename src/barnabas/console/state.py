@@ -55,7 +55,7 @@ class ConsoleOptions:
     audit: Path | None = None
     #: The history of the first cluster; None records nothing.
     history: Path | None = None
-    #: Names of this console in addition to those of this machine; None for any.
+    #: Host names that the console accepts in addition to those of the local machine; None for any.
     hosts: frozenset[str] | None = frozenset()
     #: What the users of a role see at most.
     role_patterns: Mapping[Role, Patterns] = field(default_factory=dict)

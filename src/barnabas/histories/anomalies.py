@@ -22,7 +22,7 @@ class Kind(StrEnum):
     ABORTED_READ = "aborted-read"
     #: A record of a transaction was read before its commit was requested.
     PRECOMMITTED_READ = "precommitted-read"
-    #: A record was read that was never sent there.
+    #: A record was read from a partition to which it was never sent.
     UNWRITTEN_READ = "unwritten-read"
     #: One offset of a log had two values.
     INCONSISTENT_OFFSETS = "inconsistent-offsets"

@@ -16,9 +16,9 @@ from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 
-#: Events of a partition that are compared with a change of it.
+#: The number of events of a partition that are compared with each change of the partition.
 _LATEST: Final = 8
-#: Between an event about a broker or a configuration and the change that it explains.
+#: The longest time between an event about a broker or a configuration and the change that it explains.
 _WITHIN_MS: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 _OF_BROKERS: Final = frozenset({"broker-unfenced", "broker-fenced", "controlled-shutdown", "broker-unregistered"})

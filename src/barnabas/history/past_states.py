@@ -24,7 +24,7 @@ _AT: Final = {name: place for place, name in enumerate(COLUMNS)}
 
 
 class RecordedTopic(NamedTuple):
-    """A topic of the file; `deleted_seq` is None while it is there."""
+    """A topic of the file; `deleted_seq` is None while the topic exists."""
 
     number: int
     identity: TopicName

@@ -21,7 +21,7 @@ from barnabas.metadata.topics import PartitionImage, TopicDelta
 UNPACKED_MAX: Final = 50
 
 Fields = dict[str, Any]
-#: Everything of a change but the partition, its epochs and its directories.
+#: Everything in a change except the partition, its epochs and its directories.
 _Key = tuple[object, ...]
 
 

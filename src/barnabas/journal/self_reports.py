@@ -40,7 +40,7 @@ class SelfReport(NamedTuple):
     kind: SelfReportKind
     begin_ms: int
     end_ms: int | None
-    #: The time that it lasted, or has lasted so far, by the monotonic clock.
+    #: The time that the state lasted, or has lasted so far, by the monotonic clock.
     duration_ms: int
     subject: str = ""
     facts: Mapping[str, Any] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The share of one core of each broker.
+#: The share of one core of each broker that polls can use.
 SHARE: Final = 0.01
 #: Upper bounds of the broker's time for one partition of a page, for one size or offset, and for a request itself. A
 #: longer wait for a response is caused by the network or by other clients.

@@ -261,7 +261,7 @@ class ClusterFeeds:
 
     async def _ask_min_isrs(self, names: Sequence[str]) -> None:
         self._asked_min_isrs.update(names)
-        # Without the permission to ask, min ISR remains unknown.
+        # Without the right to describe configurations, min ISR remains unknown.
         with suppress(Unreachable, NoAnswer):
             answer = await self._connections.call_any(min_isr_request(names), DescribeConfigsResponse)
             self.table.apply(Delta(self._clock_ms(), min_isrs=min_isrs_of(answer)))

@@ -122,7 +122,9 @@ def differing(before: States, after: States, known: frozenset[str]) -> BoolArray
 
 @dataclass(slots=True)
 class Volumes:
-    """The sizes and offsets of some partitions; -1 is unknown. The columns of replicas are in their order."""
+    """The sizes and offsets of some partitions; -1 is unknown. The columns by replica are in the order of the lists of
+    replicas.
+    """
 
     #: By replica: bytes of its log, its log end offset, and the lag that its broker reports.
     size: LongArray

@@ -63,7 +63,7 @@ class Partitions:
     def __init__(self, known: frozenset[str] = frozenset()) -> None:
         self.known = known
         self.topics: list[TopicName] = []
-        #: Whether all partitions of the topic are here.
+        #: Whether the delta contains all partitions of the topic.
         self.is_complete: list[bool] = []
         self._topic: list[int] = []
         self._scalars: list[tuple[int, int, int, int]] = []

@@ -90,7 +90,7 @@ def metadata_request(names: Iterable[str] | None) -> MetadataRequest:
 def metadata_partitions(response: MetadataResponse, only: str | None = None) -> Partitions:
     found = Partitions(_METADATA_COLUMNS)
     for topic in response.topics:
-        # A topic without a leader somewhere has an error code, and its partitions are there.
+        # A topic of which a partition has no leader has an error code, but its partitions are in the response.
         is_missing = topic.name is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_missing or only not in (None, topic.name):
             continue

@@ -243,7 +243,9 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
 
 
 def _read(proof: Proof, record: Record) -> tuple[Parsed | None, str | None]:
-    """Adds the record to the log's books. Returns a good order's figures, or the reason why the record is bad."""
+    """Adds the record to the counts of the log. Returns the totals of a valid order, or the reason why the record is
+    invalid.
+    """
     try:
         parsed = parse(record.value)
     except Broken as broken:

@@ -22,7 +22,7 @@ from barnabas.simulation.world import MILLISECOND_US, Process
 
 
 class _Armed:
-    """A fault that waits for its event; `late`: why it waits for another event than its own."""
+    """A fault that waits for its event; `late`: why it waits for a different event instead."""
 
     def __init__(self, fault: Fault, trigger: Trigger, late: str = "") -> None:
         self.fault = fault

@@ -18,7 +18,7 @@ from barnabas.simulation.world import SECOND_US, Note, ProcessState, format_time
 
 #: A repetition after a longer silence begins a line of its own.
 _SILENCE_US: Final = 30 * SECOND_US
-#: A failing start within this time after the last one is its repetition.
+#: A failed start within this time after the last one counts as a repetition.
 _NEXT_START_US: Final = 5 * SECOND_US
 #: Numbers that can differ between repetitions: not those of a name, such as broker1, orders-0 or broker 2.
 _NUMBER: Final = re.compile(r"(?<![\w-])(?<!broker )(?<!node )\d[\d.:,]*")

@@ -223,7 +223,7 @@ class Deletions:
         with node.disk.without_effects():
             for path in (f"{root}/{name}/{PARTITION_METADATA}" for root in roots):
                 if node.disk.exists(path) and decode_partition_metadata(path, node.disk.read(path)) == topic_id:
-                    self.problem = f"a topic is gone whose log is still there: {name} on {node.name}"
+                    self.problem = f"a topic was deleted whose log still exists: {name} on {node.name}"
 
 
 def _is_state(path: str) -> bool:

@@ -46,7 +46,7 @@ class ModelState:
         return True
 
     def is_online(self, partition: PartitionImage, replica: int) -> bool:
-        """Returns whether the replica's broker and log directory are there."""
+        """Returns whether the replica's broker and log directory are online."""
         return self.is_active(replica) and partition.directory_of(replica) != LOST_DIRECTORY
 
     # -- the cluster, as an election strategy asks about it

@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     already: tuple[Effect, ...]
     #: The reason for the leader, or why there is none.
     why: str
-    #: Who would lead after an unclean election; -1 if the partition has a leader, or no replica is there.
+    #: The replica that would lead after an unclean election; -1 if the partition has a leader, or no replica is online.
     unclean_candidate: int = NO_BROKER
 
     @property

@@ -31,7 +31,7 @@ from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ZnodeSto
 from barnabas.zookeeper.wire.codes import CreateFlags, EventType
 
 _UNREGISTERED: Final = -1
-#: The topics that are read at the same time, while clients wait.
+#: The number of topics that are read at the same time while clients wait.
 _READS_AT_ONCE: Final = 16
 
 

@@ -94,7 +94,7 @@ class ZookeeperRig(Replicated):
         self.tree = ServerTree(self.cluster, [OneWriter(), self.followed, Deletions(self.cluster)])
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
-        self.run_until(self._all_serve, "all brokers are there")
+        self.run_until(self._all_serve, "all brokers are registered")
         self.accepted = AcceptedRequests()
         self.accepted.check(self.cluster)
 
