@@ -94,10 +94,14 @@ class QuorumSide:
         self.lifecycle = BrokerLifecycle(
             host, config, self.access, metadata, formatted.cluster_id, self._on_epoch, logs.roots.unwritable
         )
-        self.assignments = DirectoryAssignments(host, config.node_id, metadata, self._own_epoch, self.access.send)
+
+        def own_epoch() -> int:
+            return self.lifecycle.epoch
+
+        self.assignments = DirectoryAssignments(host, config.node_id, metadata, own_epoch, self.access.send)
         self.services = QuorumServices(self.raft, self.controller, BrokerLiveness(host, config, self.controller))
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, metadata)
-        self._client_gate = ClientGate(config.node_id, self._own_epoch, lambda: self.controller.is_active)
+        self._client_gate = ClientGate(config.node_id, own_epoch, lambda: self.controller.is_active)
         self._registration_filter: OwnRegistrationFilter | None = None
         self._parts: ConnectedParts | None = None
         #: Whether `open` has completed: the node takes part in the quorum, which a foreign metadata log prevents.
@@ -106,9 +110,6 @@ class QuorumSide:
 
     @property
     def broker_epoch(self) -> int:
-        return self.lifecycle.epoch
-
-    def _own_epoch(self) -> int:
         return self.lifecycle.epoch
 
     def scram_credentials(self) -> Credentials:
@@ -151,7 +152,7 @@ class QuorumSide:
     def connect(self, parts: ConnectedParts) -> None:
         self._registration_filter = OwnRegistrationFilter(
             self._config.node_id,
-            self._own_epoch,
+            lambda: self.lifecycle.epoch,
             lambda: self.controller.is_active,
             parts.replicas.on_image,
         )

@@ -45,6 +45,30 @@ app = typer.Typer(help="Serve a page with every partition of a cluster, live", i
 user_app = typer.Typer(help="List, add and remove users of the console", no_args_is_help=True)
 app.add_typer(user_app, name="user")
 
+ClusterDirectory = Annotated[
+    Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
+]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
+]
+HistoryPath = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
+]
+IncidentPath = Annotated[
+    Path | None,
+    typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
+]
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file"),
+]
+RegistryUrl = Annotated[
+    str | None,
+    typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas"),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")]
 UsersPath = Annotated[
     Path | None,
     typer.Option("--users", metavar="FILE", help="The file of users; default: next to the file of contexts"),
@@ -56,29 +80,12 @@ def console(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the page; 0 picks a free one", min=0, max=65535)] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
-    ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
-    ] = None,
-    incident: Annotated[
-        Path | None,
-        typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file"),
-    ] = None,
-    schema_registry: Annotated[
-        str | None,
-        typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas"),
-    ] = None,
+    directory: ClusterDirectory = None,
+    cluster: Clusters = None,
+    history: HistoryPath = None,
+    incident: IncidentPath = None,
+    config: ConfigPath = None,
+    schema_registry: RegistryUrl = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes")] = False,
     users: UsersPath = None,
     tls_certificate: Annotated[
@@ -89,9 +96,7 @@ def console(
         list[str] | None,
         typer.Option("--allowed-host", metavar="NAME", help="A name by which browsers reach the page; repeatable"),
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")
-    ] = False,
+    insecure: Insecure = False,
     controllers: Controllers = None,
     controller_properties: ControllersProperty = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -99,8 +104,8 @@ def console(
 ) -> None:
     """Serve a page with every partition of a cluster, live, until Ctrl-C
 
-    The page is for this machine only, unless there are users (`barnabas console user add`) and TLS. An option that is
-    given comes before what the file of --config says.
+    The page is for this machine only, unless there are users (`barnabas console user add`) and TLS. Options override
+    the file of --config.
     """
     if ctx.invoked_subcommand is not None:
         return

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from barnabas.console.packed_events import moves_text, packed_event, packed_groups
+from barnabas.console.packed_events import joined_parts, moves_text, packed_event, packed_groups
 from barnabas.console.packed_lanes import Lane, PackedLanes
 from barnabas.monitor.changes import Change, state_json
 from barnabas.monitor.merged_texts import merged, skeleton
@@ -91,21 +91,26 @@ class Occurrences:
         """Returns the events with a higher id, oldest first."""
         return self.events[bisect_left(self.events, event_id + 1, key=lambda each: each.id) :]
 
-    def add_packed(self, packed: PackedChanges) -> list[Occurrence]:
-        """Adds the changes of very many partitions. Returns the new events."""
-        found, numbers = [], np.zeros(len(packed), np.int32)
-        for places, few in packed_groups(packed, _FOLDED_FROM):
-            if few:
-                found += self.add(packed.changes(places.tolist()))
-                numbers[places] = -1
-                continue
-            shown = packed_event(packed, places, next(self._ids))
-            numbers[places] = shown["id"]
-            severity = Severity[shown["severity"].upper()]
-            event = Occurrence(shown["id"], shown["time_ms"], shown["kind"], shown["topic"], None, severity, shown)
-            self._keep(event)
-            found.append(event)
-        self._packed.add(packed, numbers)
+    def add_packed(self, changes: Sequence[PackedChanges]) -> list[Occurrence]:
+        """Adds the changes of very many partitions, those of one step. Returns the new events."""
+        found: list[Occurrence] = []
+        for packed, parts in joined_parts(changes):
+            numbers = np.zeros(len(packed), np.int32)
+            for places, few in packed_groups(packed, _FOLDED_FROM):
+                if few:
+                    found += self.add(packed.changes(places.tolist()))
+                    numbers[places] = -1
+                    continue
+                shown = packed_event(packed, places, next(self._ids))
+                numbers[places] = shown["id"]
+                severity = Severity[shown["severity"].upper()]
+                event = Occurrence(shown["id"], shown["time_ms"], shown["kind"], shown["topic"], None, severity, shown)
+                self._keep(event)
+                found.append(event)
+            begin = 0
+            for part in parts:
+                self._packed.add(part, numbers[begin : begin + len(part)])
+                begin += len(part)
         return found
 
     def lanes(self, topic: str, partition: int) -> list[Lane]:

@@ -12,12 +12,26 @@ from numpy.typing import NDArray
 from barnabas.monitor.changes import Change
 from barnabas.monitor.columns import UNKNOWN, IntArray
 from barnabas.monitor.merged_texts import merged, skeleton
-from barnabas.monitor.packed_changes import KINDS, PackedChanges
+from barnabas.monitor.packed_changes import KINDS, Cause, PackedChanges
 from barnabas.monitor.severity import Severity
 
 #: Partitions that an event names, and moves in its text.
 _SAMPLE: Final = 20
 _MOVES_SHOWN: Final = 8
+
+
+def joined_parts(changes: Iterable[PackedChanges]) -> list[tuple[PackedChanges, list[PackedChanges]]]:
+    """Returns the changes that can be told together as one, each with its parts: a look sees a decision page by page,
+    and each page is a version.
+    """
+    found: list[tuple[PackedChanges, list[PackedChanges]]] = []
+    for each in changes:
+        whole = found[-1][0].joined(each) if found else None
+        if whole is None:
+            found.append((each, [each]))
+        else:
+            found[-1] = (whole, [*found[-1][1], each])
+    return found
 
 
 def packed_groups(packed: PackedChanges, folded_from: int) -> Iterator[tuple[NDArray[np.intp], bool]]:
@@ -47,7 +61,7 @@ def packed_event(packed: PackedChanges, places: NDArray[np.intp], event_id: int)
     severity = Severity(int(packed.severities()[places].max()))
     return {
         "id": event_id,
-        "time_ms": max((each.time_ms for each in causes), default=packed.time_ms),
+        "time_ms": _time_ms(packed, places, causes),
         "kind": KINDS[int(packed.kinds()[places[0]])],
         "subject": f"{len(places):,} partitions",
         "topic": packed.topics[int(topics[0])].name if len(topics) == 1 else None,
@@ -64,6 +78,12 @@ def packed_event(packed: PackedChanges, places: NDArray[np.intp], event_id: int)
             {"topic": each.topic, "partition": each.after.partition} for each in sample if each.after is not None
         ],
     }
+
+
+def _time_ms(packed: PackedChanges, places: NDArray[np.intp], causes: list[Cause]) -> int:
+    """Returns the last time of the changes: that of the cause, if one is known."""
+    unexplained = packed.times[places][packed.cause[places] == UNKNOWN]
+    return max([*(each.time_ms for each in causes), *map(int, unexplained[-1:])])
 
 
 def _text(packed: PackedChanges, places: NDArray[np.intp]) -> str:

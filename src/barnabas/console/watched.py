@@ -115,8 +115,7 @@ class WatchedCluster(ClusterView):
     def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
-        for packed in step.packed:
-            new += self.occurrences.add_packed(packed)
+        new += self.occurrences.add_packed(step.packed)
         self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -95,11 +96,8 @@ class RecentEvents:
 
     def explain_packed(self, packed: PackedChanges) -> None:
         """Finds the causes of packed changes that have none yet."""
-        explain(packed, self._bulks.newest_first())
-        self._bulks.forget_used()
-        left = np.flatnonzero(packed.cause == UNKNOWN).tolist() if self._by_subject else []
-        # A decision of few partitions is not written in bulk.
-        for place in left[:_SINGLES_MAX]:
+        # A decision of few partitions is not written in bulk: its partitions are looked up one by one.
+        for place in self._with_own_events(packed):
             (change,) = packed.changes([place])
             assert change.before is not None, "it is a changed partition"
             assert change.after is not None, "it is a changed partition"
@@ -108,6 +106,24 @@ class RecentEvents:
                 texts = tuple(str(event["text"]) for event in events)
                 codes = tuple(str(event["cause"]) for event in events if event.get("cause"))
                 packed.cause[place] = packed.number_of(Cause(texts, codes, int(events[-1]["time_ms"])))
+        explain(packed, self._bulks.newest_first())
+        self._bulks.forget_used()
+
+    def _with_own_events(self, packed: PackedChanges) -> list[int]:
+        """Returns the places of partitions without a cause that have events of their own."""
+        numbers = packed.numbers_by_name() if self._by_subject else {}
+        own = [
+            (numbers[key[0]], key[1])
+            for key in islice(reversed(self._by_subject), _SINGLES_MAX)
+            if key is not None and key[0] in numbers
+        ]
+        if not own:
+            return []
+        topics, partitions = np.array(own, np.int32).T
+        places = packed.find(topics, partitions)
+        places = places[places != UNKNOWN]
+        found: list[int] = places[packed.cause[places] == UNKNOWN].tolist()
+        return found
 
     def _explain_partition(self, before: PartitionState, after: PartitionState) -> list[tuple[int, Event]]:
         key = after.topic, after.partition

@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event, is_visible, partition_change
-from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, LongArray
+from barnabas.monitor.columns import UNKNOWN, BoolArray, IntArray, LongArray, States
 from barnabas.monitor.ladder import SeverityArray, severities
 from barnabas.monitor.table import values_of
 
@@ -64,8 +65,10 @@ class PackedChanges:
     """The changed rows of a version that views show. `layout` is that of the table then."""
 
     def __init__(self, change_set: ChangeSet, layout: int) -> None:
-        visible = is_visible(change_set)
+        visible: BoolArray = is_visible(change_set)
         self.time_ms = change_set.time_ms
+        #: By row, because changes of several versions can be joined.
+        self.times: LongArray = np.full(int(np.count_nonzero(visible)), change_set.time_ms, np.int64)
         self.layout = layout
         self.topics = change_set.topics
         self.rows: IntArray = change_set.rows[visible]
@@ -77,6 +80,32 @@ class PackedChanges:
         self._numbers: dict[Cause, int] = {}
         #: Rows that were looked up in a part of the journal, by their keys, in order.
         self._order: tuple[LongArray, IntArray] | None = None
+
+    def joined(self, other: PackedChanges) -> PackedChanges | None:
+        """Returns the changes of this version and a later one; None if they cannot be visible together."""
+        topics = {**self.topics, **other.topics}
+        is_same = all(topics[number] == identity for number, identity in self.topics.items())
+        silent = (self.silent_before, self.silent_after) == (other.silent_before, other.silent_after)
+        if not (is_same and silent):
+            return None
+        found = copy(other)
+        width = max(self.after.width, other.after.width)
+        found.topics = topics
+        found.layout = self.layout if self.layout == other.layout else UNKNOWN
+        found.rows = np.concatenate([self.rows, other.rows])
+        found.times = np.concatenate([self.times, other.times])
+        found.before = States.joined([self.before, other.before], width)
+        found.after = States.joined([self.after, other.after], width)
+        found.causes, found._numbers, found._order = [], {}, None
+        parts = [each.causes_as(found) for each in (self, other)]
+        found.cause = np.concatenate(parts)
+        return found
+
+    def causes_as(self, other: PackedChanges) -> IntArray:
+        """Returns the cause of each row by the numbers of other changes."""
+        numbers = np.array([*map(other.number_of, self.causes), UNKNOWN], np.int32)
+        found: IntArray = numbers[self.cause]
+        return found
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -126,7 +155,7 @@ class PackedChanges:
             number = int(self.cause[place])
             cause = None if number == UNKNOWN else self.causes[number]
             events = () if cause is None else cause.events()
-            yield partition_change(was, now, self.time_ms if cause is None else cause.time_ms, events)
+            yield partition_change(was, now, int(self.times[place]) if cause is None else cause.time_ms, events)
 
     def find(self, topics: IntArray, partitions: IntArray) -> IntArray:
         """Returns the places of these partitions, by the numbers of their topics; -1 where one did not change."""

@@ -533,8 +533,7 @@ class _Dial:
             else:
                 self._send(again_us)
         elif not network.is_on(socket.remote[0]):
-            gone = failure(errno.EHOSTUNREACH)
-            world.after(_UNREACHABLE_US, lambda: socket.break_off(gone), None, "unreachable")
+            world.after(_UNREACHABLE_US, lambda: socket.break_off(failure(errno.EHOSTUNREACH)), None, "unreachable")
         else:
             self._answer()
 

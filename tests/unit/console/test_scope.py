@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from barnabas.console.security.scope_rules import CHANGES, READS, check
 from barnabas.console.security.users import User, UsersError, UsersFile
 from barnabas.console.state import ConsoleOptions
 from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
 
 PASSWORD = Hashed("00" * 16, "00" * 32)
 #: Topics of the phantom cluster begin with topic-; this user sees those that begin with shop-.
@@ -25,11 +27,15 @@ SHOP = Patterns(clusters=("phantom",), topics=("shop-*",), groups=("shop-*",))
 SECRETS = ("secret", "topic-0")
 
 
+def _create(name: str, state: PhantomState) -> None:
+    state.create_topic(name, 3)
+
+
 @pytest.fixture(scope="module")
 def phantom() -> Iterator[PhantomCluster]:
     with PhantomCluster(topics=12, partitions=4, journal=True) as running:
         for name in ("shop-orders", "shop-returns", "secret-plans"):
-            running.change(lambda state, name=name: state.create_topic(name, 3))
+            running.change(partial(_create, name))
         running.change(lambda state: state.produce("shop-orders", 0, 50))
         running.change(lambda state: state.commit("shop-readers", "shop-orders", 0, 10))
         running.change(lambda state: state.commit("shop-readers", "secret-plans", 0, 0))
@@ -192,8 +198,8 @@ def test_a_moment_of_the_history_hides_the_same(console: RunningConsole) -> None
     enter(console, "shop")
     console.until(lambda: (console.get("history") or {}).get("last_ms") is not None, "something is recorded")
     at_ms = console.get("history")["last_ms"]
-    for route, parameters in (("topics", {}), ("map", {}), ("overview", {}), ("timeline", {})):
-        answer = console.ask(route, at=at_ms, **parameters)
+    for route in ("topics", "map", "overview", "timeline"):
+        answer = console.ask(route, at=at_ms)
         assert answer.status == 200, answer.body
         assert not any(secret.encode() in answer.body for secret in SECRETS)
     assert console.ask("topic", name="secret-plans", at=at_ms).code == "not-found"
