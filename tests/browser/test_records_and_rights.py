@@ -25,7 +25,10 @@ MASKS = (Mask(("cards",), ("value.number",)),)
 @pytest.fixture(scope="module")
 def secure_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("secure"), secure=True) as running:
-        settings = {"bootstrap.servers": running.bootstrap, **running.client_settings}
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": running.bootstrap,
+            **running.client_settings,
+        }
         topics = [NewTopic("cards", 1, 1), NewTopic("notes", 2, 1), NewTopic("copies", 2, 1)]
         admin = AdminClient(settings)
         for made in admin.create_topics(topics).values():

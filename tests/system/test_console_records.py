@@ -52,7 +52,7 @@ def producer(cluster: Cluster) -> Producer:
         found.produce(
             "plain", json.dumps({"n": number, "text": "=1+1"}).encode(), key=f"k{number}", partition=number % 2
         )
-    headers = [("auth", b"Bearer 77"), ("trace", b"7")]
+    headers: list[tuple[str, str | bytes | None]] = [("auth", b"Bearer 77"), ("trace", b"7")]
     for number in range(3):
         found.produce("cards", json.dumps({"number": f"411{number}", "n": number}).encode(), key="ann", headers=headers)
     assert found.flush(20) == 0

@@ -18,6 +18,7 @@ from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.course import Course
+from barnabas.monitor.ending import end_tasks
 from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.table import ClusterTable
 
@@ -93,9 +94,7 @@ async def watch(
                 table = feeds.table if is_filled else None
                 yield Step(table, changes, feeds.problem, feeds.log_problem, reports, packed)
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end_tasks([task])
 
 
 async def _news(feeds: ClusterFeeds, task: asyncio.Task[None], timeout_s: float) -> None:
