@@ -42,7 +42,7 @@ def explain(packed: PackedChanges, bulks: Iterable[tuple[dict[str, Any], NDArray
         if walk.is_done.all():
             break
         _step(packed, walk, event, used, by_name)
-    # Where no event left the old state, the one that reached the new state is all that is known.
+    # Only the event that reached the new state is known if none left the old state.
     found = np.where(walk.is_open | (walk.chain == UNKNOWN), walk.last, walk.chain)
     packed.cause[waiting] = found[waiting]
 

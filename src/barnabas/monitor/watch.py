@@ -37,7 +37,7 @@ class Step(NamedTuple):
     changes: list[Change]
     problem: str | None
     log_problem: str | None = None
-    #: What brokers reported about themselves and their links.
+    #: Self-reports of brokers: pauses, slow disks, lost links.
     reports: tuple[Event, ...] = ()
     packed: tuple[PackedChanges, ...] = ()
 

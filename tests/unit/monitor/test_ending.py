@@ -9,7 +9,7 @@ from barnabas.monitor.ending import end_tasks
 
 
 async def _loses(times: int) -> None:
-    """Waits for ever, and loses so many cancellations."""
+    """Waits forever, and loses so many cancellations."""
     for _ in range(times):
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
