@@ -1,4 +1,4 @@
-"""The command `barnabas console` with its configuration file, and its end while its cluster is dead under an open page."""
+"""The command `barnabas console`: its configuration file, and its end while its cluster is dead under an open page."""
 
 from __future__ import annotations
 
