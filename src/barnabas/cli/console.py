@@ -45,10 +45,12 @@ app = typer.Typer(help="Serve a page with every partition of a cluster, live", i
 user_app = typer.Typer(help="List, add and remove users of the console", no_args_is_help=True)
 app.add_typer(user_app, name="user")
 
-ClusterDirectory = Annotated[
-    Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
+UsersPath = Annotated[
+    Path | None,
+    typer.Option("--users", metavar="FILE", help="The file of users; default: next to the file of contexts"),
 ]
-Clusters = Annotated[
+Directory = Annotated[Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")]
+ClusterNames = Annotated[
     list[str] | None,
     typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
 ]
@@ -61,18 +63,20 @@ IncidentPath = Annotated[
     typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
 ]
 ConfigPath = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file"),
+    Path | None, typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file")
 ]
-RegistryUrl = Annotated[
-    str | None,
-    typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas"),
+Registry = Annotated[
+    str | None, typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas")
+]
+Certificate = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM) for https", exists=True)
+]
+Key = Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM)", exists=True)]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option("--allowed-host", metavar="NAME", help="A name by which browsers reach the page; repeatable"),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")]
-UsersPath = Annotated[
-    Path | None,
-    typer.Option("--users", metavar="FILE", help="The file of users; default: next to the file of contexts"),
-]
 
 
 @app.callback()
@@ -80,22 +84,17 @@ def console(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the page; 0 picks a free one", min=0, max=65535)] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
-    directory: ClusterDirectory = None,
-    cluster: Clusters = None,
+    directory: Directory = None,
+    cluster: ClusterNames = None,
     history: HistoryPath = None,
     incident: IncidentPath = None,
     config: ConfigPath = None,
-    schema_registry: RegistryUrl = None,
+    schema_registry: Registry = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes")] = False,
     users: UsersPath = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain (PEM) for https", exists=True)
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key (PEM)", exists=True)] = None,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option("--allowed-host", metavar="NAME", help="A name by which browsers reach the page; repeatable"),
-    ] = None,
+    tls_certificate: Certificate = None,
+    tls_key: Key = None,
+    allowed_host: AllowedHosts = None,
     insecure: Insecure = False,
     controllers: Controllers = None,
     controller_properties: ControllersProperty = None,
@@ -118,24 +117,39 @@ def console(
     if own is not None and schema_registry:
         own = replace(own, schema_registry=_registry(schema_registry))
     targets = _distinct([*([] if own is None else [own]), *map(_of_entry, file.clusters), *_targets(cluster or [])])
-    chosen_host = host if _is_given(ctx, "host") else file.host or host
-    chosen_port = port if _is_given(ctx, "port") or file.port is None else file.port
-    place = Place(chosen_host, chosen_port, tls_certificate or file.certificate, tls_key or file.key)
-    is_insecure = insecure or bool(file.insecure)
-    users_path = _users_path(users or file.users)
-    has_users = bool(_users(users_path))
-    _check_place(place, has_users=has_users, insecure=is_insecure)
-    options = ConsoleOptions(
-        users=users_path if has_users or (not is_loopback(place.host) and not is_insecure) else None,
-        read_only=read_only or bool(file.read_only),
-        history=history or file.history,
-        audit=file.audit or users_path.with_name(_AUDIT_NAME),
-        hosts=_hosts(place, [*(allowed_host or []), *file.allowed_hosts]),
-        is_tls=place.is_tls,
-        role_patterns=file.roles,
-        masks=file.masks,
+    place = Place(
+        host if _is_given(ctx, "host") else file.host or host,
+        port if _is_given(ctx, "port") or file.port is None else file.port,
+        tls_certificate or file.certificate,
+        tls_key or file.key,
     )
-    run(targets, options, place)
+    said = replace(
+        file,
+        users=users or file.users,
+        history=history or file.history,
+        read_only=read_only or bool(file.read_only),
+        insecure=insecure or bool(file.insecure),
+        allowed_hosts=(*(allowed_host or ()), *file.allowed_hosts),
+    )
+    run(targets, _options(said, place), place)
+
+
+def _options(said: ConfigFile, place: Place) -> ConsoleOptions:
+    """Returns the options of a console that file and command line describe. Raises Failure."""
+    insecure = bool(said.insecure)
+    users_path = _users_path(said.users)
+    has_users = bool(_users(users_path))
+    _check_place(place, has_users=has_users, insecure=insecure)
+    return ConsoleOptions(
+        users=users_path if has_users or (not is_loopback(place.host) and not insecure) else None,
+        read_only=bool(said.read_only),
+        history=said.history,
+        audit=said.audit or users_path.with_name(_AUDIT_NAME),
+        hosts=_hosts(place, said.allowed_hosts),
+        is_tls=place.is_tls,
+        role_patterns=said.roles,
+        masks=said.masks,
+    )
 
 
 def _config_file(path: Path | None) -> ConfigFile:

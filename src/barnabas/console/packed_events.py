@@ -82,8 +82,8 @@ def packed_event(packed: PackedChanges, places: NDArray[np.intp], event_id: int)
 
 def _time_ms(packed: PackedChanges, places: NDArray[np.intp], causes: list[Cause]) -> int:
     """Returns the last time of the changes: that of the cause, if one is known."""
-    unexplained = packed.times[places][packed.cause[places] == UNKNOWN]
-    return max([*(each.time_ms for each in causes), *map(int, unexplained[-1:])])
+    unexplained: list[int] = packed.times[places][packed.cause[places] == UNKNOWN].tolist()
+    return max([*(each.time_ms for each in causes), *unexplained[-1:]])
 
 
 def _text(packed: PackedChanges, places: NDArray[np.intp]) -> str:

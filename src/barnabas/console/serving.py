@@ -16,10 +16,14 @@ import uvicorn
 from barnabas.console.application import application
 from barnabas.console.pages import Pages
 from barnabas.console.state import Console
+from barnabas.monitor.ending import end_tasks
 
 #: The maximum number of concurrent requests, including live streams.
 _CONNECTIONS_MAX: Final = 500
 _HEADERS_MAX: Final = 32 * 1024
+#: The time for requests to end after the server was told to stop, and how often what is left is cancelled.
+_SERVED_S: Final = 3.0
+_CANCELS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ async def serve(console: Console, place: Place, *, on_ready: Callable[[str], Non
             finally:
                 console.stop()
                 server.should_exit = True
-                await asyncio.wait([serving], timeout=3)
+                await asyncio.wait([serving], timeout=_SERVED_S)
+                await end_tasks([serving], tries=_CANCELS)
 
 
 class _Server(uvicorn.Server):

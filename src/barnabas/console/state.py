@@ -29,12 +29,15 @@ from barnabas.console.security.users import UsersFile
 from barnabas.console.target import Target
 from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.budget import SHARE
+from barnabas.monitor.ending import end_tasks
 
 #: The user of a console without users.
 LOCAL_USER = "local"
 #: How often tasks are cancelled at the end, and the time that they then have.
 _CANCELS: Final = 3
 _CANCEL_S: Final = 2.0
+#: The time for a read of the history to end, and for the rest to be written.
+_RECORDING_S: Final = 5.0
 #: Scopes whose screens are kept.
 _SCOPES_KEPT: Final = 32
 #: The time after the start at which the worker of the first search is started.
@@ -127,18 +130,13 @@ class Console:
 
     async def __aexit__(self, *_error: object) -> None:
         self.stop()
-        left = set(self._tasks)
-        # A cancellation that arrives at the end of a wait can be lost, so it is repeated, and no task can keep the
-        # console from its end.
-        for _ in range(_CANCELS):
-            for task in left:
-                task.cancel()
-            if left:
-                _, left = await asyncio.wait(left, timeout=_CANCEL_S)
+        # No task can keep the console from its end.
+        await end_tasks(self._tasks, tries=_CANCELS, again_s=_CANCEL_S)
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(self.workers.close(), self.tails.close()), _CANCEL_S)
         for recording in self.recordings.values():
-            await recording.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(recording.close(), _RECORDING_S)
 
     async def _warm(self) -> None:
         await asyncio.sleep(_WARM_S)

@@ -18,6 +18,7 @@ from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Event
 from barnabas.monitor.connections import Connections, Unreachable
 from barnabas.monitor.delta import Delta
+from barnabas.monitor.ending import end_tasks
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.group_sweep import GroupState, groups_of
 from barnabas.monitor.journal_feed import JournalFeed
@@ -122,7 +123,7 @@ class ClusterFeeds:
         try:
             await self._until_complete(tasks)
         finally:
-            await _cancelled(tasks)
+            await end_tasks(tasks)
             self._connections.close()
 
     async def run(self, on_first: Callable[[], None]) -> None:
@@ -146,7 +147,7 @@ class ClusterFeeds:
             on_first()
             await asyncio.gather(*tasks)
         finally:
-            await _cancelled(tasks)
+            await end_tasks(tasks)
             self._connections.close()
 
     async def _begin(self) -> list[Coroutine[Any, Any, None]]:
@@ -275,9 +276,3 @@ class ClusterFeeds:
 
 async def _all(waits: Sequence[Coroutine[Any, Any, Any]]) -> None:
     await asyncio.gather(*waits)
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

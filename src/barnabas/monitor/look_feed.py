@@ -20,6 +20,7 @@ from barnabas.monitor.budget import PAGE_ROW_S, VOLUME_ROW_S, Budget
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.connections import Connections
 from barnabas.monitor.delta import Delta, NameRange, Partitions, Source, TopicName
+from barnabas.monitor.ending import end_tasks
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.look_requests import (
     PAGE_MAX,
@@ -138,10 +139,7 @@ class LookFeed:
                 self._check_complete()
                 await asyncio.sleep(self._tick_s if self.is_complete else 0.01)
         finally:
-            tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks([lane.task for lane in self._lanes.values() if lane.task is not None])
             self._lanes.clear()
 
     def _new_lane(self, broker_id: int, sweep: VolumeSweep) -> _Lane:

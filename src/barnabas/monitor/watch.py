@@ -18,17 +18,18 @@ from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.course import Course
+from barnabas.monitor.ending import end_tasks
 from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.table import ClusterTable
 
 #: The interval between two checks of changes that wait for their causes.
 _CAUSE_INTERVAL_S: Final = 0.25
-#: Changes that arrive within this time make one step.
+#: News that arrive within this time make one step.
 _GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """The result of one step of a watch. `table` is None before the first poll. `problem` says why no broker answers,
+    """The result of one step of a watch. `table` is None before the first look. `problem` says why no broker answers,
     `log_problem` why the metadata log that was wanted is not read.
     """
 
@@ -36,7 +37,7 @@ class Step(NamedTuple):
     changes: list[Change]
     problem: str | None
     log_problem: str | None = None
-    #: Self-reports of brokers, about themselves and their links.
+    #: Self-reports of brokers: pauses, slow disks, lost links.
     reports: tuple[Event, ...] = ()
     packed: tuple[PackedChanges, ...] = ()
 
@@ -93,9 +94,7 @@ async def watch(
                 table = feeds.table if is_filled else None
                 yield Step(table, changes, feeds.problem, feeds.log_problem, reports, packed)
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end_tasks([task])
 
 
 async def _news(feeds: ClusterFeeds, task: asyncio.Task[None], timeout_s: float) -> None:

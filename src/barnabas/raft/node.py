@@ -116,8 +116,8 @@ class RaftNode:
         self._on_leadership.append(callback)
 
     def on_disk_failed(self, callback: Callable[[], None]) -> None:
-        """Calls back before the process ends because the disk of the metadata log failed."""
-        self._core.on_disk_failed = callback
+        """Calls `callback()` before the process ends because the disk of the metadata log failed."""
+        self._core.disk_listeners.append(callback)
 
     def on_leader(self, callback: Callable[[], None]) -> None:
         """Calls `callback()` when this node's role has changed, and with it possibly the leader that it knows."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from barnabas.console.security.scope_rules import CHANGES, READS, check
 from barnabas.console.security.users import User, UsersError, UsersFile
 from barnabas.console.state import ConsoleOptions
 from barnabas.testing.phantom import PhantomCluster
-from barnabas.testing.phantom_state import PhantomState
 
 PASSWORD = Hashed("00" * 16, "00" * 32)
 #: Topics of the phantom cluster begin with topic-; this user sees those that begin with shop-.
@@ -27,15 +25,12 @@ SHOP = Patterns(clusters=("phantom",), topics=("shop-*",), groups=("shop-*",))
 SECRETS = ("secret", "topic-0")
 
 
-def _create(name: str, state: PhantomState) -> None:
-    state.create_topic(name, 3)
-
-
 @pytest.fixture(scope="module")
 def phantom() -> Iterator[PhantomCluster]:
     with PhantomCluster(topics=12, partitions=4, journal=True) as running:
-        for name in ("shop-orders", "shop-returns", "secret-plans"):
-            running.change(partial(_create, name))
+        running.change(lambda state: state.create_topic("shop-orders", 3))
+        running.change(lambda state: state.create_topic("shop-returns", 3))
+        running.change(lambda state: state.create_topic("secret-plans", 3))
         running.change(lambda state: state.produce("shop-orders", 0, 50))
         running.change(lambda state: state.commit("shop-readers", "shop-orders", 0, 10))
         running.change(lambda state: state.commit("shop-readers", "secret-plans", 0, 0))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,18 @@ JSON_SCHEMA: Final = "json-schema"
 SCHEMAS_MAX: Final = 500
 _INDEXES_MAX: Final = 32
 _VARINT_BITS: Final = 35
+#: What the libraries raise for schemas and values that were made to break them, besides errors of their own.
+_HOSTILE: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 _NOT_INSTALLED: Final = "it needs a package that is not installed: pip install 'barnabas[console]'"
 
 
@@ -59,7 +72,7 @@ class Schemas:
             self._known[schema_id] = str(error)
         except ImportError:
             self._known[schema_id] = _NOT_INSTALLED
-        except Exception as error:  # A library's own error for a hostile schema can be of any kind.
+        except _HOSTILE as error:
             self._known[schema_id] = f"it cannot be read: {type(error).__name__}: {error}"[:300]
 
     def decoded(self, data: bytes) -> Decoded:
@@ -73,7 +86,7 @@ class Schemas:
             raise
         except MemoryError:
             raise SchemaError("the value needs more memory than a search can have") from None
-        except Exception as error:  # A library's own error for a hostile value can be of any kind.
+        except _HOSTILE as error:
             raise SchemaError(f"schema {id_of(data)}: {type(error).__name__}: {error}"[:300]) from error
 
 
@@ -109,11 +122,15 @@ def _reader(found: Mapping[str, Any]) -> Reader:
 
 def _avro(text: str, references: list[dict[str, str]]) -> Reader:
     import fastavro
+    import fastavro.schema
 
     named: dict[str, Any] = {}
-    for each in references:
-        fastavro.parse_schema(orjson.loads(each["schema"]), named_schemas=named)
-    parsed: Any = fastavro.parse_schema(orjson.loads(text), named_schemas=named)
+    try:
+        for each in references:
+            fastavro.parse_schema(orjson.loads(each["schema"]), named_schemas=named)
+        parsed: Any = fastavro.parse_schema(orjson.loads(text), named_schemas=named)
+    except fastavro.schema.SchemaParseException as error:
+        raise SchemaError(f"it is no Avro schema: {error}"[:300]) from error
     name = str(parsed.get("name", parsed.get("type")) if isinstance(parsed, dict) else "")
 
     def read(data: bytes) -> Decoded:
@@ -128,6 +145,7 @@ def _avro(text: str, references: list[dict[str, str]]) -> Reader:
 
 def _protobuf(text: str, references: list[dict[str, str]]) -> Reader:
     from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+    from google.protobuf.message import DecodeError
 
     pool = descriptor_pool.DescriptorPool()
     for name, content in _well_known().items():
@@ -148,19 +166,27 @@ def _protobuf(text: str, references: list[dict[str, str]]) -> Reader:
         for index in indexes[1:]:
             found = found.nested_types[index]
         message = message_factory.GetMessageClass(found)()
-        message.ParseFromString(data[place:])
-        value = json_format.MessageToDict(
-            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, descriptor_pool=pool
-        )
+        try:
+            message.ParseFromString(data[place:])
+            value = json_format.MessageToDict(
+                message,
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+                descriptor_pool=pool,
+            )
+        except (DecodeError, json_format.Error) as error:
+            raise SchemaError(f"the value does not fit its schema: {error}"[:300]) from error
         return Decoded(PROTOBUF, found.full_name, value)
 
     return read
 
 
 def _file(kind: Any, text: str) -> Any:
+    from google.protobuf.message import DecodeError
+
     try:
         return kind.FromString(base64.b64decode(text, validate=True))
-    except ValueError as error:
+    except (ValueError, DecodeError) as error:
         raise SchemaError("the registry gave no serialized schema (format=serialized)") from error
 
 

@@ -111,7 +111,8 @@ class Search:
         question = self._question
         partitions = self._partitions()
         try:
-            await self._chunks.begin(question, timeout_s=self._left_s() + _SLACK_S)
+            head = question.begin(has_registry=self._chunks.has_registry)
+            await self._chunks.begin(head, timeout_s=self._left_s() + _SLACK_S)
             ranges = [each for each in await asyncio.gather(*map(self._range, partitions)) if each is not None]
             if question.is_backward:
                 await self._backward(ranges)
