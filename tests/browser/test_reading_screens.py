@@ -31,6 +31,8 @@ SCREENS = {
     "/broker?id=2": "This replica",
     "/timeline": "topic-created",
     "/whatif?ask=lose-broker&broker=2": "would change",
+    "/moves": "No plan is open",
+    "/compare": "Choose the first moment",
     "/settings": "This console",
 }
 
@@ -91,6 +93,15 @@ def test_the_topic_page_shows_what_the_brokers_say(page: Page, visit: Visit, clu
         assert cells[7:9] == ["–", "–"], "no replica is out of sync, none is in the ELR"
         assert cells[9:11] == ["0", str(ORDERS_RECORDS // ORDERS_PARTITIONS)]
         assert cells[11] == "none"
+
+
+def test_the_link_matrix_has_both_directions_of_each_pair(page: Page, visit: Visit) -> None:
+    _goto(page, visit, "/brokers")
+    matrix = page.get_by_role("region", name="Link matrix")
+    expect(matrix.locator("tbody tr")).to_have_count(3)
+    expect(matrix.locator('td[data-link="ok"]')).to_have_count(6)
+    expect(matrix.locator("tbody tr").first).to_contain_text("Broker 1")
+    assert axe_violations(page) == []
 
 
 def test_filters_sorting_and_screens_are_in_the_address_and_back_works(page: Page, visit: Visit) -> None:

@@ -11,7 +11,7 @@ does not fill the disk; the next line says how many were left out.
 from __future__ import annotations
 
 import logging
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.host import Clock
 from barnabas.common.reports import LineLimit
@@ -44,6 +44,18 @@ class _Requester(Protocol):
     def client_host(self) -> str: ...
 
 
+class Decided(NamedTuple):
+    """A decision of the authorizer. `references` is how often the request names the resource; `rule` is the rule that
+    decided, as Kafka's log shows it.
+    """
+
+    operation: AclOperation
+    resource: AclResource
+    name: str
+    references: int
+    rule: str
+
+
 class AuditLog:
     """The audit log of one node."""
 
@@ -63,45 +75,17 @@ class AuditLog:
         """Returns whether decisions that only filter a response are logged."""
         return _LOG.isEnabledFor(_TRACE)
 
-    def allowed(
-        self,
-        requester: _Requester,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        references: int,
-        rule: str,
-    ) -> None:
-        self._write(logging.DEBUG, "Allowed", requester, operation, resource, name, references, rule)
+    def allowed(self, requester: _Requester, decided: Decided) -> None:
+        self._write(logging.DEBUG, "Allowed", requester, decided)
 
-    def denied(
-        self,
-        requester: _Requester,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        references: int,
-        rule: str,
-        *,
-        explicit: bool,
-    ) -> None:
-        self._write(
-            logging.INFO if explicit else _TRACE, "Denied", requester, operation, resource, name, references, rule
-        )
+    def denied(self, requester: _Requester, decided: Decided, *, explicit: bool) -> None:
+        """Logs a denial; one that is not `explicit` only filtered a response."""
+        self._write(logging.INFO if explicit else _TRACE, "Denied", requester, decided)
 
-    def _write(
-        self,
-        level: int,
-        what: str,
-        requester: _Requester,
-        operation: AclOperation,
-        resource: AclResource,
-        name: str,
-        references: int,
-        rule: str,
-    ) -> None:
+    def _write(self, level: int, what: str, requester: _Requester, decided: Decided) -> None:
         if not _LOG.isEnabledFor(level):
             return
+        operation, resource, name, references, rule = decided
         suffix = self._limit.suffix((requester.principal, int(operation), int(resource), name, what))
         if suffix is None:
             return

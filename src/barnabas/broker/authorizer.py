@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
 
-from barnabas.broker.audit_log import AuditLog
+from barnabas.broker.audit_log import AuditLog, Decided
 from barnabas.common.authorizer_keys import allows_without_rules, super_users
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock
@@ -101,14 +101,13 @@ class Authorizer:
             self._answers[key] = decision
         self.counts[not decision.allowed] += 1
         audit = self.audit
-        if decision.allowed:
-            if audit.logs_allowed:
-                audit.allowed(
-                    requester, operation, resource, name, references, self.shown_rule(requester.principal, decision)
-                )
-        elif log_denied or audit.logs_filtered:
-            shown = self.shown_rule(requester.principal, decision)
-            audit.denied(requester, operation, resource, name, references, shown, explicit=log_denied)
+        if audit.logs_allowed if decision.allowed else log_denied or audit.logs_filtered:
+            rule = self.shown_rule(requester.principal, decision)
+            decided = Decided(operation, resource, name, references, rule)
+            if decision.allowed:
+                audit.allowed(requester, decided)
+            else:
+                audit.denied(requester, decided, explicit=log_denied)
         return decision.allowed
 
     def allowed_names(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from barnabas.common.host import FaultHandler
 
@@ -28,10 +28,18 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """The owner of a piece of work."""
+    """The owner of a piece of work. One that is `Named` too is named in log lines."""
 
     def on_error(self, error: Exception) -> None:
         """Handles a failure of the work: sends an error response or closes the connection. Raises nothing."""
+
+
+@runtime_checkable
+class Named(Protocol):
+    """An owner, or another worker, that can name its work for the log line about a long turn (`server.turns`)."""
+
+    def turn_name(self) -> tuple[str, str]:
+        """Returns the kind of the work that was served last, and its details."""
 
 
 class _Turn:
@@ -107,11 +115,12 @@ def later(callback: Callable[P, None]) -> Callable[P, None]:
     return wrapped
 
 
-def plain(callback: object) -> object:
-    """Returns the callback that `later` was given, to get its name."""
+def plain(callback: object) -> tuple[object, Owner | None]:
+    """Returns the callback that `later` was given, and its owner, to get their names."""
+    owner: Owner | None = None
     while isinstance(callback, partial) and callback.func is run:
-        callback = callback.args[1]
-    return callback
+        owner, callback = callback.args[:2]
+    return callback, owner
 
 
 def detached(call: Callable[..., T], *arguments: object) -> T:

@@ -170,6 +170,24 @@ class Link(Protocol):
         """Ends the connection and drops unsent data."""
 
 
+class LinkCondition(NamedTuple):
+    """The condition of the network under a connection, as the system knows it (TCP_INFO)."""
+
+    #: The smoothed round trip; 0 before the first one.
+    round_trip_us: int
+    #: The number of segments that were sent again, since the connection was made.
+    retransmits: int
+    #: Whether the peer's system has not acknowledged what was sent.
+    is_unacknowledged: bool
+
+
+class PeerLink(Link, Protocol):
+    """A connection that this side has opened."""
+
+    def condition(self) -> LinkCondition | None:
+        """Returns the condition of the network below; None if the system does not tell, or there is no connection."""
+
+
 class LinkEnd(Protocol):
     """The owner of an outgoing connection, with the same events as an accepted connection."""
 
@@ -189,7 +207,7 @@ class LinkEnd(Protocol):
 
 
 class Links(Protocol):
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         """Connects to a peer. Returns immediately, and calls no method of `end` before it has returned.
 
         `tls` is the name of the listener whose TLS settings apply to the connection; None means plain text.
@@ -276,3 +294,11 @@ class Host(Protocol):
 
     def process_cpu_ns(self) -> int:
         """Returns the CPU time that the process has used: it stands still while the process is paused."""
+
+    def cpu_wait_ns(self) -> int:
+        """Returns the time that the thread of the event loop was ready to run, and waited for a CPU that others used;
+        0 if the system does not tell.
+        """
+
+    def machine_up_ms(self) -> int:
+        """Returns the time since the start of the machine; 0 if the system does not tell."""

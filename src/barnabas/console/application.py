@@ -11,11 +11,23 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from barnabas.console import changing, live, messages_routes, reading, session_routes
+from barnabas.console import (
+    changing,
+    incident_routes,
+    live,
+    messages_routes,
+    reading,
+    records_routes,
+    security_routes,
+    session_routes,
+    tail_route,
+)
+from barnabas.console.incidents import NOT_WATCHED
 from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
 from barnabas.console.security.rights import PAST, ROUTES, Role, Route
+from barnabas.console.security.scope_rules import check as check_scope
 from barnabas.console.security.sessions import Session
 from barnabas.console.session_routes import cookie_name
 from barnabas.console.state import Console
@@ -34,7 +46,11 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **reading.HANDLERS,
     **live.HANDLERS,
     **messages_routes.HANDLERS,
+    **incident_routes.HANDLERS,
     **changing.HANDLERS,
+    **tail_route.HANDLERS,
+    **records_routes.HANDLERS,
+    **security_routes.HANDLERS,
 }
 
 
@@ -67,6 +83,10 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
         role = console.role_of(session)
         _check(console, route, request, session, role)
         visit = Visit(console, request, session, role)
+        if route.is_change and console.saved_of(visit.live.cluster.name) is not None:
+            raise Problem("past", NOT_WATCHED)
+        if visit.scope.is_restricted:
+            check_scope(visit.scope, route.name, await visit.body() if route.is_change else None)
         await _go_back(visit, route)
         return await handler(visit)
 
@@ -89,8 +109,13 @@ async def _show_departed(_request: Request, _error: Exception) -> Response:
 
 
 async def _go_back(visit: Visit, route: Route) -> None:
-    """Loads the moment that the request names. Raises Problem if it is not recorded, or has no such route."""
+    """Loads the moment that the request names; of an incident, its end, if none is named. Raises Problem if it is not
+    recorded, or has no such route.
+    """
     if not visit.parameters.has("at"):
+        saved = visit.console.saved_of(visit.live.cluster.name)
+        if saved is not None and route.name in PAST:
+            visit.past = await saved.past.at(saved.span[1])
         return
     if route.name not in PAST:
         raise Problem("past", f"{route.path} is not recorded: it is only about the present")

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.acknowledged import Acknowledged
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.group_sweep import GroupState
@@ -43,7 +45,17 @@ class ClusterView:
         #: The states of partitions before that time, from a history; only of partitions that were requested.
         self.older: dict[tuple[str, int], list[Lane]] = {}
         self.departed: dict[int, BrokerState] = {}
+        self.acknowledged = Acknowledged()
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
+
+    @property
+    def source(self) -> ClusterView:
+        """Returns the whole cluster of which this is a part; itself if it is the whole."""
+        return self
+
+    def shows_topic(self, name: str) -> bool:
+        """Whether the view can name this topic."""
+        return True
 
     @property
     def problem(self) -> str | None:

@@ -50,7 +50,8 @@ class LiveScreen:
 
     def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         self.screens = screens
-        self.cluster = screens.watched
+        self.cluster = screens.cluster
+        self.watched = screens.watched
         self.parameters = parameters
         self.version = self.cluster.table.version
         self.event_id = self.cluster.occurrences.last_id
@@ -64,7 +65,7 @@ class LiveScreen:
         raise NotImplementedError
 
     def end(self) -> None:
-        self.cluster.focus(self, None)
+        self.watched.focus(self, None)
 
     def note_position(self) -> None:
         self.version = self.cluster.table.version
@@ -88,7 +89,7 @@ class DataScreen(LiveScreen):
         return []
 
     def begin(self, position: Position | None) -> list[Message]:
-        self.cluster.focus(self, self.rows())
+        self.watched.focus(self, self.rows())
         if position is not None and position.version == self.cluster.table.version and self.cluster.is_filled:
             self._state = self.screens.state_key()
             return []
@@ -112,7 +113,7 @@ class DataScreen(LiveScreen):
         if body == self._sent:
             return []
         self._sent, self._sent_ms = body, now_ms
-        self.cluster.focus(self, self.rows())
+        self.watched.focus(self, self.rows())
         return [Message("data", self.cluster.envelope(data))]
 
     def _is_of_volumes(self) -> bool:
@@ -201,7 +202,8 @@ class MapScreen(LiveScreen):
             ).any():
                 return None
             rows.append(each.rows)
-        return np.unique(order.places[np.concatenate(rows)]).astype(np.uint32)
+        places = np.unique(order.places[np.concatenate(rows)])
+        return places[places >= 0].astype(np.uint32)
 
     def _cells(self, places: NDArray[np.uint32]) -> Message:
         table = self.cluster.table

@@ -49,6 +49,13 @@ class Parameters:
             raise Problem("bad-request", f"{name} is not between {least} and {most}: {number}")
         return number
 
+    def numbers(self, name: str) -> list[int]:
+        """Returns the numbers of a list with commas, each one once."""
+        parts = [part for part in self.text(name).split(",") if part]
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+            raise Problem("bad-request", f"{name} is not a list of numbers")
+        return sorted({int(part) for part in parts})
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         value = self._values.get(name, "")
         if value not in ("", "0", "1", "true", "false"):

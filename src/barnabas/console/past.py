@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.incidents import write_incident
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.questions import Questions
 from barnabas.console.screens import Screens
@@ -128,6 +130,10 @@ class PastReader:
             return {"first_ms": first_ms, "last_ms": last_ms, "gaps": gaps, "minutes": minutes[-_MINUTES_MAX:]}
 
         return await self._read(read)
+
+    async def excerpt(self, since_ms: int, until_ms: int, about: Mapping[str, Any]) -> BinaryIO:
+        """Returns a file with a period, and a text about it."""
+        return await self._read(lambda history: write_incident(history.path, since_ms, until_ms, about))
 
     def _cluster(self, history: History, time_ms: int) -> PastCluster:
         table = history.at(time_ms)

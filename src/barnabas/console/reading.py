@@ -14,6 +14,7 @@ from barnabas.console.views.brokers import broker_view, brokers_view, quorum_vie
 from barnabas.console.views.groups import SORTS as GROUP_SORTS
 from barnabas.console.views.groups import GroupsQuestion, group_view, groups_json, groups_view
 from barnabas.console.views.map_columns import FILLS
+from barnabas.console.views.moves import move_plan, moves_view
 from barnabas.console.views.overview import overview as overview_view
 from barnabas.console.views.partition import lanes_view, partition_view
 from barnabas.console.views.timeline import TimelineQuestion
@@ -147,7 +148,7 @@ async def history(visit: Visit) -> Response:
         found = await recording.past.about()
     except Problem as problem:
         found = {"first_ms": None, "last_ms": None, "gaps": [], "minutes": [], "text": problem.text}
-    return visit.answer(found | {"recording": recording.problem is None, "problem": recording.problem})
+    return visit.answer(found | {"recording": recording.is_recording, "problem": recording.problem})
 
 
 async def whatif(visit: Visit) -> Response:
@@ -155,7 +156,22 @@ async def whatif(visit: Visit) -> Response:
     require_filled(screens)
     kind = parameters.choice("ask", tuple(ASKS))
     question = question_of(kind, _objects(parameters, kind))
-    return visit.answer(await what_if(screens.cluster, kind, question))
+    return visit.answer(await what_if(screens.cluster, kind, question, with_states=parameters.flag("states")))
+
+
+async def moves(visit: Visit) -> Response:
+    """Shows the reassignments that run."""
+    screens = visit.live
+    require_filled(screens)
+    return visit.answer(await moves_view(screens.watched, screens.progress))
+
+
+async def plan_of_moves(visit: Visit) -> Response:
+    """Proposes replicas of topics on some brokers."""
+    parameters, screens = visit.parameters, visit.live
+    require_filled(screens)
+    topics = [name for name in parameters.text("topics").split(",") if name]
+    return visit.answer(move_plan(screens.cluster, topics, parameters.numbers("brokers"), parameters.number("seed", 0)))
 
 
 def _objects(parameters: Parameters, kind: str) -> list[str]:
@@ -270,6 +286,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "history": history,
     "whatif": whatif,
     "lanes": lanes,
+    "moves": moves,
+    "move_plan": plan_of_moves,
     "groups": groups,
     "group": group,
 }

@@ -11,6 +11,7 @@ import orjson
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.rates import Rates
 from barnabas.console.views.map_columns import MapColumns
+from barnabas.console.views.moves import Progress
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
 
@@ -19,12 +20,15 @@ _KEPT: Final = 64
 
 
 class Screens:
-    def __init__(self, cluster: ClusterView) -> None:
+    def __init__(self, cluster: ClusterView, rates: Rates | None = None) -> None:
         self.cluster = cluster
-        self.rates = Rates(cluster.table)
+        self.rates = Rates(cluster.table) if rates is None else rates
         self.topics = TopicsView(cluster, self.rates.by_row)
         self.map = MapColumns(cluster)
         self._computed: OrderedDict[Hashable, tuple[object, Any]] = OrderedDict()
+
+    def follow(self) -> None:
+        """Takes over what changed in the cluster; only a part of a cluster has something to do."""
 
     def state_key(self) -> tuple[object, ...]:
         """Returns what changes whenever a screen can differ."""
@@ -35,6 +39,7 @@ class Screens:
             cluster.problem,
             cluster.is_filled,
             cluster.groups_ms,
+            cluster.acknowledged.version,
         )
 
     def once(self, name: Hashable, compute: Callable[[], Any]) -> Any:
@@ -52,12 +57,16 @@ class Screens:
 
 
 class LiveScreens(Screens):
-    """The screens of a cluster that is watched."""
+    """The screens of a cluster that is watched. `cluster` is the part of it that they show, with the rates of the
+    whole; without it, everything.
+    """
 
-    def __init__(self, watched: WatchedCluster) -> None:
-        super().__init__(watched)
+    def __init__(self, watched: WatchedCluster, cluster: ClusterView | None = None, rates: Rates | None = None) -> None:
+        super().__init__(watched if cluster is None else cluster, rates)
         self.watched = watched
-        watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
+        self.progress = Progress()
+        if rates is None:
+            watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
 
 
 def to_json(value: object) -> bytes:

@@ -76,7 +76,6 @@ def _end(visit: Visit) -> None:
 
 async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     console = visit.console
-    screens = visit.live
     shown: dict[str, Any] = {
         "user": None if found is None else found.user,
         "role": None if found is None else found.role.name.lower(),
@@ -87,13 +86,21 @@ async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     }
     if found is None:
         return shown
+    screens, scope = visit.live, visit.scope
     return shown | {
         "clusters": [
-            {"name": name, "colour": each.watched.target.colour, "production": each.watched.target.production}
+            {
+                "name": name,
+                "colour": each.watched.target.colour,
+                "production": each.watched.target.production,
+                "incident_ms": console.end_of_incident(name),
+            }
             for name, each in console.screens.items()
+            if scope.sees_cluster(name)
         ],
+        "is_restricted": scope.is_restricted,
         "cluster": screens.cluster.name,
-        "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
+        "lab": found.role is Role.ADMIN and not scope.is_restricted and console.labs[screens.cluster.name].is_embedded,
         "history": await _span(visit),
         "features": ["whatif", *(["history"] if screens.cluster.name in console.recordings else [])],
         "version": screens.cluster.table.version,

@@ -24,3 +24,7 @@ class Target:
     #: The listeners of the controllers, whose metadata log is read, and the client settings for them.
     controllers: tuple[Address, ...] = ()
     controllers_security: Security | None = None
+    #: The file of an incident, which is shown instead of a cluster.
+    incident: Path | None = None
+    #: The URL of a schema registry, whose schemas are those of the records.
+    schema_registry: str | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Final
@@ -21,11 +22,13 @@ from barnabas.console.questions import Questions
 from barnabas.console.target import Target
 from barnabas.monitor.budget import SHARE
 from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.changes import Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.watch import Step, watch
 
+_REPORTS_KEPT: Final = 2_000
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -59,10 +62,14 @@ class WatchedCluster(ClusterView):
         questions = Questions(self.feeds.table, target.bootstrap, target.security, timeout_s=timeout_s)
         super().__init__(target.name, secrets.token_hex(4), self.feeds.table, questions, clock_ms)
         self._failure: str | None = None
+        #: The rates of replication that this console has set, by broker: most clusters do not tell them.
+        self.throttles: dict[int, int] = {}
         self._waiting: set[asyncio.Event] = set()
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.
         self._focus: dict[object, list[int]] = {}
+        #: The self-reports of the brokers, oldest first.
+        self.reports: deque[Event] = deque(maxlen=_REPORTS_KEPT)
         self.table.subscribe(self._on_change)
 
     @property
@@ -82,7 +89,8 @@ class WatchedCluster(ClusterView):
     async def run(self) -> None:
         """Watches the cluster until the task is cancelled."""
         try:
-            async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
+            watching = watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms, packs=True)
+            async with aclosing(watching) as steps:
                 async for step in steps:
                     self._take(step)
         finally:
@@ -96,6 +104,10 @@ class WatchedCluster(ClusterView):
             self._failure = f"the watch ended by a fault of the console: {error}"
             self.wake()
 
+    def stay_off(self, reason: str) -> None:
+        """Notes why this cluster is not watched."""
+        self._failure = reason
+
     def follow(self, reader: Callable[[Step], None]) -> None:
         """Calls `reader` with each step from now on."""
         self._followers.append(reader)
@@ -103,9 +115,11 @@ class WatchedCluster(ClusterView):
     def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
+        new += self.occurrences.add_packed(step.packed)
+        self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)
-        if new:
+        if new or step.reports:
             self.wake()
 
     def _on_change(self, change: ChangeSet) -> None:
@@ -114,6 +128,7 @@ class WatchedCluster(ClusterView):
                 self.departed[broker.broker_id] = broker.before
             else:
                 self.departed.pop(broker.broker_id, None)
+        self.acknowledged.recheck(self.table)
         self.wake()
 
     def wake(self) -> None:

@@ -14,6 +14,7 @@ from barnabas.console.cluster_view import ClusterView
 from barnabas.console.problems import Problem
 from barnabas.console.watched import WatchedCluster
 from barnabas.monitor.columns import UNKNOWN, Volumes
+from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable
 from barnabas.monitor.topics import Topic, Topics
 from barnabas.whatif import Answer, BadQuestion, Question, ask, parse_question
@@ -34,6 +35,14 @@ ASKS: Final = {
     "restart-all": "restart-all",
 }
 _VERDICTS: Final = {0: "safe", 3: "degraded", 5: "degraded", 6: "unsafe"}
+#: How grave the effects on a partition are; all others are a notice.
+_SEVERITIES: Final = {
+    "offline": Severity.CRITICAL,
+    "unclean": Severity.CRITICAL,
+    "under-min-isr": Severity.ERROR,
+    "single-copy": Severity.WARNING,
+    "at-min-isr": Severity.WARNING,
+}
 _SHOWN: Final = 500
 _TIMEOUT_S: Final = 2.0
 
@@ -46,8 +55,10 @@ def question_of(kind: str, objects: list[str]) -> Question:
         raise Problem("bad-request", str(error)) from error
 
 
-async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[str, Any]:
-    """Returns the answer to a question. Raises Problem if the question does not fit the cluster."""
+async def what_if(cluster: ClusterView, kind: str, question: Question, *, with_states: bool = False) -> dict[str, Any]:
+    """Returns the answer to a question, with `with_states` also the state of each partition that would change. Raises
+    Problem if the question does not fit the cluster.
+    """
     facts = await _facts(cluster, question)
     table = _copied(cluster.table)
 
@@ -58,17 +69,18 @@ async def what_if(cluster: ClusterView, kind: str, question: Question) -> dict[s
         answer = await asyncio.to_thread(work)
     except BadQuestion as error:
         raise Problem("bad-request", str(error)) from error
-    return _shown(kind, answer)
+    return _shown(kind, answer) | ({"states": _states(answer)} if with_states else {})
 
 
 async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
     """Returns the facts that only brokers know; missing ones become a note of the answer."""
-    if not isinstance(cluster, WatchedCluster):
+    whole = cluster.source
+    if not isinstance(whole, WatchedCluster):
         return facts_in(cluster.table)
     if cluster.problem is not None:
         return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
     disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
-    target = cluster.target
+    target = whole.target
     return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 
@@ -124,6 +136,17 @@ def _shown(kind: str, answer: Answer) -> dict[str, Any]:
         "moved_bytes": full.get("moved_bytes"),
         "stuck": full.get("stuck"),
     }
+
+
+def _states(answer: Answer) -> list[dict[str, Any]]:
+    """Returns [partition, severity, leader, ISR, replicas] of each partition that would change, by topic."""
+    by_topic: dict[str, list[list[Any]]] = {}
+    for each in answer.partitions:
+        effects = {*each.effects, *each.already}
+        severity = max((_SEVERITIES.get(effect.label, Severity.NOTICE) for effect in effects), default=Severity.OK)
+        row = [each.key[1], int(severity), each.leader, list(each.in_sync), list(each.after.replicas)]
+        by_topic.setdefault(each.key[0], []).append(row)
+    return [{"topic": topic, "partitions": rows} for topic, rows in by_topic.items()]
 
 
 def _partition(outcome: Outcome) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Final
 
 from barnabas.history.errors import HistoryError
+from barnabas.history.excerpts import ABOUT
 from barnabas.history.files import open_for_reading, reason
 from barnabas.history.gaps import Gap
 from barnabas.history.pages import history_html
@@ -83,6 +84,11 @@ class History:
     @property
     def cluster_id(self) -> str | None:
         return self._meta("cluster_id")
+
+    @property
+    def about(self) -> str | None:
+        """Returns the text that an excerpt has about itself; None for a whole history."""
+        return self._meta(ABOUT)
 
     def span(self) -> tuple[int, int]:
         """Returns the first and the last recorded time in milliseconds. Raises HistoryError if nothing is recorded."""

@@ -21,20 +21,21 @@ class Bounds:
 
 def prune(connection: sqlite3.Connection, bounds: Bounds, now_ms: int) -> int:
     """Removes events beyond the limits of age and size, up to a checkpoint. Returns the number of removed events."""
-    removed = 0
-    oldest_ms = now_ms - int(bounds.days * DAY_MS)
-    row = connection.execute(
-        "SELECT max(seq) FROM checkpoints WHERE time_ms <= ? AND seq > (SELECT min(seq) FROM checkpoints)",
-        (oldest_ms,),
-    ).fetchone()
-    if row[0] is not None:
-        removed += _remove_before(connection, row[0])
+    removed = drop_before(connection, now_ms - int(bounds.days * DAY_MS))
     while used_bytes(connection) > bounds.bytes:
         second = connection.execute("SELECT seq FROM checkpoints ORDER BY seq LIMIT 1 OFFSET 1").fetchone()
         if second is None:
             break
         removed += _remove_before(connection, second[0])
     return removed
+
+
+def drop_before(connection: sqlite3.Connection, time_ms: int) -> int:
+    """Removes what is before the last checkpoint up to a time. Returns the number of events."""
+    (seq,) = connection.execute(
+        "SELECT max(seq) FROM checkpoints WHERE time_ms <= ? AND seq > (SELECT min(seq) FROM checkpoints)", (time_ms,)
+    ).fetchone()
+    return 0 if seq is None else _remove_before(connection, seq)
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:

@@ -162,6 +162,10 @@ class Fetcher:
     def is_idle(self) -> bool:
         return not self._followed
 
+    @property
+    def channel(self) -> Channel:
+        return self._channel
+
     def partitions(self) -> list[TopicPartition]:
         return [followed.partition.topic_partition for followed in self._followed.values()]
 

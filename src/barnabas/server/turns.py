@@ -16,9 +16,9 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns, thread_time_ns
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
-from barnabas.common.continuations import plain
+from barnabas.common.continuations import Named, plain
 from barnabas.common.metrics import GAUGE, HISTOGRAM, Family, Sample, single
 
 log = logging.getLogger("barnabas.turns")
@@ -41,12 +41,6 @@ FILE_VARIABLE: Final = "BARNABAS_LONG_TURNS"
 Callback = Callable[[], object]
 #: Wall time, CPU time, and a description of the work served.
 OnLong = Callable[[int, int, str], None]
-
-
-@runtime_checkable
-class Named(Protocol):
-    def turn_name(self) -> tuple[str, str]:
-        """Returns the kind of the work that was served last, and its details."""
 
 
 class _Kind:
@@ -222,11 +216,15 @@ def _line_in(path: str | None) -> OnLong | None:
 
 def name_of(what: object) -> tuple[str, str]:
     """Returns a name for the work that a turn served (the function of a callback, or the kind of request), and its
-    details.
+    details: for a request that is served in parts, which request it is.
     """
     if isinstance(what, Named):
         return what.turn_name()
-    what = plain(what)
+    what, owner = plain(what)
     function = getattr(what, "func", what)
+    worker = getattr(function, "__self__", None)
+    if isinstance(worker, Named):
+        return worker.turn_name()
     module = str(getattr(function, "__module__", "")).removeprefix("barnabas.")
-    return f"{module}.{getattr(function, '__qualname__', repr(function))}", ""
+    details = " ".join(owner.turn_name()) if isinstance(owner, Named) else ""
+    return f"{module}.{getattr(function, '__qualname__', repr(function))}", details and f"for {details}"

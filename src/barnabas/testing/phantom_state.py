@@ -182,6 +182,10 @@ class PhantomState:
 
     # -- parts of changes
 
+    def report(self, kind: str, broker: int, text: str, **facts: Any) -> None:
+        """Adds a self-report of a broker to the journal."""
+        self._changed([{"kind": kind, "broker": broker, "text": text, "begin_ms": self._now_ms(), **facts}])
+
     def _add(self, name: str, partitions: int) -> PhantomTopic:
         number = self._next_id
         self._next_id += 1

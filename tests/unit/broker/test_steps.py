@@ -27,6 +27,9 @@ class World:
     def on_error(self, error: Exception) -> None:
         self.failed.append(error)
 
+    def turn_name(self) -> tuple[str, str]:
+        return "Metadata", "of a client"
+
     def run(self) -> None:
         enter = self.time.enter
 
@@ -49,6 +52,13 @@ def test_work_takes_turns() -> None:
     assert folded == ["a", "b", "c", "a", "c", "a"]
     assert done == ["b", "c", "a"]
     assert world.turns == 3 + 1 + 2 + 3, "one slice a turn, and one turn to find that the end is reached"
+
+
+def test_a_slice_is_named_by_its_work_and_its_request() -> None:
+    world = World()
+    world.steps.start(world.work("a", 1), lambda _: None, world)
+    world.run()
+    assert world.steps.turn_name() == ("a slice of Metadata", "of a client (World.work)")
 
 
 def test_one_turn_begins_a_limited_amount_of_work() -> None:

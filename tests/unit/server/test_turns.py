@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.support.metrics import Metrics
 from tests.support.wired import WiredBroker
 
 from barnabas.broker.handlers import describe_cluster
+from barnabas.broker.requests.steps import Steps
+from barnabas.common.continuations import later, run
 from barnabas.common.metrics import lines_of
 from barnabas.protocol import codec
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -22,6 +25,7 @@ from barnabas.server import turns as turns_module
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListeningSocket, SocketOptions
 from barnabas.server.turns import FILE_VARIABLE, Turns
+from barnabas.simulation.host import VirtualTime
 
 MS = 1_000_000
 
@@ -107,6 +111,39 @@ def test_a_long_turn_is_logged_once_in_ten_seconds_for_each_kind(
     assert "300 ms (20 ms of CPU)" in other
     assert other.endswith("slower")
     assert again.endswith("slow; 4 more such turns since the last such line, of up to 150 ms")
+
+
+class _Request:
+    def on_error(self, error: Exception) -> None:
+        raise error
+
+    def turn_name(self) -> tuple[str, str]:
+        return "Fetch", "of client 'lazy'"
+
+
+def test_parts_of_a_request_are_named_by_the_request(clocks: Clocks, caplog: pytest.LogCaptureFixture) -> None:
+    turns = Turns()
+    turns.begin_serving()
+    parts: list[Callable[[], None]] = []
+
+    def slow_part() -> None:
+        clocks.take(150, 120)
+
+    def slow_work() -> Generator[int, None, None]:
+        clocks.take(150, 120)
+        yield 1
+
+    virtual = VirtualTime()
+    virtual.enter = turns.run  # type: ignore[method-assign]
+    with caplog.at_level(logging.WARNING, "barnabas.turns"):
+        run(_Request(), lambda: parts.append(later(slow_part)))
+        turns.run(parts[0])
+        Steps(virtual, virtual).start(slow_work(), lambda _: None, _Request())
+        virtual.run_for(0)
+    part, slice_ = caplog.messages
+    assert part.endswith("slow_part for Fetch of client 'lazy'")
+    assert "a slice of Fetch of client 'lazy' (" in slice_
+    assert slice_.endswith("slow_work)")
 
 
 def test_a_callback_that_raises_is_measured_too(clocks: Clocks) -> None:

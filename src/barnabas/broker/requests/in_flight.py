@@ -157,6 +157,12 @@ class InFlight:
         #: A function that completes the handler's response with the rows that the authorizer refused.
         self.amend: Callable[[Any], Any] | None = None
 
+    def turn_name(self) -> tuple[str, str]:
+        """Returns the request and its sender (`continuations.Owner`)."""
+        return API_NAMES[
+            self.api_key
+        ], f"version {self.api_version} of client {self.client_id!r} from {self.connection.client_host}"
+
     @property
     def client_host(self) -> str:
         return self.connection.client_host

@@ -101,6 +101,9 @@ class InnerRequest:
             answer = error_response(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
             self.reply(answer or response_class(self.api_key)())
 
+    def turn_name(self) -> tuple[str, str]:
+        return str(self), ""
+
     def __str__(self) -> str:
         name = type(self._message).NAME if self._message is not None else "an answered request"
         return f"{name} ({self.api_key}) version {self.api_version} of {self.client_id!r} at {self.client_host}"

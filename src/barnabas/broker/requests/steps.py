@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from barnabas.common import effort
-from barnabas.common.continuations import Owner, run
+from barnabas.common.continuations import Named, Owner, run
 from barnabas.common.effort import Work as Effort
 from barnabas.common.host import Clock, Timers
 
@@ -55,6 +55,13 @@ class _Job:
         self.is_wanted = is_wanted
 
 
+def _name_of(job: _Job) -> tuple[str, str]:
+    kind, details = "a request", ""
+    if isinstance(job.owner, Named):
+        kind, details = job.owner.turn_name()
+    return f"a slice of {kind}", f"{details} ({getattr(job.work, '__qualname__', 'work')})".lstrip()
+
+
 class Steps:
     """The queue of long work of one broker."""
 
@@ -67,6 +74,8 @@ class Steps:
         self._has_large = False
         self._is_scheduled = False
         self._units = 0
+        #: The name of the latest slice, logged if it took long; no reference to the job, which can hold much memory.
+        self._latest = ("a slice of long work", "")
         #: The units of `begin` since the last reset; once they are used up, a reset follows after the turn.
         self._begun_units = 0
         #: The total size of the frames that wait in the queue, in bytes.
@@ -138,6 +147,10 @@ class Steps:
             return (end.value,)
         return None
 
+    def turn_name(self) -> tuple[str, str]:
+        """Returns the name for `server.turns`: the work of the latest slice, and the request that it serves."""
+        return self._latest
+
     def _end(self, job: _Job) -> None:
         self.held_bytes -= job.held_bytes
         if job.held_bytes > LARGE_FRAME_BYTES:
@@ -154,6 +167,7 @@ class Steps:
         """Runs one slice of the job that has waited longest."""
         self._is_scheduled = False
         job = self._queue.popleft()
+        self._latest = _name_of(job)
         has_more = False
         try:
             has_more = run(job.owner, self._slice, job) is True

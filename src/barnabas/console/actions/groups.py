@@ -1,4 +1,4 @@
-"""Actions on consumer groups: other offsets, and the end of a group."""
+"""Actions on consumer groups: other offsets, the end of offsets, and the end of a group."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, Delete
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 _TARGETS: Final = ("earliest", "latest", "time", "offset", "shift")
+_SHOWN: Final = 50
 _INT64: Final = (1 << 63) - 1
 #: The last versions that name one group, and topics by name.
 _ONE_GROUP: Final = 3
@@ -69,6 +71,40 @@ async def delete_group(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     return outcome(f"group {group} was deleted", [(row.group_id, row.error_code, None) for row in answer.results])
 
 
+async def delete_offsets(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
+    """Deletes committed offsets of a group: those of a topic, or of named partitions."""
+    group, keys = inputs.text("group"), inputs.partitions()
+    state = cluster.groups.get(group)
+    if state is None:
+        raise Problem("not-found", f"there is no group {group}")
+    topic = inputs.text("topic") if keys is None else ""
+    chosen = sorted(key for key in state.offsets if (key[0] == topic if keys is None else key in keys))
+    if not chosen:
+        raise Problem("refused", f"group {group} has committed no offsets there")
+    if inputs.is_dry_run:
+        lines = [f"{name}-{partition}: {state.offsets[name, partition]}" for name, partition in chosen[:_SHOWN]]
+        more = [f"and {len(chosen) - _SHOWN} more"] if len(chosen) > _SHOWN else []
+        where = "readers without an offset begin where auto.offset.reset says"
+        return plan([f"deletes {len(chosen)} offsets of group {group}", *lines, *more], [where])
+    by_topic: dict[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
+    for name, partition in chosen:
+        row = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)
+        by_topic.setdefault(name, []).append(row)
+    topics = [
+        OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=rows) for name, rows in by_topic.items()
+    ]
+    request = OffsetDeleteRequest(group_id=group, topics=topics)
+    answer = await ask_broker(cluster, await _coordinator(cluster, group), request, OffsetDeleteResponse)
+    if answer.error_code:
+        raise Problem("refused", f"group {group}: {reason(answer.error_code, None)}")
+    results: list[Result] = [
+        (f"{each.name}-{row.partition_index}", row.error_code, _hint(row.error_code))
+        for each in answer.topics
+        for row in each.partitions
+    ]
+    return outcome(f"{len(chosen)} offsets of group {group} were deleted", results)
+
+
 async def _commit(cluster: WatchedCluster, group: str, offsets: Mapping[Key, int]) -> dict[str, Any]:
     by_topic: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -92,6 +128,8 @@ async def _commit(cluster: WatchedCluster, group: str, offsets: Mapping[Key, int
 
 
 def _hint(code: int) -> str | None:
+    if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        return "members of the group read this topic: stop them first"
     has_members = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
     return "the group has members: stop them first" if code in has_members else None
 

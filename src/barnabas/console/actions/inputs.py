@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.console.problems import Problem
+from barnabas.console.security.scope import EVERYTHING, Scope
 
 _MANY: Final = 100_000
 _TEXT_MAX: Final = 65_536
@@ -13,8 +14,9 @@ Key = tuple[str, int]
 
 
 class Inputs:
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    def __init__(self, body: Mapping[str, Any], scope: Scope = EVERYTHING) -> None:
         self.body = body
+        self.scope = scope
 
     @property
     def is_dry_run(self) -> bool:
@@ -33,7 +35,9 @@ class Inputs:
         return value
 
     def number(self, name: str, *, least: int, most: int, default: int | None = None) -> int:
-        value = self.body.get(name, default)
+        """Returns a number. A form sends null for a field that is empty."""
+        value = self.body.get(name)
+        value = default if value is None else value
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise Problem("bad-request", f"{name} is not a number between {least} and {most}")
         return value

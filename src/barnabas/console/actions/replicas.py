@@ -1,20 +1,16 @@
-"""Actions on replicas: elections of leaders, and moves to other brokers."""
+"""Elections of leaders."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
-from barnabas.console.actions.inputs import Inputs, Key, broker_ids, key_of
+from barnabas.console.actions.inputs import Inputs, Key
 from barnabas.console.actions.outcome import Result, outcome, plan, reason
 from barnabas.console.actions.requests import TIMEOUT_MS, ask_controller
 from barnabas.console.problems import Problem
 from barnabas.console.security.rights import Role
 from barnabas.console.watched import WatchedCluster
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 _KINDS: Final = {"preferred": 0, "unclean": 1}
@@ -28,7 +24,7 @@ async def elect(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str
         raise Problem("role", "an unclean election can lose records: it needs the role admin")
     if kind == "unclean" and not keys:
         raise Problem("bad-request", "an unclean election names its partitions")
-    rows = _rows(cluster, keys)
+    rows = rows_of(cluster, keys)
     if inputs.is_dry_run:
         return _election_plan(cluster, kind, rows)
     by_topic: dict[str, list[int]] = {}
@@ -55,44 +51,7 @@ async def elect(cluster: WatchedCluster, inputs: Inputs, role: Role) -> dict[str
     return outcome(f"{elected} leaders were elected", results, frozenset({ErrorCode.ELECTION_NOT_NEEDED}))
 
 
-async def reassign(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
-    """Moves replicas to other brokers; null as the replicas of a partition cancels its move."""
-    targets: dict[Key, list[int] | None] = {}
-    for row in inputs.rows("partitions") or []:
-        replicas = row.get("replicas")
-        targets[key_of(row)] = None if replicas is None else broker_ids(replicas)
-    if not targets:
-        raise Problem("bad-request", "partitions is empty")
-    _rows(cluster, list(targets))
-    unknown = {each for wanted in targets.values() for each in wanted or ()} - cluster.table.brokers.keys()
-    if unknown:
-        raise Problem("bad-request", f"there is no broker {min(unknown)}")
-    if inputs.is_dry_run:
-        return _move_plan(cluster, targets)
-    by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
-    for (topic, partition), wanted in sorted(targets.items()):
-        one = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=partition, replicas=wanted)
-        by_topic.setdefault(topic, []).append(one)
-    topics = [
-        AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=parts)
-        for topic, parts in by_topic.items()
-    ]
-    request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics)
-    answer = await ask_controller(
-        cluster, request, AlterPartitionReassignmentsResponse, lambda found: found.error_code, version_max=0
-    )
-    if answer.error_code:
-        raise Problem("refused", reason(answer.error_code, answer.error_message))
-    results: list[Result] = [
-        (f"{topic.name}-{part.partition_index}", part.error_code, part.error_message)
-        for topic in answer.responses
-        for part in topic.partitions
-    ]
-    begun = sum(wanted is not None for wanted in targets.values())
-    return outcome(f"{begun} moves began, {len(targets) - begun} were cancelled", results)
-
-
-def _rows(cluster: WatchedCluster, keys: list[Key] | None) -> list[int]:
+def rows_of(cluster: WatchedCluster, keys: list[Key] | None) -> list[int]:
     """Returns the rows of these partitions, or of all. Raises Problem for one that does not exist."""
     if keys is None:
         return [int(row) for row in cluster.table.rows]
@@ -121,24 +80,3 @@ def _election_plan(cluster: WatchedCluster, kind: str, rows: list[int]) -> dict[
     rest = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     kept = [f"{skipped} partitions need no election, or cannot have one"] if skipped else []
     return plan([*lines[:_SHOWN], *rest, *kept], warnings)
-
-
-def _move_plan(cluster: WatchedCluster, targets: dict[Key, list[int] | None]) -> dict[str, Any]:
-    rows = _rows(cluster, list(targets))
-    table = cluster.table
-    lines, total, warnings = [], 0, []
-    for row, ((topic, partition), wanted) in zip(rows, targets.items(), strict=True):
-        state = table.state(row)
-        if wanted is None:
-            lines.append(f"{topic}-{partition}: its move is cancelled")
-            continue
-        new = [each for each in wanted if each not in state.replicas]
-        size = state.size_bytes or 0
-        total += size * len(new)
-        lines.append(
-            f"{topic}-{partition}: replicas {list(state.replicas)} -> {wanted}, {size * len(new):,} bytes to copy"
-        )
-        if len(wanted) < len(state.replicas):
-            warnings.append(f"{topic}-{partition} has {len(wanted)} replicas afterwards, {len(state.replicas)} now")
-        warnings += [f"broker {each} does not answer" for each in new if table.brokers[each].problem is not None]
-    return plan([*lines[:_SHOWN], f"{total:,} bytes are copied in all"], list(dict.fromkeys(warnings))[:_SHOWN])

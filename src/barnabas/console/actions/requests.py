@@ -22,6 +22,9 @@ M = TypeVar("M", bound=Message)
 TIMEOUT_S: Final = 15.0
 TIMEOUT_MS: Final = 10_000
 _PAUSE_S: Final = 0.25
+#: The time for a new topic to be in the table, and between two looks for it.
+_KNOWN_S: Final = 10.0
+_LOOK_S: Final = 0.02
 _UNKNOWN: Final = "no response arrived, so the outcome is unknown"
 
 
@@ -47,6 +50,14 @@ async def ask_controller(
         if code_of(answer) != ErrorCode.NOT_CONTROLLER or loop.time() >= deadline_s:
             return answer
         await asyncio.sleep(_PAUSE_S)
+
+
+async def await_topic(cluster: WatchedCluster, name: str) -> None:
+    """Waits until the console itself knows a topic that was created, so that the page can show it; not for ever."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + _KNOWN_S
+    while name not in cluster.table.topics.by_name and loop.time() < deadline_s:
+        await asyncio.sleep(_LOOK_S)
 
 
 async def ask_broker(

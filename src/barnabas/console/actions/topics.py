@@ -8,7 +8,7 @@ from typing import Any, Final
 from barnabas.common.errors import ErrorCode
 from barnabas.console.actions.inputs import Inputs, Key
 from barnabas.console.actions.outcome import Result, outcome, plan
-from barnabas.console.actions.requests import TIMEOUT_MS, ask_broker, ask_controller
+from barnabas.console.actions.requests import TIMEOUT_MS, ask_broker, ask_controller, await_topic
 from barnabas.console.problems import Problem
 from barnabas.console.security.rights import Role
 from barnabas.console.views.configs import BROKER, TOPIC
@@ -48,6 +48,7 @@ async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     rows: list[Result] = [(row.name, row.error_code, row.error_message) for row in answer.topics]
     shown = outcome(f"topic {name} was created", rows)
     if not inputs.is_dry_run:
+        await await_topic(cluster, name)
         return shown
     settings = [f"{key} = {value}" for key, value in configs.items()]
     row = answer.topics[0]
@@ -57,11 +58,13 @@ async def create_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
 async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     name = inputs.text("name")
     inputs.confirm("confirm", name)
-    rows = _rows_of(cluster, name)
+    rows = partition_rows(cluster, name)
     if inputs.is_dry_run:
         sizes = leader_sizes(cluster.table, rows)
         readers = sorted(
-            group for group, state in cluster.groups.items() if any(topic == name for topic, _ in state.offsets)
+            group
+            for group, state in cluster.groups.items()
+            if inputs.scope.sees_group(group) and any(topic == name for topic, _ in state.offsets)
         )
         warnings = [f"{len(readers)} groups have offsets there: {', '.join(readers[:20])}"] if readers else []
         size = int(sizes[sizes >= 0].sum())
@@ -81,7 +84,7 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
 
 async def add_partitions(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> dict[str, Any]:
     name, count = inputs.text("name"), inputs.number("partitions", least=1, most=_PARTITIONS_MAX)
-    before = len(_rows_of(cluster, name))
+    before = len(partition_rows(cluster, name))
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=inputs.is_dry_run)
     answer = await ask_controller(
@@ -169,7 +172,7 @@ async def delete_records(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
     return outcome(f"records of {topic} were deleted", [each for found in results for each in found])
 
 
-def _rows_of(cluster: WatchedCluster, name: str) -> Any:
+def partition_rows(cluster: WatchedCluster, name: str) -> Any:
     topic = cluster.table.topics.by_name.get(name)
     if topic is None:
         raise Problem("not-found", f"there is no topic {name}")

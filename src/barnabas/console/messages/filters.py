@@ -2,6 +2,7 @@
 
 value.amount > 10 && key.startsWith("a")     value: JSON, or text
 headers["trace"] == "7" || offset == 12      headers: by name, as text
+value.lines.exists(line, line.count > 2)     a list: all, exists, exists_one, filter, map
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from barnabas.records.record import Record
 
 NAMES: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "size")
 LENGTH_MAX: Final = 2_000
+_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _WHERE: Final = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
@@ -38,7 +40,8 @@ class Filter:
             self._program = cel.compile(expression)
         except ValueError as error:
             raise _error_of(str(error)) from error
-        unknown = sorted(set(self._program.variables()).difference(NAMES))
+        # The variable of a macro, such as x in value.lines.exists(x, x.n > 2), is listed like a name.
+        unknown = sorted(set(self._program.variables()).difference(NAMES, _MACRO.findall(expression)))
         if unknown:
             raise FilterError(f"there is no name {unknown[0]} in a filter; names: {', '.join(NAMES)}")
         self._wants_headers = "headers" in self._program.variables()

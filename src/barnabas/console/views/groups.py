@@ -68,6 +68,8 @@ async def group_view(cluster: ClusterView, rates: Rates, name: str) -> dict[str,
     if state is None:
         raise Problem("not-found", f"there is no group {name}")
     members, problem = await _members(cluster, name, state)
+    for member in members:
+        member["assignments"] = [each for each in member["assignments"] if cluster.shows_topic(each["topic"])]
     readers = {
         (each["topic"], each["partition"]): member["member"] for member in members for each in member["assignments"]
     }

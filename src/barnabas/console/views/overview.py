@@ -22,9 +22,7 @@ def overview(cluster: ClusterView) -> dict[str, Any]:
     replicas = states.replicas[rows]
     has_two = (replicas != UNKNOWN).sum(axis=1) >= 2
     in_sync = (states.isr[rows] != UNKNOWN).sum(axis=1)
-    worst = table.by_severity()[:_SHOWN]
-    severities = dict(zip(rows.tolist(), table.severities().tolist(), strict=True))
-    shown = [row for row in worst.tolist() if severities[row] != Severity.OK]
+    worst, acknowledged = _worst(cluster)
     return {
         "cluster_id": table.cluster_id,
         "name": cluster.name,
@@ -39,6 +37,26 @@ def overview(cluster: ClusterView) -> dict[str, Any]:
         "isr_below_2": int(np.count_nonzero(has_two & (in_sync < 2))),
         "without_preferred": int(np.count_nonzero(states.leader[rows] != replicas[:, 0])) if len(rows) else 0,
         "brokers": brokers_json(cluster),
-        "worst": partitions_json(cluster, shown),
+        "worst": worst,
+        "acknowledged": acknowledged,
         "changes": [event.shown for event in reversed(cluster.occurrences.events[-_SHOWN:])],
     }
+
+
+def _worst(cluster: ClusterView) -> tuple[list[dict[str, Any]], int]:
+    """Returns the worst partitions, the acknowledged ones last, and how many of all are acknowledged."""
+    table = cluster.table
+    noted = {table.row_of(*key) for key in cluster.acknowledged.keys}
+    severities = dict(zip(table.rows.tolist(), table.severities().tolist(), strict=True))
+    shown: list[int] = []
+    for row in table.by_severity().tolist():
+        if severities[row] == Severity.OK or len(shown) == _SHOWN:
+            break
+        if row not in noted:
+            shown.append(row)
+    if noted:
+        shown += [row for row in table.by_severity().tolist() if row in noted][:_SHOWN]
+    rows = partitions_json(cluster, shown)
+    for row in rows:
+        row["acknowledged"] = cluster.acknowledged.shown((row["topic"], row["partition"]))
+    return rows, len(noted)

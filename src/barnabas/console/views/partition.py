@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.occurrences import Lane
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import known, partitions_json
 from barnabas.monitor.broker_connection import NoAnswer

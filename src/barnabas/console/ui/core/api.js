@@ -111,16 +111,29 @@ export function hasHistory() {
   return session.value?.history !== null && session.value?.history !== undefined;
 }
 
+/** Returns the last moment of the incident that is shown; null for a cluster that is watched. */
+export function incidentEnd() {
+  const mine = session.value;
+  const name = place.value.params.get('cluster') ?? mine?.cluster;
+  return mine?.clusters?.find((each) => each.name === name)?.incident_ms ?? null;
+}
+
 export async function loadSession() {
   const answer = await fetch(address('/api/session'), { credentials: 'same-origin', cache: 'no-store' });
   if (!answer.ok) throw new ApiError('internal', `${answer.status} ${answer.statusText}`);
   session.value = await answer.json();
 }
 
-/** Returns whether the present user has a role's rights, and the moment and the server allow changes. */
-export function can(/** @type {'viewer'|'operator'|'admin'} */ role) {
+/** @typedef {'viewer'|'operator'|'admin'} RoleName */
+
+/** Returns whether the present user has a role's rights. */
+export function has(/** @type {RoleName} */ role) {
   const order = ['viewer', 'operator', 'admin'];
+  return order.indexOf(session.value?.role ?? '') >= order.indexOf(role);
+}
+
+/** Returns whether the present user has a role's rights, and the moment and the server allow changes. */
+export function can(/** @type {RoleName} */ role) {
   const mine = session.value;
-  if (!mine || mine.read_only || place.value.params.has('at')) return false;
-  return order.indexOf(mine.role ?? '') >= order.indexOf(role);
+  return Boolean(mine && !mine.read_only && !place.value.params.has('at') && has(role));
 }

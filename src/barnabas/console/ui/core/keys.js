@@ -15,6 +15,7 @@ const JUMPS = new Map([
   ['b', '/brokers'],
   ['g', '/groups'],
   ['l', '/timeline'],
+  ['v', '/moves'],
 ]);
 const JUMP_MS = 1_500;
 let jumpUntil = 0;

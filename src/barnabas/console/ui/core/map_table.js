@@ -44,6 +44,8 @@ export class MapTable {
     this.starts = starts(this.topics.counts);
     /** @type {Map<number, Held>|null} */
     this.held = null;
+    /** Which positions a supposed state changes; null for the present one. @type {Uint8Array|null} */
+    this.supposed = null;
   }
 
   get count() {
@@ -125,6 +127,39 @@ export class MapTable {
       }
     }
     return found;
+  }
+
+  /**
+   * Shows a supposed state instead of the present one: [partition, severity, leader, ISR, replicas] by topic. Returns
+   * which positions it changes.
+   * @param {{topic: string, partitions: [number, number, number, number[], number[]][]}[]} states
+   * @param {number[]} lost brokers that would not run
+   */
+  suppose(states, lost) {
+    const changed = new Uint8Array(this.count);
+    const { assignments } = this.header;
+    const numbers = new Map(assignments.map((list, index) => [list.join(), index]));
+    const places = new Map(this.topics.names.map((name, index) => [name, index]));
+    this.assignment = Uint32Array.from(this.assignment);
+    this.isr = Uint32Array.from(this.isr);
+    for (const { topic, partitions } of states) {
+      const holes = this.topics.holes?.[topic];
+      const start = this.starts[places.get(topic) ?? -1];
+      if (start === undefined) continue;
+      for (const [partition, severity, leader, isr, replicas] of partitions) {
+        const position = start + (holes ? holes.indexOf(partition) : partition);
+        const key = replicas.join();
+        if (!numbers.has(key)) numbers.set(key, assignments.push(replicas) - 1);
+        this.assignment[position] = numbers.get(key) ?? 0;
+        this.severity[position] = severity;
+        this.leader[position] = leader < 0 ? NO_LEADER : replicas.indexOf(leader);
+        this.isr[position] = replicas.reduce((bits, broker, place) => bits | (isr.includes(broker) ? 1 << place : 0), 0);
+        changed[position] = 1;
+      }
+    }
+    for (const broker of lost) this.silent.add(broker);
+    this.held = null;
+    return changed;
   }
 
   /**

@@ -3,9 +3,9 @@
 /** @typedef {'ok'|'notice'|'warning'|'error'|'critical'} Severity */
 /** @typedef {{broker: number, reason: string, age_ms: number|null}} Silent */
 /** @typedef {{time_ms: number, text: string, codes: string[]}} Cause */
-/** @typedef {{name: string, colour: string|null, production: boolean}} ClusterName */
+/** @typedef {{name: string, colour: string|null, production: boolean, incident_ms: number|null}} ClusterName */
 /** @typedef {{user: string|null, role: string|null, token: string|null, is_login_needed: boolean, read_only: boolean,
- *   clusters: ClusterName[], cluster: string, lab: boolean, history: {first_ms: number, last_ms: number}|null,
+ *   clusters: ClusterName[], is_restricted: boolean, cluster: string, lab: boolean, history: {first_ms: number, last_ms: number}|null,
  *   features: string[], version: string, boot: string}} Session */
 /**
  * @template T
@@ -21,7 +21,8 @@
  *   leader_epoch: number|null, replicas: number[], isr: number[], osr: number[], elr: number[]|null, offline: number[],
  *   adding: number[]|null, removing: number[]|null, min_isr: number|null, size_bytes: number|null,
  *   start_offset: number|null, high_watermark: number|null, end_offset: number|null, messages: number|null,
- *   exact_ms: number|null, missed_elections: number|null, details: Replica[]|null, cause: Cause|null}} Partition */
+ *   exact_ms: number|null, missed_elections: number|null, details: Replica[]|null, cause: Cause|null,
+ *   acknowledged?: {user: string, time_ms: number, note: string}|null}} Partition */
 /** @typedef {{leader: number, leader_epoch: number, replicas: number[], isr: number[], osr?: number[],
  *   min_isr?: number|null}} Placement */
 /** @typedef {{id: string|number, time_ms: number, kind: string, subject: string, topic: string|null,
@@ -31,7 +32,7 @@
 /** @typedef {{severity: Severity, state: string, partitions: number}} Count */
 /** @typedef {{cluster_id: string|null, name: string, controller: number, topics: number, partitions: number,
  *   severity: Severity, counts: Count[], isr_below_2: number, without_preferred: number, brokers: Broker[],
- *   worst: Partition[], changes: Event[]}} Overview */
+ *   worst: Partition[], acknowledged: number, changes: Event[]}} Overview */
 /** @typedef {{topic: string, topic_id: string|null, is_internal: boolean, partitions: number, replication: number,
  *   min_isr: number|null, severity: Severity, state: string, out_of_sync: number, leaderless: number,
  *   size_bytes: number|null, messages: number|null, rate: number|null, groups: number|null,
@@ -72,14 +73,38 @@
  *   members: {member: string, client: string, host: string, instance: string|null,
  *   assignments: {topic: string, partition: number}[]}[], partitions: GroupPartition[], lag: number|null,
  *   lag_s: number|null, problem: string|null}} GroupPage */
-/** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean}} Value */
+/** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean, schema?: {id: number, name: string}|null,
+ *   is_masked?: boolean, problem?: string|null}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,
  *   value: Value|null, headers: {name: string, value: Value|null}[], size: number}} RecordRow */
 /** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, ms: number, filter_failures: number},
  *   is_complete: boolean, stopped: string|null, next?: Record<string, number>|null, before?: Record<string, number>|null,
  *   filter_failure: string|null,
  *   problems: {partition: number, text: string}[]}} Messages */
+/** @typedef {{broker: number, copied_bytes: number|null, left_bytes: number|null, rate: number|null,
+ *   problem: string|null}} MoveTarget */
+/** @typedef {{topic: string, partition: number, replicas: number[], adding: number[], removing: number[], leader: number,
+ *   size_bytes: number|null, targets: MoveTarget[], left_bytes: number|null, rate: number|null,
+ *   end_ms: number|null}} Move */
+/** @typedef {{moves: Move[], total: number, left_bytes: number|null, rate: number|null, end_ms: number|null,
+ *   throttles: {broker: number, leader_rate: number|null, follower_rate: number|null, problem: string|null}[]}} Moves */
+/** @typedef {{topic: string, partition: number, leader: [number, number], replicas: [number[], number[]],
+ *   isr: [number[], number[]], severity: [Severity, Severity], size_bytes: [number|null, number|null]}} Changed */
+/** @typedef {{time_ms: number, is_now: boolean, problem: string|null}} Moment */
+/** @typedef {{first: Moment, second: Moment, counts: {severity: Severity, first: number, second: number}[],
+ *   controller: [number, number], brokers: {broker: number, first: string, second: string}[], created: string[],
+ *   deleted: string[], recreated: string[], partitions: Changed[], changed: number, same: number}} Comparison */
+/** @typedef {{cluster: string, user: string, note: string, severity: Severity, since_ms: number, until_ms: number,
+ *   worst: (Partition & {explanation: string[]})[]}} Incident */
 /** @typedef {{is_embedded: boolean, reason: string|null, brokers: {broker: number, state: string,
  *   pid: number|null}[]}} Lab */
+/** @typedef {{from: number, to: number, partitions: number, out_of_sync: number, lag: number|null, state: string,
+ *   report: string|null}} Link */
+/** @typedef {{kind: string, broker: number, begin_ms: number, end_ms: number|null, text: string}} Report */
+/** @typedef {{brokers: number[], brokers_total: number, cells: Link[], reports: Report[], has_reports: boolean}} Links */
+/** @typedef {{resource: string, name: string, pattern: string, principal: string, host: string, operation: string,
+ *   permission: string}} Acl */
+/** @typedef {{user: string, mechanism: string, iterations: number}} ScramUser */
+/** @typedef {{entity: Record<string, string|null>, quotas: Record<string, number>}} Quota */
 
 export {};

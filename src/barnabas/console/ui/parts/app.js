@@ -2,10 +2,10 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { session } from '../core/api.js';
+import { incidentEnd, session } from '../core/api.js';
 import { open } from '../core/keys.js';
 import { texts } from '../core/texts.js';
-import { atMs, href, place } from '../core/url.js';
+import { atMs, changed, go, href, place } from '../core/url.js';
 import { moment } from '../core/format.js';
 import { Bar } from './bar.js';
 import { Warnings } from './warnings.js';
@@ -25,6 +25,8 @@ import { Brokers } from '../screens/brokers.js';
 import { BrokerScreen } from '../screens/broker.js';
 import { TimelineScreen } from '../screens/timeline.js';
 import { WhatIf } from '../screens/whatif.js';
+import { Moves } from '../screens/moves.js';
+import { Compare } from '../screens/compare.js';
 import { Settings } from '../screens/settings.js';
 import { Login } from '../screens/login.js';
 import { NotFound } from '../screens/not_found.js';
@@ -47,6 +49,8 @@ const SCREENS = new Map([
   ['/broker', { name: 'broker', view: BrokerScreen, nav: 'brokers' }],
   ['/timeline', { name: 'timeline', view: TimelineScreen }],
   ['/whatif', { name: 'whatif', view: WhatIf }],
+  ['/moves', { name: 'moves', view: Moves }],
+  ['/compare', { name: 'compare', view: Compare, nav: 'timeline' }],
   ['/settings', { name: 'settings', view: Settings }],
 ]);
 const NAV = /** @type {const} */ ([
@@ -57,6 +61,7 @@ const NAV = /** @type {const} */ ([
   ['brokers', '/brokers'],
   ['timeline', '/timeline'],
   ['whatif', '/whatif'],
+  ['moves', '/moves'],
   ['settings', '/settings'],
 ]);
 /** The outlines of the screens' pictures, in a box of 16. @type {Record<string, string>} */
@@ -68,6 +73,7 @@ const PICTURES = {
   brokers: 'M2 3h12v4H2zM2 9h12v4H2zM4.500 5h.01M4.500 11h.01',
   timeline: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12M8 4.500V8l2.500 1.700',
   whatif: 'M5.500 5.500a2.500 2.500 0 1 1 3.500 2.300c-.8.4-1 .9-1 1.900M8 12.800h.01',
+  moves: 'M2 5h9M8.500 2.500 11 5 8.500 7.500M14 11H5M7.500 8.500 5 11 7.500 13.500',
   settings: 'M2 4.500h7M12 4.500h2M10.500 3v3M2 11.500h2M7 11.500h7M5.500 10v3',
 };
 
@@ -88,7 +94,14 @@ export function App() {
     isFirst.current = false;
   }, [path]);
 
-  if (!mine) {
+  // An incident has no present: its last moment is shown instead.
+  const end = mine ? incidentEnd() : null;
+  const isWithoutMoment = end !== null && atMs() === null;
+  useEffect(() => {
+    if (isWithoutMoment) go(changed({ at: end }), { replace: true });
+  }, [isWithoutMoment, end]);
+
+  if (!mine || isWithoutMoment) {
     return html`<main class="start" aria-busy="true"><p class="empty" role="status">${startFailed.value ? texts.consoleSilent : `${texts.waiting.console} …`}</p></main>`;
   }
   if (mine.is_login_needed && !mine.user) return html`<${Login} />`;

@@ -12,7 +12,7 @@ import { Dialog } from './dialog.js';
 
 /** @returns {Choice[]} */
 function fixed() {
-  const paths = /** @type {const} */ ({ overview: '/', map: '/map', topics: '/topics', groups: '/groups', brokers: '/brokers', timeline: '/timeline', whatif: '/whatif', settings: '/settings' });
+  const paths = /** @type {const} */ ({ overview: '/', map: '/map', topics: '/topics', groups: '/groups', brokers: '/brokers', timeline: '/timeline', whatif: '/whatif', moves: '/moves', compare: '/compare', settings: '/settings' });
   const screens = Object.entries(paths).map(([name, to]) => ({
     kind: 'screen',
     name: texts.screens[/** @type {keyof typeof paths} */ (name)],

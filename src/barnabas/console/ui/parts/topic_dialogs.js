@@ -1,4 +1,4 @@
-// The changes of topics: create, elect, add partitions, delete records, delete.
+// The changes of topics: create, clone, elect, more partitions or replicas, delete records, recreate, delete.
 import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
 import { can, post } from '../core/api.js';
@@ -28,7 +28,7 @@ export function CreateTopic({ onClose }) {
     }} />`;
 }
 
-/** @typedef {'elect'|'partitions'|'records'|'delete'} ActionName */
+/** @typedef {'elect'|'partitions'|'clone'|'factor'|'records'|'recreate'|'delete'} ActionName */
 
 /** @param {{topic: Topic, configs: Config[]|null}} props */
 export function TopicActions({ topic }) {
@@ -43,7 +43,9 @@ export function TopicActions({ topic }) {
       <option value="">Actions …</option>
       <option value="elect">Elect preferred leaders (${off.length})</option>
       <option value="partitions">Add partitions</option>
-      ${can('admin') && html`<option value="records">Delete all records</option><option value="delete">Delete the topic</option>`}
+      <option value="clone">Clone</option>
+      ${can('admin') && html`<option value="factor">Change the replication factor</option><option value="records">Delete all records</option>
+        <option value="recreate">Delete and create again</option><option value="delete">Delete the topic</option>`}
     </select>
     ${shown === 'elect' && html`<${ActionDialog} title="Elect preferred leaders" verb="Elect" onClose=${close} fields=${[
       { name: 'kind', title: 'Election', choices: can('admin') ? [['preferred', 'preferred'], ['unclean', 'unclean: a replica out of sync can lead, records can be lost']] : [['preferred', 'preferred']] },
@@ -52,6 +54,21 @@ export function TopicActions({ topic }) {
     ${shown === 'partitions' && html`<${ActionDialog} title=${`Add partitions to ${name}`} verb="Add" onClose=${close} fields=${[
       { name: 'partitions', title: 'Partitions in total', type: 'number', value: topic.partitions.length + 1, hint: 'Keys go to other partitions after that.' },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-partitions', { name, partitions: Number(values.partitions), dry_run: isDry })} />`}
+    ${shown === 'clone' && html`<${ActionDialog} title=${`Clone ${name}`} verb="Create" onClose=${close}
+      lead="A topic with the same partitions, replication factor and settings. Records are not copied."
+      fields=${[{ name: 'name', title: 'Name of the new topic', value: '' }]}
+      act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
+        const answer = await post('/api/actions/clone-topic', { source: name, name: values.name, dry_run: isDry });
+        if (!isDry) go(href('/topic', { name: values.name }));
+        return answer;
+      }} />`}
+    ${shown === 'factor' && html`<${ActionDialog} title=${`Replication factor of ${name}`} verb="Begin the moves" isDanger onClose=${close} onDone=${() => go(href('/moves'))}
+      fields=${[{ name: 'replication', title: 'Replicas of each partition', type: 'number', value: topic.replication }]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/change-replication', { topic: name, replication: Number(values.replication), dry_run: isDry })} />`}
+    ${shown === 'recreate' && html`<${ActionDialog} title=${`Delete ${name} and create it again`} verb="Delete and create" isDanger onClose=${close}
+      lead="All records and the offsets of groups are lost. Partitions, replication factor and settings stay."
+      fields=${[{ name: 'confirm', title: `Type the name of the topic to recreate it: ${name}` }]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/recreate-topic', { name, confirm: values.confirm, dry_run: isDry })} />`}
     ${shown === 'records' && html`<${ActionDialog} title=${`Delete all records of ${name}`} verb="Delete the records" isDanger onClose=${close} fields=${[]}
       lead="Every record up to the high watermark is deleted from every partition. That cannot be undone."
       act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) =>

@@ -45,6 +45,7 @@ export function BrokerScreen() {
       <span class="grow"></span>
       <a class="button" href=${href('/timeline', { broker: id })}>Events</a>
       <a class="button" href=${href('/whatif', { ask: 'restart', broker: id })}>Is a restart safe?</a>
+      <a class="button" href=${href('/whatif', { ask: 'drain', broker: id })}>Drain</a>
     </section>
     <p class="facts" aria-label="Partitions by state">${[...RANK].reverse().map((each) =>
       data.by_severity?.[each] ? html`<span key=${each} class="fact"><${Mark} severity=${each} /> ${count(data.by_severity[each])} ${texts.severity[each]}</span>` : null,

@@ -1,10 +1,14 @@
 // Brokers and quorum: how is each node?
+import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { can, post } from '../core/api.js';
 import { clocks, useNow, useRoute } from '../core/data.js';
 import { atMs, href } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, duration } from '../core/format.js';
+import { LinksPanel } from '../parts/links.js';
 import { Table, sorted } from '../parts/table.js';
+import { ActionDialog } from '../parts/action_dialog.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Brokers as BrokersData, Broker, Quorum, Voter } from '../core/types.js' */
 /** @import { Column } from '../parts/table.js' */
@@ -21,6 +25,7 @@ const VALUES = {
 export function Brokers() {
   const answer = useRoute('/api/brokers', {}, { screen: 'brokers' });
   const now = useNow(1000) + clocks.value.ahead;
+  const [isElecting, setElecting] = useState(false);
   const data = /** @type {BrokersData|null} */ (answer.data);
   if (!data) return html`<${Waiting} ...${answer} />`;
   const { rows, sort, isDown } = sorted(data.brokers, VALUES, 'broker');
@@ -41,9 +46,15 @@ export function Brokers() {
     { key: 'out', title: 'Out of sync', width: 104, sort: 'out', isFirstDown: true, align: 'end', cell: (row) => html`<span class=${row.out_of_sync ? 'bad' : 'nothing'}>${count(row.out_of_sync)}</span>` },
     { key: 'size', title: 'Size', width: 92, sort: 'size', isFirstDown: true, align: 'end', isWide: true, cell: (row) => bytes(row.size_bytes) },
   ];
-  return html`<${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
+  return html`<div class="tools"><span class="grow"></span>
+      <a class="button" href=${href('/whatif', { ask: 'restart-all' })}>Restart all: in which order?</a>
+      ${can('operator') && html`<button onClick=${() => setElecting(true)}>Elect all preferred leaders</button>`}</div>
+    ${isElecting && html`<${ActionDialog} title="Elect the preferred leaders of all partitions" verb="Elect" onClose=${() => setElecting(false)} fields=${[]}
+      act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) => post('/api/actions/elect', { kind: 'preferred', partitions: null, dry_run: isDry })} />`}
+    <${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Broker} */ row) => String(row.broker)} sort=${sort} isDown=${isDown} isTall=${rows.length > 60}
       markOf=${(/** @type {Broker} */ row) => `${row.problem !== null} ${row.is_controller}`} empty=${texts.empty.brokers} />
+    <${LinksPanel} />
     <${QuorumPanel} />`;
 }
 

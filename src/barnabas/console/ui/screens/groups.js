@@ -75,7 +75,7 @@ export function GroupScreen() {
       <span class="grow"></span>
       <a class="button" href=${address('/api/group', { name, format: 'csv', at: atMs() })} download>CSV</a>
       ${can('operator') && html`<button onClick=${() => setShown('reset')}>Reset offsets</button>`}
-      ${can('admin') && html`<button onClick=${() => setShown('delete')}>Delete</button>`}
+      ${can('admin') && html`<button disabled=${data.partitions.length === 0} onClick=${() => setShown('offsets')}>Delete offsets</button><button onClick=${() => setShown('delete')}>Delete</button>`}
     </section>
     ${data.problem && html`<p class="warning" role="status">${data.problem}</p>`}
     <section class="panel" aria-label="Members"><h2>Members</h2>
@@ -100,6 +100,9 @@ export function GroupScreen() {
       { name: 'value', title: 'Value', hint: 'For a time, an offset or a shift' },
     ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
       post('/api/actions/reset-offsets', { group: name, to: values.to, value: values.value === '' ? null : Number(values.value), partitions: null, dry_run: isDry })} />`}
+    ${shown === 'offsets' && html`<${ActionDialog} title=${`Delete offsets of ${name}`} verb="Delete the offsets" isDanger onClose=${close} onDone=${answer.reload}
+      fields=${[{ name: 'topic', title: 'Of topic', value: data.partitions[0]?.topic ?? '', choices: [...new Set(data.partitions.map((each) => each.topic))].sort().map((each) => [each, each]) }]}
+      act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-offsets', { group: name, topic: values.topic, dry_run: isDry })} />`}
     ${shown === 'delete' && html`<${ActionDialog} title=${`Delete ${name}`} verb="Delete the group" isDanger onClose=${close} onDone=${() => go(href('/groups'))}
       fields=${[{ name: 'confirm', title: `Type the name of the group to delete it: ${name}` }]}
       act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/delete-group', { group: name, confirm: values.confirm, dry_run: isDry })} />`}`;

@@ -1,7 +1,7 @@
 // Map: where is it wrong? All replicas of the cluster in one picture.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { getBytes } from '../core/api.js';
+import { get, getBytes } from '../core/api.js';
 import { asApiError, note } from '../core/data.js';
 import { openStream, status } from '../core/live.js';
 import { atMs, go, href, param, setParams } from '../core/url.js';
@@ -33,8 +33,9 @@ const VOLUMES_MS = 5_000;
 /** @param {Fill} fill */
 function useMap(fill) {
   const at = atMs();
+  const question = supposed();
   const volumes = fill === 'size' || fill === 'lag' ? fill : null;
-  const key = JSON.stringify([at, volumes, param('cluster')]);
+  const key = JSON.stringify([at, volumes, param('cluster'), question]);
   const [state, setState] = useState({ table: /** @type {MapTable|null} */ (null), drawn: 0, error: /** @type {any} */ (null) });
   const kept = useRef(/** @type {MapTable|null} */ (null));
 
@@ -47,14 +48,15 @@ function useMap(fill) {
     const load = async () => {
       clearTimeout(timer);
       try {
-        const before = kept.current;
+        const before = question ? null : kept.current;
         const bytes = await getBytes('/api/map', { at, fill: volumes, layout: before?.header.layout }, abort.signal);
         const table = new MapTable(bytes, before);
         note({ ...table.header, data: null });
-        kept.current = table;
+        if (question && table.isFilled) await suppose(table, question, at, abort.signal);
+        kept.current = question ? null : table;
         setState((old) => ({ table, drawn: old.drawn + 1, error: null }));
         if (!table.isFilled) timer = setTimeout(load, 1000);
-        else if (at === null) {
+        else if (at === null && !question) {
           close ??= openStream('map', {}, `${table.header.boot}.${table.header.version}`, { onCells, onReload: load, onStale: load });
           if (volumes) timer = setTimeout(load, VOLUMES_MS);
         }
@@ -78,11 +80,50 @@ function useMap(fill) {
   return state;
 }
 
+/** @typedef {{ask: string, broker: string|null, rack: string|null, path: string|null, topic: string|null, value: string|null}} Question */
+
+/** Returns the question whose answer the map shows, of the address; null for none. @returns {Question|null} */
+function supposed() {
+  const ask = param('ask');
+  if (ask === null) return null;
+  return { ask, broker: param('broker'), rack: param('rack'), path: param('path'), topic: param('topic'), value: param('value') };
+}
+
+/** @param {MapTable} table @param {Question} question @param {number|null} at @param {AbortSignal} signal */
+async function suppose(table, question, at, signal) {
+  const { data } = await get('/api/whatif', { ...question, at, states: 1 }, { signal });
+  const found = /** @type {any} */ (data);
+  if (!found) return;
+  /** @type {number[]} */
+  let lost = [];
+  if (question.ask === 'lose-broker' || question.ask === 'restart') lost = (question.broker ?? '').split(',').map(Number);
+  if (question.ask === 'lose-rack') lost = table.header.brokers.filter((each) => (question.rack ?? '').split(',').includes(each.rack ?? '')).map((each) => each.broker);
+  table.supposed = table.suppose(found.states, lost);
+}
+
+/** @param {Question} question */
+function questionText({ ask, broker, rack, path, topic, value }) {
+  /** @type {Record<string, string>} */
+  const known = {
+    restart: `broker ${broker} were restarted`,
+    'restart-all': 'all brokers were restarted, one by one',
+    'lose-broker': `broker ${broker} died`,
+    'lose-rack': `rack ${rack} were lost`,
+    'lose-disk': `the disk ${path} of broker ${broker} were lost`,
+    drain: `broker ${broker} were drained`,
+    'min-isr': `min.insync.replicas of ${topic} were ${value}`,
+  };
+  return known[ask] ?? ask;
+}
+
 export function MapScreen() {
   const fill = FILLS.find(([name]) => name === param('fill'))?.[0] ?? 'state';
   const { table, drawn, error } = useMap(fill);
   const isTable = param('as') === 'table';
+  const question = supposed();
   return html`
+    ${question && html`<p class="warning past" role="status"><strong>What if ${questionText(question)}?</strong> The map shows it as it would be; partitions that would not change are faint.${' '}
+      <a href=${href('/whatif', question)}>The answer</a> · <a href=${href('/map')}>As it is</a></p>`}
     <div class="tools">
       <label>fill by <select value=${fill} onChange=${(/** @type {any} */ event) => setParams({ fill: event.currentTarget.value === 'state' ? null : event.currentTarget.value })}>
         ${FILLS.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></label>
@@ -113,7 +154,7 @@ function zoomed(direction) {
 function useDim(table, drawn) {
   const [text, state] = [(param('q') ?? '').toLowerCase(), param('state') ?? ''];
   return useMemo(() => {
-    if (!text && !state) return null;
+    if (!text && !state) return table.supposed ? (/** @type {number} */ position) => !table.supposed?.[position] : null;
     const rank = RANK.indexOf(/** @type {Severity} */ (state));
     const hits = new Uint8Array(table.count);
     table.topics.names.forEach((name, index) => {

@@ -1,6 +1,7 @@
 // Overview: is it well; if not, what first?
 import { useCallback, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
+import { incidentEnd } from '../core/api.js';
 import { useRoute } from '../core/data.js';
 import { href } from '../core/url.js';
 import { texts } from '../core/texts.js';
@@ -8,6 +9,8 @@ import { bytes, count, plural } from '../core/format.js';
 import { BrokerLink, Mark, PartitionLink, Replicas, State } from '../parts/badges.js';
 import { EventList } from '../parts/events.js';
 import { BrokerCards } from '../parts/broker_cards.js';
+import { Acknowledge, AcknowledgeAll, Seen } from '../parts/acknowledge.js';
+import { AboutIncident, CopyText, SaveIncident } from '../parts/incident.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Overview as OverviewData, Event as ClusterEvent, Severity } from '../core/types.js' */
 
@@ -24,12 +27,15 @@ export function Overview() {
   const known = new Set(data.changes.map((each) => each.id));
   const isPast = answer.envelope?.at_ms !== null;
   const changes = isPast ? data.changes : [...fresh.filter((each) => !known.has(each.id)), ...data.changes].slice(0, CHANGES_MAX);
+  const unwell = data.counts.reduce((sum, each) => sum + (each.severity === 'ok' ? 0 : each.partitions), 0);
   return html`
     <section class="health" data-severity=${data.severity} aria-live="polite">
       <${Mark} severity=${data.severity} /><strong>${texts.health[data.severity]}</strong>
       <span class="facts">${plural(data.topics, 'topic')}, ${plural(data.partitions, 'partition')},
-        ${' '}${plural(data.brokers.length, 'broker')}; controller ${data.controller < 0 ? 'unknown' : html`<${BrokerLink} id=${data.controller} />`}</span>
+        ${' '}${plural(data.brokers.length, 'broker')}; controller ${data.controller < 0 ? 'unknown' : html`<${BrokerLink} id=${data.controller} />`}${data.acknowledged > 0 && `; ${count(data.acknowledged)} acknowledged`}</span>
+      <span class="grow"></span><span class="health-acts"><${AcknowledgeAll} unwell=${unwell} /><${CopyText} data=${{ ...data, changes }} /><${SaveIncident} /></span>
     </section>
+    ${incidentEnd() !== null && html`<${AboutIncident} />`}
     <section class="ladder" aria-label="Partitions by state">
       ${data.counts.map(
         (each) => html`<a key=${each.severity} class="rung" data-severity=${each.severity} data-empty=${each.partitions === 0}
@@ -51,7 +57,8 @@ export function Overview() {
                 <${State} severity=${each.severity} text=${each.state} /><${PartitionLink} ...${each} />
                 <span class="worst-facts">leader <${BrokerLink} id=${each.leader} /> <${Replicas} partition=${each} />
                   ${each.size_bytes !== null && html`<span class="muted">${bytes(each.size_bytes)}</span>`}</span>
-                <span class="cause">${each.cause ? each.cause.text : 'the cause is not known'}</span></li>`,
+                <span class="cause">${each.cause ? each.cause.text : 'the cause is not known'} <${Seen} row=${each} /></span>
+                <span class="worst-acts"><${Acknowledge} row=${each} /></span></li>`,
             )}</ul>`}
       </section>
       <section class="panel" aria-label="Brokers">

@@ -6,6 +6,7 @@ import { texts } from '../core/texts.js';
 import { bytes, count, moment } from '../core/format.js';
 import { BrokerLink, BrokerList, State, replicaState } from '../parts/badges.js';
 import { Lanes, LanesTable } from '../pictures/lanes.js';
+import { AbortTransaction, PartitionActions } from '../parts/partition_dialogs.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { PartitionPage } from '../core/types.js' */
 
@@ -36,6 +37,7 @@ export function PartitionScreen() {
       <span class="grow"></span>
       <a class="button" href=${href('/topic', { name: topic })}>Topic</a>
       <a class="button" href=${href('/messages', { topic, partition })}>Messages</a>
+      <${PartitionActions} data=${data} reload=${answer.reload} />
     </section>
     <section class="panel" aria-label="Leader and ISR over time">
       <h2>Leader and ISR over time <a class="more" href=${href('/timeline', { topic, partition })}>events</a></h2>
@@ -53,7 +55,7 @@ export function PartitionScreen() {
         : html`<p class="empty">${data.cause ? data.cause.text : 'No cause is known: this cluster keeps no journal, or nothing has changed.'}</p>`}
     </section>
     <${ReplicasTable} data=${data} />
-    <${Producers} data=${data} />`;
+    <${Producers} data=${data} reload=${answer.reload} />`;
 }
 
 /** @param {{data: PartitionPage}} props */
@@ -74,8 +76,8 @@ function ReplicasTable({ data }) {
       })}</tbody></table></div></section>`;
 }
 
-/** @param {{data: PartitionPage}} props */
-function Producers({ data }) {
+/** @param {{data: PartitionPage, reload: () => void}} props */
+function Producers({ data, reload }) {
   const producers = data.producers ?? [];
   return html`<section class="panel" aria-label="Producers"><h2>Producers and open transactions</h2>
     ${producers.length === 0
@@ -84,6 +86,6 @@ function Producers({ data }) {
           <thead><tr><th scope="col">Producer id</th><th scope="col" class="end">Epoch</th><th scope="col" class="end">Last sequence</th><th scope="col">Last write</th><th scope="col" class="end">Open transaction from</th></tr></thead>
           <tbody>${producers.map(
             (each) => html`<tr key=${each.producer_id}><th scope="row">${each.producer_id}</th><td class="end">${each.epoch}</td><td class="end">${count(each.last_sequence)}</td>
-              <td>${moment(each.last_ms)}</td><td class="end">${each.open_txn_from === null ? '–' : count(each.open_txn_from)}</td></tr>`,
+              <td>${moment(each.last_ms)}</td><td class="end">${each.open_txn_from === null ? '–' : count(each.open_txn_from)}<${AbortTransaction} topic=${data.topic} partition=${data.partition} producer=${each} reload=${reload} /></td></tr>`,
           )}</tbody></table></div>`}</section>`;
 }

@@ -1,13 +1,14 @@
 // Time line: what happened, in which order, because of what?
 import { useCallback, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get } from '../core/api.js';
+import { get, hasHistory } from '../core/api.js';
 import { throttled, useRoute } from '../core/data.js';
-import { atMs, changed, param, setParams } from '../core/url.js';
+import { atMs, changed, href, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { count, moment, plural } from '../core/format.js';
 import { EventList } from '../parts/events.js';
 import { Minutes } from '../pictures/minutes.js';
+import { SaveIncident } from '../parts/incident.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Timeline, Event as ClusterEvent } from '../core/types.js' */
 
@@ -62,7 +63,8 @@ export function TimelineScreen() {
       <label>span <select value=${span} onChange=${(/** @type {any} */ event) => setParams({ span: event.currentTarget.value, from: null, to: null })}>
         ${HOURS.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
       ${isFiltered && html`<a class="button" href=${changed({ q: null, kind: null, topic: null, partition: null, broker: null, severity: null, span: null, from: null, to: null })}>Clear</a>`}
-      <span class="grow"></span><span class="found" role="status">${data ? plural(data.total, 'event') : ''}</span>
+      <span class="grow"></span>${hasHistory() && html`<a class="button" href=${href('/compare')}>Compare two moments</a>`}<${SaveIncident} />
+      <span class="found" role="status">${data ? plural(data.total, 'event') : ''}</span>
     </div>
     ${!data
       ? html`<${Waiting} ...${answer} />`

@@ -1,12 +1,14 @@
 // What if: what breaks if brokers are restarted, die or are drained, a rack or a disk is lost, min ISR is raised?
 import { html } from '../core/html.js';
 import { useRoute } from '../core/data.js';
-import { param, setParams } from '../core/url.js';
+import { asFile, setPlan } from '../core/plan.js';
+import { atMs, go, href, param, setParams } from '../core/url.js';
 import { bytes, count, plural, brokers as listed } from '../core/format.js';
 import { Mark, PartitionLink, State } from '../parts/badges.js';
 import { Table } from '../parts/table.js';
 import { Waiting } from '../parts/state_of_answer.js';
 /** @import { Brokers, Severity } from '../core/types.js' */
+/** @import { PlanRow } from '../core/plan.js' */
 
 const ASKS = /** @type {const} */ ([
   ['restart', 'a broker is restarted'],
@@ -87,9 +89,14 @@ function Result({ asked }) {
       )}${data.counts.every((each) => each.partitions === 0) && 'no partition is worse than before'}</span></section>
     ${data.order && html`<p class="facts">A safe order: <strong>${data.order.join(', ')}</strong></p>`}
     ${data.plan && html`<ol class="explanation">${data.plan.map((line) => html`<li key=${line}>${line}</li>`)}</ol>`}
-    ${data.moved_bytes !== null && html`<p class="facts">${bytes(data.moved_bytes)} would move${data.reassignment ? html`; <a href=${saved(data.reassignment)} download="reassignment.json">the plan as JSON</a> for <span class="code">barnabas reassign</span>` : ''}.</p>`}
+    ${data.moved_bytes !== null && html`<p class="facts">${bytes(data.moved_bytes)} would move${data.reassignment ? html`; <a href=${asFile(JSON.stringify(data.reassignment, null, 2))} download="reassignment.json">the plan as JSON</a> for <span class="code">barnabas reassign</span>` : ''}.</p>`}
     ${data.notes.length > 0 && html`<ul class="hint">${data.notes.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`}
     ${stuck.length > 0 && html`<p class="warning"><strong>${plural(stuck.length, 'partition')} cannot move:</strong> ${stuck.slice(0, 5).map((each) => `${each.topic}-${each.partition} (${each.reason})`).join(', ')}${stuck.length > 5 ? ' …' : ''}</p>`}
+    <p class="facts">${data.changed > 0 && html`<a class="button" href=${href('/map', { ...asked, at: atMs() })}>Show it on the map</a>`}
+      ${reassigned(data).length > 0 && html`<button onClick=${() => {
+        setPlan({ rows: reassigned(data), source: `drain of broker ${asked['broker'] ?? ''}` });
+        go(href('/moves'));
+      }}>Open the plan in Moves</button>`}</p>
     <h2>${count(data.changed)} of ${plural(data.total, 'partition')} would change</h2>
     <${Table} label="Partitions that change" isTall=${data.partitions.length > 60} count=${data.partitions.length} row=${(/** @type {number} */ index) => data.partitions[index] ?? null}
       keyOf=${(/** @type {Outcome} */ row) => `${row.topic}-${row.partition}`} empty="No partition would be worse." columns=${[
@@ -112,12 +119,13 @@ function Effects({ effects }) {
   }</span>`;
 }
 
+/** @param {Answer} answer @returns {PlanRow[]} */
+function reassigned(answer) {
+  const found = /** @type {{partitions?: PlanRow[]}|null} */ (answer.reassignment);
+  return (found?.partitions ?? []).map(({ topic, partition, replicas }) => ({ topic, partition, replicas }));
+}
+
 /** @param {number} broker */
 function named(broker) {
   return broker < 0 ? 'none' : String(broker);
-}
-
-/** @param {unknown} plan */
-function saved(plan) {
-  return `data:application/json,${encodeURIComponent(JSON.stringify(plan, null, 2))}`;
 }
