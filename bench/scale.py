@@ -32,7 +32,7 @@ SCALE = Experiment(
         Metric(
             "scale_failover_s", "failover: decided, replayed, encoded by the controller", "s", Goal(1.0, absolute=True)
         ),
-        Metric("scale_follow_s", "the same, decoded and replayed by a broker", "s"),
+        Metric("scale_follow_s", "failover: decoded and replayed by a broker", "s"),
         Metric("scale_decide_us", "failover per partition: controller", "µs"),
         Metric("scale_follow_us", "failover per partition: broker", "µs"),
     ),

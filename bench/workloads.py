@@ -175,8 +175,13 @@ EXPERIMENTS = (
         "unclean_start",
         (
             Metric("start_clean", f"start with {_LARGE}, after a clean stop", "s"),
-            Metric("start_current", "the same, killed, recovery point current", "s", Goal(at_most=2.0, absolute=True)),
-            Metric("start_scanned", "the same, killed, no recovery point: all is scanned", "s"),
+            Metric(
+                "start_current",
+                f"start with {_LARGE}, killed, recovery point current",
+                "s",
+                Goal(at_most=2.0, absolute=True),
+            ),
+            Metric("start_scanned", f"start with {_LARGE}, killed, no recovery point: all is scanned", "s"),
             Metric(
                 "scan_rate",
                 "that scan as a rate, the whole start counted; 16 kB batches",
@@ -211,10 +216,16 @@ EXPERIMENTS = (
                 Goal(at_most=100.0, absolute=True),
             ),
             Metric(
-                "random_fetch_p50", "fetch of one 16 kB batch at a random offset of it, p50", "ms", Goal(at_most=1.0)
+                "random_fetch_p50",
+                "fetch of one 16 kB batch at a random offset of the log, p50",
+                "ms",
+                Goal(at_most=1.0),
             ),
             Metric(
-                "random_fetch_p99", "fetch of one 16 kB batch at a random offset of it, p99", "ms", Goal(at_most=1.0)
+                "random_fetch_p99",
+                "fetch of one 16 kB batch at a random offset of the log, p99",
+                "ms",
+                Goal(at_most=1.0),
             ),
         ),
         {

@@ -35,8 +35,9 @@ def settings() -> dict[str, object]:
 
 
 class JournalReader:
-    """`events` has what was read, each event once, in the order of the changes; `choose` names the partitions that are
-    wanted of bulk events. `begin_ms` is the time from which the journal was read; None if that is its beginning.
+    """Reads the journal. `events` are the events that were read, each event once, in the order of the changes; `choose`
+    names the partitions that are wanted of bulk events. `begin_ms` is the time from which the journal was read; None if
+    that is its beginning.
     """
 
     def __init__(self, client: Consumer, choose: Choice) -> None:

@@ -23,8 +23,8 @@ NOT_THERE: Final = "it is not in the cluster"
 
 
 class ClusterView:
-    """`clock_ms` returns the present of the view: now, or the moment of the history. `questions` go to brokers; those
-    of a past moment have no answer.
+    """A view of a cluster. `clock_ms` returns the present of the view: now, or the moment of the history. `questions`
+    go to brokers; those of a past moment have no answer.
     """
 
     def __init__(

@@ -19,7 +19,9 @@ _NOT_HERE: Final = "the cluster is not one of `barnabas up` on this machine"
 
 
 class Lab:
-    """`directory` is that of the embedded cluster; None if the cluster is not one."""
+    """The lab: actions on the processes of an embedded cluster. `directory` is its directory; None if the cluster is
+    not one.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._cluster = None if directory is None else EmbeddedCluster(directory)

@@ -44,7 +44,7 @@ def position_of(text: str, boot: str) -> Position | None:
 
 
 class LiveScreen:
-    """`version` and `event_id` are the position after the last update that was sent."""
+    """A screen of one live stream. `version` and `event_id` are the position after the last update that was sent."""
 
     pause_s: ClassVar[float] = 0.25
 

@@ -26,7 +26,7 @@ STATUSES: Final = {
 
 
 class Problem(Exception):
-    """`code` is a key of `STATUSES`; `more` are further fields for the page."""
+    """An error response. `code` is a key of `STATUSES`; `more` are further fields for the page."""
 
     def __init__(self, code: str, text: str, hint: str | None = None, **more: Any) -> None:
         super().__init__(text)

@@ -50,7 +50,9 @@ def clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """`users` is the file of users; None for a console that only this machine reaches, whose visitors can do all."""
+    """The options of the console. `users` is the file of users; None for a console that only this machine reaches,
+    whose visitors can do all.
+    """
 
     users: Path | None = None
     read_only: bool = False

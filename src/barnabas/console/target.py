@@ -13,7 +13,7 @@ _PLAIN: Final = Security()
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`directory` is that of an embedded cluster on this machine."""
+    """A cluster to show. `directory` is the directory of an embedded cluster on this machine."""
 
     name: str
     bootstrap: tuple[Address, ...]

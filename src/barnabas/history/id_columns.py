@@ -29,7 +29,9 @@ _LEVEL: Final = 1
 
 
 class IdColumns:
-    """`data` has a row for each column of `COLUMNS`, and a column for each partition."""
+    """Columns by the numbers of partitions in the file. `data` has a row for each column of `COLUMNS`, and a column for
+    each partition.
+    """
 
     def __init__(self, count: int = 0) -> None:
         self.data: IntArray = np.full((len(COLUMNS), count), ABSENT, np.int32)

@@ -18,7 +18,9 @@ class Unreachable(Exception):
 
 
 class Connections:
-    """`bootstrap` are the addresses that are always known; `known` those of the brokers that the cluster named."""
+    """The connections to all brokers of a cluster. `bootstrap` are the addresses that are always known; `known` those
+    of the brokers that the cluster named.
+    """
 
     def __init__(self, bootstrap: Sequence[Address], security: Security, timeout_s: float) -> None:
         self._bootstrap = tuple(bootstrap)

@@ -31,7 +31,9 @@ _OF_BROKERS: Final = frozenset(
 
 
 class JournalEvents:
-    """`only`: the topic that is watched, None for all. `begin_ms`: when the watch began."""
+    """Applies events of the journal to the table. `only`: the topic that is watched, None for all. `begin_ms`: when the
+    watch began.
+    """
 
     def __init__(self, table: ClusterTable, only: str | None, begin_ms: int) -> None:
         self._table = table

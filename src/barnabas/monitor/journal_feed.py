@@ -34,7 +34,7 @@ _KEPT: Final = ("id", "kind", "time_ms", "text", "cause", "topic", "topic_id", "
 
 
 class JournalFeed:
-    """`on_event` is called after new events were taken."""
+    """Reads the journal and applies its events. `on_event` is called after new events were taken."""
 
     def __init__(
         self,

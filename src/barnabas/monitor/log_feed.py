@@ -38,7 +38,7 @@ class LogRefused(Exception):
 
 
 class LogFeed:
-    """`problem` says why the log cannot be read; None while it is read."""
+    """Follows the metadata log of the controllers. `problem` says why the log cannot be read; None while it is read."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class _Answers:
 
 
 class VolumeSweep:
-    """`wants_offsets`: also the offsets that consumers see, from the leaders."""
+    """The sweep of one broker. `wants_offsets`: also the offsets that consumers see, from the leaders."""
 
     def __init__(self, table: ClusterTable, broker: int, *, wants_offsets: bool) -> None:
         self._table = table

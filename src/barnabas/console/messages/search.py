@@ -37,7 +37,9 @@ _BACKWARD: Final = frozenset({"end", "before"})
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """`offsets` are those of `next` and `before`, by partition; `value` is an offset or a time."""
+    """The request of a search. `offsets` are those of `next` and `before`, by partition; `value` is an offset or a
+    time.
+    """
 
     topic: str
     partitions: tuple[int, ...] = ()

@@ -43,7 +43,9 @@ _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class Gate:
-    """`hosts` are the names, without ports, by which this console is known; None for any."""
+    """Checks each request before it reaches the application. `hosts` are the names, without ports, by which this
+    console is known; None for any.
+    """
 
     def __init__(self, app: App, hosts: Collection[str] | None, *, is_tls: bool) -> None:
         self._app = app

@@ -45,7 +45,9 @@ PAST: Final = frozenset(
 
 
 class Route(NamedTuple):
-    """`name` is that of the handler. A change is refused in read-only mode, and goes to the audit log."""
+    """A route of the console. `name` is the name of the handler. A change is refused in read-only mode, and goes to the
+    audit log.
+    """
 
     method: str
     path: str

@@ -19,7 +19,9 @@ _BYTES: Final = 32
 
 @dataclass(slots=True)
 class Session:
-    """`token` must be in a header of every change. `generation` is that of the user's password."""
+    """A session of a browser. `token` must be in a header of every change. `generation` is that of the user's
+    password.
+    """
 
     user: str
     role: Role

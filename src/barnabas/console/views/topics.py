@@ -57,7 +57,7 @@ class _Totals:
 
 
 class TopicsView:
-    """`rates` returns the records per second by row; -1 where they are unknown."""
+    """The list of topics. `rates` returns the records per second by row; -1 where they are unknown."""
 
     def __init__(self, cluster: ClusterView, rates: Callable[[], LongArray]) -> None:
         self._cluster = cluster

@@ -44,7 +44,9 @@ _COUNTER_BITS: Final = 32
 
 
 class Folders(NamedTuple):
-    """`version-2` below `dataDir` for snapshots, and below `dataLogDir` for logs; often the same."""
+    """The folders of the files: `version-2` below `dataDir` for snapshots, and below `dataLogDir` for logs; often the
+    same.
+    """
 
     snapshots: str
     logs: str
