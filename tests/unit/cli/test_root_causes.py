@@ -23,8 +23,8 @@ def shown(event: Event, *events: Event) -> tuple[str, str, str]:
     ("how", "expected"),
     [
         ("paused", ("paused", SURE, "broker 2")),
-        ("busy", ("overloaded", SURE, "broker 2")),
-        ("starved", ("overloaded", LIKELY, "broker 2")),
+        ("busy", ("busy", SURE, "broker 2")),
+        ("starved", ("starved", SURE, "broker 2")),
     ],
 )
 def test_a_stall_tells_a_pause_from_a_load(how: str, expected: tuple[str, str, str]) -> None:
