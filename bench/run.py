@@ -260,11 +260,10 @@ def main() -> int:
         raise SystemExit(f"bench: no such broker: {', '.join(sorted(unknown))}")
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
+    sized["minutes"] = arguments.minutes
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
     kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY, EXPLAIN)
     large, spark, orders, bystander, coordination, past, secured, explained = (each.sized(**sized) for each in kinds)
-    if arguments.minutes is not None:
-        explained.options["minutes"] = arguments.minutes
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
