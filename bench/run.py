@@ -7,6 +7,7 @@ make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
 make bench ARGS="--only history"
+make bench ARGS="--only explain --rounds 20 --minutes 60"
 make bench ARGS="--only groups"
 make bench ARGS="--only bystanders"
 make bench ARGS="--only security"
@@ -31,6 +32,7 @@ from typing import Any
 
 import bystanders
 import cluster_steps
+import explain_rows
 import history_rows
 import order_rows
 import report
@@ -43,6 +45,7 @@ import zookeeper_mode
 from bystanders import BYSTANDERS
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
+from explain_rows import EXPLAIN
 from group_rows import GROUP_STEPS
 from history_rows import HISTORY
 from order_rows import ORDERS
@@ -117,7 +120,8 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
-    experiments += [BYSTANDERS.name, SECURITY.name, SCALE.name, HISTORY.name, SPARK.name, ORDERS.name, ZOOKEEPER.name]
+    kinds = (BYSTANDERS, SECURITY, SCALE, HISTORY, EXPLAIN, SPARK, ORDERS, ZOOKEEPER)
+    experiments += [kind.name for kind in kinds]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -163,6 +167,7 @@ def tables(
     coordination: Experiment,
     past: Experiment,
     secured: Experiment,
+    explained: Experiment,
 ) -> list[report.Table]:
     """Returns the tables of the report."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -200,6 +205,7 @@ def tables(
             large.metrics,
         ),
         history_rows.table(past),
+        explain_rows.table(explained),
         report.Table(
             "Spark",
             f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, "
@@ -238,6 +244,7 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
         "--only",
         help="steps, separated by commas; speed, storage, cluster, groups, spark, zookeeper_mode: all of a table",
     )
+    parser.add_argument("--minutes", type=float, help="the time after which explain begins no further run")
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="brokers, separated by commas (default both)")
     parser.add_argument("--data", type=Path, help="the folder for data (default the cache folder)")
@@ -253,9 +260,10 @@ def main() -> int:
         raise SystemExit(f"bench: no such broker: {', '.join(sorted(unknown))}")
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
+    sized["minutes"] = arguments.minutes
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY)
-    large, spark, orders, bystander, coordination, past, secured = (each.sized(**sized) for each in kinds)
+    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY, EXPLAIN)
+    large, spark, orders, bystander, coordination, past, secured, explained = (each.sized(**sized) for each in kinds)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -279,6 +287,8 @@ def main() -> int:
             scale.run(large, values)
         if HISTORY.name in names and "barnabas" in targets:
             history_rows.run(past, data, values)
+        if EXPLAIN.name in names and "barnabas" in targets:
+            explain_rows.run(explained, values)
         if SPARK.name in names and "barnabas" in targets:
             spark_rows.run(spark, data, values)
         if ORDERS.name in names and "barnabas" in targets:
@@ -294,7 +304,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, bystander, coordination, past, secured),
+        tables(rounds, experiments, large, spark, orders, bystander, coordination, past, secured, explained),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)

@@ -111,11 +111,11 @@ class Pipe:
 
     def _delay_us(self, size: int) -> int:
         direction = self.direction
-        before, waited_us = direction.retransmits, direction.retransmitted_us
+        count, waited_us = direction.retransmits, direction.retransmitted_us
         delay_us = direction.delay_us(size)
-        self.retransmits += direction.retransmits - before
-        once_us = delay_us - (direction.retransmitted_us - waited_us)
-        self.delay_us = once_us if not self.delay_us else (7 * self.delay_us + once_us) // 8
+        self.retransmits += direction.retransmits - count
+        once_us = delay_us - direction.retransmitted_us + waited_us
+        self.delay_us = (7 * (self.delay_us or once_us) + once_us) // 8
         return delay_us
 
     def _arrive(self, item: Item) -> None:
@@ -131,9 +131,7 @@ class Pipe:
         target.arrived(item)
 
     def _stall(self, item: Item) -> None:
-        """Keeps data that cannot arrive because the direction is cut, until the sender gives up retransmitting. A reset
-        is not retransmitted.
-        """
+        """Keeps data that cannot arrive until the sender gives up retransmitting. A reset is not retransmitted."""
         if item is RESET and not self._holds:
             return
         world = self.source.network.world

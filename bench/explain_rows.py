@@ -1,0 +1,117 @@
+"""The score of `explain`: faults with known causes, and how often `explain` names them.
+
+    --only explain [--rounds N] [--minutes M]      N seeds of each kind (default 20, quick 1), at most M minutes
+
+Every worker process runs one case at a time. The report is `docs/explain-score.md`; the cases are kept beside the other
+results as JSON, so that tables can be made again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import report
+from explain_cases import QUIET, Case, case
+from explain_driver import SCORING_SEED, Unsettled, pair_of
+from explain_kinds import KINDS, UNSEEN
+from explain_metrics import abstentions, accuracy_at, of_causes, quantile, sure_and_wrong
+from explain_report import page
+from explain_truth import AFTER_10_S, AFTER_HEALING, UNKNOWN, Truth
+from targets import ROOT
+from workloads import Experiment, Goal, Metric
+
+_WORKERS: Final = 2
+_TUNING_SEEDS: Final = 3
+_QUIET_HOURS: Final = 0.25
+
+EXPLAIN = Experiment(
+    "explain",
+    (
+        Metric("explain_10_s", "{rounds} seeds of each kind: right after 10 s", "%", Goal(at_least=90, absolute=True)),
+        Metric("explain_healed", "right after healing", "%", Goal(at_least=97, absolute=True)),
+        Metric("explain_f1_least", "the least F1 of a cause, after healing", "%", Goal(at_least=85, absolute=True)),
+        Metric("explain_wrong", "sure and wrong, after healing", "%", Goal(at_most=1, absolute=True)),
+        Metric(
+            "explain_unseen", "unseen kinds: unknown or nothing, after healing", "%", Goal(at_least=90, absolute=True)
+        ),
+        Metric("explain_abstained", "no cause told, after healing", "%"),
+        Metric("explain_p50_s", "time to explanation, p50", "s"),
+    ),
+    {"rounds": 20, "minutes": 240},
+    {"rounds": 1},
+)
+
+
+def jobs(seeds: Iterable[int]) -> Iterator[tuple[str, int]]:
+    """Yields the cases, seed by seed, so that every kind has as many when the time is over."""
+    for seed in seeds:
+        yield from ((kind, seed) for kind in (*KINDS, *UNSEEN, pair_of(seed), f"{QUIET}:{_QUIET_HOURS}"))
+
+
+def _run(job: tuple[str, int]) -> Case | None:
+    try:
+        return case(*job)
+    except Unsettled:
+        return None
+
+
+def measure(wanted: Iterable[tuple[str, int]], minutes: float) -> list[Case]:
+    """Runs cases until all are done, or the time is over; those whose cluster does not become whole are left out."""
+    end = time.monotonic() + minutes * 60
+    queue = iter(wanted)
+    found: list[Case] = []
+    live: set[concurrent.futures.Future[Case | None]] = set()
+    with concurrent.futures.ProcessPoolExecutor(_WORKERS) as pool:
+        while True:
+            while len(live) < 2 * _WORKERS and time.monotonic() < end and (job := next(queue, None)) is not None:
+                live.add(pool.submit(_run, job))
+            if not live:
+                return found
+            done, live = concurrent.futures.wait(live, return_when=concurrent.futures.FIRST_COMPLETED)
+            found += [result for future in done if (result := future.result()) is not None]
+
+
+def values_of(cases: Sequence[Case]) -> dict[str, float]:
+    single = [each for each in cases if each.kind in KINDS]
+    unseen = [each for each in cases if each.kind in UNSEEN]
+    soon = [each.answered(AFTER_10_S) for each in single]
+    late = [each.answered(AFTER_HEALING) for each in single]
+    silent = [each.answered(AFTER_HEALING) for each in unseen]
+    return {
+        "explain_10_s": 100 * accuracy_at(soon, 1).value,
+        "explain_healed": 100 * accuracy_at(late, 1).value,
+        "explain_f1_least": 100 * min(row.f1 for row in of_causes(late)),
+        "explain_wrong": 100 * sure_and_wrong(late).value,
+        "explain_unseen": 100 * abstentions(each._replace(truths=_KNOWN) for each in silent).value,
+        "explain_abstained": 100 * abstentions(late).value,
+        "explain_p50_s": quantile((each.explained_ms for each in single if each.explained_ms is not None), 0.5) / 1_000,
+    }
+
+
+#: A truth that is not "unknown": an abstention is only counted where there is a cause.
+_KNOWN: Final = (Truth(f"not {UNKNOWN}", "", 0, 0),)
+
+
+def table(experiment: Experiment) -> report.Table:
+    return report.Table(
+        "Explain",
+        f"Seeds of each kind: {experiment.options['rounds']}, simulated, none of them used for the rules. "
+        "docs/explain-score.md has all figures.",
+        experiment.metrics,
+    )
+
+
+def run(experiment: Experiment, values: report.Values, out: Path = ROOT / "docs" / "explain-score.md") -> None:
+    print("explain: the score", flush=True)
+    rounds, minutes = int(experiment.options["rounds"]), float(experiment.options["minutes"])
+    begun = time.monotonic()
+    tuning = measure(((kind, seed) for seed in range(1, 1 + min(rounds, _TUNING_SEEDS)) for kind in KINDS), minutes)
+    scoring = measure(jobs(range(SCORING_SEED, SCORING_SEED + rounds)), minutes - (time.monotonic() - begun) / 60)
+    out.write_text(page(out.read_text() if out.exists() else "", scoring, tuning), encoding="utf-8")
+    for metric in experiment.metrics:
+        report.record(values, metric, "barnabas", values_of(scoring)[metric.name])
+    print(f"  {len(scoring)} cases, took {time.monotonic() - begun:.0f} s", flush=True)
