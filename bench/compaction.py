@@ -69,7 +69,7 @@ def run(bootstrap: str, data_dir: Path, options: Mapping[str, Any]) -> Outcome:
     during_ms = _latencies_ms(producer, is_clean)
     left_mb = sum(path.stat().st_size for path in (data_dir / "table-0").glob("*.log")) / 1e6
     if left_mb > before_mb * 0.7:
-        raise RuntimeError(f"{left_mb:.0f} MB of {before_mb:.0f} MB are left: that was no compaction")
+        raise RuntimeError(f"{left_mb:.0f} MB of {before_mb:.0f} MB are left: the log was not compacted")
     return Outcome(before_mb / (ended[0] - begun), without_ms, during_ms)
 
 

@@ -137,7 +137,7 @@ def watched(topics: int, partitions: int) -> Iterator[Watched]:
 
 
 def options(repeated: str, times: int) -> argparse.Namespace:
-    """Parses the command line. `repeated` names what is done `times` times by default."""
+    """Parses the command line. `repeated` names the action that is done `times` times by default."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--topics", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=4)
@@ -163,8 +163,8 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
     phantom, console, _, begin_s, first_page_s = watched_cluster
     while not visitor.get("overview")["is_filled"]:
         time.sleep(0.02)
-    print(f"start to first page {first_page_s:.2f} s, to the first complete look {time.perf_counter() - begin_s:.2f} s")
-    print(f"RSS after the first look {console.rss_mb():.0f} MB")
+    print(f"start to first page {first_page_s:.2f} s, to the first complete poll {time.perf_counter() - begin_s:.2f} s")
+    print(f"RSS after the first poll {console.rss_mb():.0f} MB")
     print("\n| route | kB | min ms | median ms | p99 ms | max ms | CPU ms |\n|---|---|---|---|---|---|---|")
     for route in _ROUTES:
         before_s = console.cpu_s()
@@ -182,7 +182,7 @@ def _measure(visitor: Visitor, watched_cluster: Watched, requests: int) -> None:
 
 
 def _changes(visitor: Visitor, phantom: Child, console: Child, query: str) -> None:
-    """Prints how long a kill takes to a page, and what it costs the console."""
+    """Prints the time until a kill is on a page, and its cost for the console."""
     seen: list[tuple[float, str]] = []
 
     def follow(events: Iterator[str]) -> None:

@@ -29,7 +29,7 @@ _SWITCHES = (
     "--disable-sync",
     "--enable-precise-memory-info",
 )
-#: Each screen with what is there only with its data.
+#: Each screen, with an element that exists only when the screen's data is shown.
 _SCREENS = {
     "/": ".ladder",
     "/map": ".map-canvas[data-drawn]",

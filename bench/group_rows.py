@@ -12,7 +12,7 @@ PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.coordinator.append
 def _commits(name: str, title: str, options: dict[str, int], quick: dict[str, int]) -> Step:
     metrics = {
         "per_s": Metric(name, f"offset commits, one in flight, {title}", "per s", Goal(at_least=2.0)),
-        "p99_ms": Metric(f"{name}_p99", "one of them, p99", "ms"),
+        "p99_ms": Metric(f"{name}_p99", f"p99 of an offset commit, {title}", "ms"),
     }
     return Step(name, None, metrics, options, quick)
 

@@ -1,4 +1,4 @@
-"""The rows of the time machine: a week of a large cluster in one file, in a separate process.
+"""The rows of the table "History": a week of a large cluster in one file, in a separate process.
 
 There is no other side: Kafka has no history. Times are CPU times, of one core.
 """

@@ -59,7 +59,7 @@ class Chance:
 
 
 class Model:
-    """An image, and what the controller decides on it."""
+    """An image, and the controller's decisions on it."""
 
     def __init__(self, seed: int) -> None:
         self._config = BrokerConfig.from_properties(_PROPERTIES)
@@ -150,8 +150,8 @@ def measure_snapshot(image: MetadataImage, measured: dict[str, float]) -> bytes:
 
 
 def measure_failover(model: Model, broker_id: int, measured: dict[str, float]) -> None:
-    """Measures the way from the image to the records, their bytes and the next image, and a broker that replays
-    them.
+    """Measures the CPU time to decide the records, encode them and build the next image, and to replay them on a
+    broker.
     """
     before = model.image
     led = sum(p.leader == broker_id for topic in before.topics() for p in topic.partitions)

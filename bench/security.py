@@ -153,7 +153,7 @@ class _Life:
         return found
 
     def run(self, workload: str, protocol: str, topic: str, options: Mapping[str, Any]) -> dict[str, float]:
-        """Returns what a client measures over this protocol."""
+        """Returns the measurements of a client over this protocol."""
         bootstrap = f"127.0.0.1:{self.ports[protocol]}"
         given = {"topic": topic, "client": self.settings(protocol), **options}
         client = Client(workload, bootstrap, given)

@@ -1,4 +1,4 @@
-"""The documentation as a site: stages the pages, with what is generated, and runs MkDocs.
+"""The documentation as a site: stages the pages, including generated ones, and runs MkDocs.
 
 python tools/build_site.py             writes build/site (`make docs`)
 

@@ -49,7 +49,7 @@ CONFIG: Final = "common/config.py"
 LOG_CONFIG: Final = "common/log_config.py"
 #: Tools that read files of a stopped broker.
 OFFLINE: Final = "storage/offline/"
-#: Functions that run once, before the node serves: a later change of what they read has no effect.
+#: Functions that run once, before the node serves: a later change of a key that they read has no effect.
 AT_START: Final = frozenset(
     {"__init__", "_make_services", "_open_all", "dispatcher", "from_broker", "from_config", "main", "of", "start"}
 )

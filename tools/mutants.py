@@ -60,7 +60,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def prepare(measure: bool = False, as_measured: bool = False) -> tuple[Shadow, Measured]:
-    """Makes the copy, and measures what was not measured yet, unless it is to be used as it was measured."""
+    """Makes the copy, and measures the worlds and tests that were not measured yet, unless the last measurement is to
+    be used unchanged.
+    """
     shadow = Shadow(ROOT, BUILD / "tree")
     print("mutants: copying the repository", flush=True)
     shadow.refresh()
@@ -99,7 +101,7 @@ def _again(what: str, result: Result) -> Sequence[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs what is planned; a mutant that was interrupted begins again the next time."""
+    """Runs the planned mutants; one that was interrupted begins again the next time."""
     results = Results(options.results)
     planned = plan(options, results)
     if options.list:

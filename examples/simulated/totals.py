@@ -95,7 +95,9 @@ class Counting(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def newest_total(bootstrap: str, partition: int) -> tuple[int, dict[int, int]]:
-    """Returns the offset up to which the orders of a partition are counted, and the number of each customer."""
+    """Returns the offset up to which the orders of a partition are counted, and the number of orders of each
+    customer.
+    """
     place = TopicPartition("totals", partition)
     newest: tuple[int, dict[int, int]] = (-1, {})
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as reader:

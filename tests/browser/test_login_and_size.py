@@ -37,7 +37,7 @@ def console(phantom: PhantomCluster, tmp_path_factory: pytest.TempPathFactory) -
         answer = found.post("login", {"user": "ann", "password": "correct horse"})
         assert answer.status == 200
         found.until(
-            lambda: bool(found.ask("overview").json["is_filled"]), "the first look is not complete", within_s=60
+            lambda: bool(found.ask("overview").json["is_filled"]), "the first poll is not complete", within_s=60
         )
         yield found
 

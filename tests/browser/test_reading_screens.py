@@ -95,6 +95,15 @@ def test_the_topic_page_shows_what_the_brokers_say(page: Page, visit: Visit, clu
         assert cells[11] == "none"
 
 
+def test_the_link_matrix_has_both_directions_of_each_pair(page: Page, visit: Visit) -> None:
+    _goto(page, visit, "/brokers")
+    matrix = page.get_by_role("region", name="Link matrix")
+    expect(matrix.locator("tbody tr")).to_have_count(3)
+    expect(matrix.locator('td[data-link="ok"]')).to_have_count(6)
+    expect(matrix.locator("tbody tr").first).to_contain_text("Broker 1")
+    assert axe_violations(page) == []
+
+
 def test_filters_sorting_and_screens_are_in_the_address_and_back_works(page: Page, visit: Visit) -> None:
     _goto(page, visit, "/topics")
     page.get_by_role("searchbox", name="Filter topics by name").fill("events-0*")

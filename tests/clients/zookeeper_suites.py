@@ -10,18 +10,15 @@ Each function returns the result of each test by its name. What must pass is in 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import kazoo.tests as kazoo_tests
+from tests.clients.foreign_suites import Result, Results, cached, go_results, go_sources, junit_cases, run_or_raise
 
 import kafka39_jars
 import kafka_jars
@@ -50,16 +47,6 @@ exec "{python}" "{launcher}" {flag} "$config.served"
 """
 
 
-class Result(NamedTuple):
-    """The result of a test: "passed", "failed" or "skipped", with a reason for the last two."""
-
-    outcome: str
-    detail: str
-
-
-Results = Mapping[str, Result]
-
-
 # -- go-zookeeper
 
 
@@ -75,33 +62,17 @@ def go(folder: Path, *, run: str = "", skipped: Collection[str] = (), timeout_s:
     environment = {**os.environ, "ZOOKEEPER_BIN_PATH": str(folder / "bin")}
     done = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
     (folder / "go.log").write_text(done.stdout + done.stderr)
-    found: dict[str, Result] = {}
-    for line in done.stdout.splitlines():
-        words = line.split()
-        if len(words) == 4 and words[0] == "---":
-            outcome = {"PASS:": "passed", "FAIL:": "failed", "SKIP:": "skipped"}[words[1]]
-            found[words[2]] = Result(outcome, f"see {folder / 'go.log'}" if outcome != "passed" else "")
-    if done.returncode != 0 and all(result.outcome != "failed" for result in found.values()):
-        found["the process"] = Result("failed", f"code {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return found
+    return go_results(done, folder / "go.log")
 
 
 def _go_tests() -> tuple[Path, Path]:
     """Returns the program with the tests, and the module's folder, where they expect to run."""
-    if shutil.which("go") is None:
-        raise RuntimeError("go not found: run tools/install_system_deps.sh")
 
     def build(target: Path) -> None:
-        (target / "go.mod").write_text("module suites\n\ngo 1.20\n")
-        _run(["go", "get", GO_MODULE], target)
-        listed = _run(["go", "list", "-m", "-f", "{{.Dir}}", GO_MODULE.partition("@")[0]], target)
-        shutil.copytree(listed.strip(), target / "zk", copy_function=shutil.copyfile)
-        (target / "zk").chmod(0o755)
-        for path in (target / "zk").rglob("*"):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        _run(["go", "test", "-c", "-o", str(target / "zk.test"), "."], target / "zk")
+        go_sources(GO_MODULE, target / "zk")
+        run_or_raise(["go", "test", "-c", "-o", str(target / "zk.test"), "."], target / "zk")
 
-    folder = _cached("go-zookeeper", GO_MODULE.encode(), build)
+    folder = cached("go-zookeeper", GO_MODULE.encode(), build)
     return folder / "zk.test", folder / "zk"
 
 
@@ -132,20 +103,7 @@ def kazoo(folder: Path, modules: Sequence[str], *, deselected: Collection[str] =
     (folder / "kazoo.log").write_text(done.stdout + done.stderr)
     if not report.exists():
         return {"the process": Result("failed", done.stdout[-2000:] + done.stderr[-2000:])}
-    return dict(_cases(report))
-
-
-def _cases(report: Path) -> list[tuple[str, Result]]:
-    found = []
-    for case in ElementTree.parse(report).iter("testcase"):
-        name = f"{case.attrib['classname']}.{case.attrib['name']}"
-        bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
-        if bad is None:
-            found.append((name, Result("passed", "")))
-        else:
-            outcome = "skipped" if bad.tag == "skipped" else "failed"
-            found.append((name, Result(outcome, bad.attrib.get("message", ""))))
-    return found
+    return dict(junit_cases(report))
 
 
 # -- JUnit
@@ -201,9 +159,9 @@ def _classes(classpath: str, packages: Sequence[str]) -> Path:
     content = classpath.encode() + b"".join(path.read_bytes() for path in sources)
 
     def build(target: Path) -> None:
-        _run(["javac", "-nowarn", "-cp", classpath, "-d", str(target), *map(str, sources)], target)
+        run_or_raise(["javac", "-nowarn", "-cp", classpath, "-d", str(target), *map(str, sources)], target)
 
-    return _cached(f"zookeeper-{packages[-1]}", content, build)
+    return cached(f"zookeeper-{packages[-1]}", content, build)
 
 
 # -- common
@@ -213,21 +171,3 @@ def _script(path: Path, text: str, **values: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.format(python=sys.executable, launcher=LAUNCHER, **values))
     path.chmod(0o755)
-
-
-def _cached(name: str, content: bytes, build: Callable[[Path], None]) -> Path:
-    """Returns the cache folder that `build` has filled for this content."""
-    folder = kafka_jars.cache_dir() / f"suite-{name}-{hashlib.sha256(content).hexdigest()[:12]}"
-    with kafka_jars.cache_lock(f"suite-{name}"):
-        if not folder.is_dir():
-            partial = Path(tempfile.mkdtemp(prefix=f"suite-{name}-", dir=kafka_jars.cache_dir()))
-            build(partial)
-            partial.rename(folder)
-    return folder
-
-
-def _run(command: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
-    return done.stdout

@@ -1,4 +1,4 @@
-"""The changes between two looks: replayed over the first one they give the second; equal looks have no changes."""
+"""The changes between two polls: replayed over the first one they give the second; equal polls have no changes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_severities_of_columns_are_those_of_the_values(before: Delta, after: Del
 
 @given(st.lists(states("t-0", b"1"), min_size=2, max_size=6), st.data())
 def test_no_change_is_lost_or_reported_twice(course_of_one: list[PartitionState], data: st.DataObject) -> None:
-    """Each difference between two looks is reported once, in order, whatever the journal contains, and when."""
+    """Each difference between two polls is reported once, in order, whatever the journal contains, and when."""
     watched = Watched(wait_ms=100, has_journal=True)
     came = []
     expected = []

@@ -156,7 +156,7 @@ _OF_REPLICATION = {
     "a leader enlarges its ISR",
     "a leader follows another broker",
     "a leader shrinks its ISR",
-    "a leader tells its follower where their logs diverge",
+    "a leader reports to its follower where their logs diverge",
     "a leader's replica is removed",
     "a log is cut",
     "a log is scanned at a start",

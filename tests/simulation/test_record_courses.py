@@ -53,7 +53,7 @@ def test_a_record_of_a_deposed_leader_lives_until_it_is_cut() -> None:
         "cluster orders-0: leader 2, ISR 2,3 of 1,2,3, epoch 1",
         "broker2 appends orders-0@1 as leader, epoch 1",
         "broker3 appends orders-0@1 as follower, epoch 1",
-        "broker1 cuts orders-0 from 2 to 1: 1 is gone here, follower in epoch 1",
+        "broker1 cuts orders-0 from 2 to 1: 1 is lost here, follower in epoch 1",
         "broker1 appends orders-0@1 as follower, epoch 1",
     ]
     assert course == steps
@@ -75,7 +75,7 @@ def test_a_lost_record_is_described_from_its_sending_to_its_loss(monkeypatch: py
         f"broker1 appends {spot} as leader, epoch 0",
     ]
     assert f"producer1.1 is answered: {record} is at {spot}" in course
-    lost = next(place for place, text in enumerate(course) if text.endswith(f"{offset} is gone here"))
+    lost = next(place for place, text in enumerate(course) if text.endswith(f"{offset} is lost here"))
     assert course[lost].startswith(f"broker1 opens {partition}, which ends at 0 instead of ")
     assert course[lost - 2 : lost] == [
         "broker1 power failure; of the unsynced data it loses all of it",

@@ -101,8 +101,6 @@ def test_in_zookeeper_mode_the_apis_are_those_of_kafka_3_9_1() -> None:
         "RenewDelegationToken",
         "ExpireDelegationToken",
         "DescribeDelegationToken",
-        "DescribeUserScramCredentials",
-        "AlterUserScramCredentials",
         "Envelope",
     }
     assert not any(offer.is_forwarded for offer in ZOOKEEPER_APIS.values())

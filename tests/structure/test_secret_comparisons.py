@@ -15,7 +15,7 @@ FILES: Final = (
     *sorted((PACKAGE / "protocol" / "sasl").glob("*.py")),
     PACKAGE / "protocol" / "sasl_gate.py",
     PACKAGE / "broker" / "requests" / "log_in.py",
-    PACKAGE / "controller" / "kraft" / "scram.py",
+    PACKAGE / "controller" / "requests" / "scram.py",
 )
 SECRET: Final = re.compile(
     r"password|salted|proof|signature|stored_key|server_key|client_key|secret|digest|expected|hmac"

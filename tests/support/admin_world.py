@@ -47,14 +47,16 @@ TIMEOUT_MS_MIN: Final = 5_000
 #: An allowance for an election, the loss of a link and slow disks.
 ALLOWANCE_MS: Final = 2_000
 _NEVER_MS: Final = 600_000
-#: The interval at which the condition of the cluster is looked at.
+#: The interval at which the condition of the cluster is checked.
 _LOOK_US: Final = 50 * MILLISECOND_US
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
 _TOPICS: Final = ("orders", "payments", "parcels")
 
 
 class SentRequest:
-    """A request. `answer` is None while it waits, and if its connection ended (`is_over` tells the two apart)."""
+    """A request. `answer` is None while the request waits, and if its connection ended (`is_over` distinguishes the
+    two).
+    """
 
     def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
         self.node = node
@@ -64,7 +66,7 @@ class SentRequest:
         self.is_over = False
         self.over_us = 0
         self.answer: Message | None = None
-        #: The longest time that it waited while its node and a majority of the voters were well.
+        #: The longest time that the request waited while its node and a majority of the voters were healthy.
         self.well_us = 0
 
     @property
@@ -78,7 +80,7 @@ class SentRequest:
         sent_ms = self.sent_us // MILLISECOND_US
         well_ms = self.well_us // MILLISECOND_US
         name = type(self.request).__name__
-        return f"{name} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}, {well_ms} ms of it well"
+        return f"{name} at {self.node}:{self.port}, sent at {sent_ms} ms, waited {waited}, {well_ms} ms healthy"
 
 
 class WellTime:

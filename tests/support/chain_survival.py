@@ -146,7 +146,7 @@ class Chain:
             link.end()
 
     def judge(self) -> None:
-        """Checks the histories. Raises AssertionError with what is wrong."""
+        """Checks the histories. Raises AssertionError with a description of the fault."""
         self._reading.set()
         self._reader.join(WAIT_S)
         if self._failed:
@@ -200,7 +200,9 @@ class Chain:
 
 
 def judge_chain(lines: Sequence[str], written: Sequence[str], drain: str) -> None:
-    """Checks a history. `written` is what was written to `input`; `drain` is the process that read all of `output`."""
+    """Checks a history. `written` are the records that were written to `input`; `drain` is the process that read all of
+    `output`.
+    """
     verdict = judge(lines)
     told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
     assert verdict.valid, "\n".join(told[:20])

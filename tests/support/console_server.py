@@ -138,7 +138,7 @@ class RunningConsole:
         return answer
 
     def session(self) -> Any:
-        """Begins a session, and keeps its token. Returns what the page gets."""
+        """Begins a session, and keeps its token. Returns the response that the page would get."""
         found = self.request("GET", "/api/session").json
         self.token = found["token"] or ""
         return found
@@ -167,8 +167,8 @@ class RunningConsole:
         return time.monotonic() - begin_s
 
     def filled(self) -> None:
-        """Waits until the first look is complete."""
-        self.until(lambda: bool(self.ask("overview").json["is_filled"]), "the first look is not complete")
+        """Waits until the first poll is complete."""
+        self.until(lambda: bool(self.ask("overview").json["is_filled"]), "the first poll is not complete")
 
     @contextmanager
     def live(self, screen: str, *, after: str = "", **parameters: object) -> Iterator[Iterator[tuple[str, str, Any]]]:

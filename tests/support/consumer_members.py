@@ -1,5 +1,5 @@
-"""Members of the consumer protocol that behave as a client library does: a member owns what it was assigned, revokes
-what was taken from it, and reports this in its next heartbeat.
+"""Members of the consumer protocol that behave as a client library does: a member owns its assigned partitions, revokes
+those that are taken from it, and reports this in its next heartbeat.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def describe(
 
 
 class Consumer:
-    """A client. `owned` is what its application reads at present."""
+    """A client. `owned` are the partitions that its application reads at present."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A directory with one log that contains one of everything, to be damaged, and checks of what is left of it
+"""A directory with one log that contains every kind of file and batch, to be damaged, and checks of the rest
 afterwards.
 """
 

@@ -1,6 +1,4 @@
-"""A broker in memory on disks that fail while it works: what it acknowledged, and whether all of that exists
-afterwards.
-"""
+"""A broker in memory on disks that fail while it works, and a check that all acknowledged records exist afterwards."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ class Deviation(NamedTuple):
     writes: Mapping[str, Sequence[Write]]
 
 
-_UNSUPPORTED: Final = "SCRAM is not supported: the request of this step is refused"
 _SAME_TARGET: Final = "a reassignment to the target that it has already changes nothing"
 _END_OF_A_MOVE: Final = "the end of a reassignment is one write of the state"
 _DELETED: Final = "a topic that is being deleted loses its leaders in one write; its ISRs stay as they are"
@@ -51,7 +50,6 @@ _DELETED: Final = "a topic that is being deleted loses its leaders in one write;
 #: A deviation that is not listed: a controller that becomes active writes a new leader immediately
 #: (`_without_passing_losses`).
 DEVIATIONS: Final = (
-    Deviation(_UNSUPPORTED, "23", {"/config/changes/config_change_": [], "/config/users/alice": []}),
     Deviation(
         "a reassignment that only removes replicas is over with its first write",
         "27",

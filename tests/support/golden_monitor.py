@@ -32,7 +32,7 @@ DEVIATIONS: Final = {
 
 
 class GoldenMonitor:
-    """Runs the program against a ZooKeeper on this port from step 02 on, and keeps what it prints in each step."""
+    """Runs the program against a ZooKeeper on this port from step 02 on, and keeps its output of each step."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self._address = f"localhost:{port}"
@@ -52,7 +52,7 @@ class GoldenMonitor:
             with self._path.open("wb") as output, self._path.with_suffix(".log").open("wb") as log:
                 command = [programs.monitor_go(), self._address]
                 self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=log)
-            # The program looks once before the topic exists, also on a busy machine: its first line is an error.
+            # The program polls once before the topic exists, even on a busy machine: its first line is an error.
             self._await(exists=False)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class GoldenMonitor:
 
 
 def recorded() -> dict[str, list[str]]:
-    """Returns what the program printed with the recorded brokers in the steps 03 to 34."""
+    """Returns the program's output with the recorded brokers in the steps 03 to 34."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in _RECORDED.read_text().splitlines():

@@ -90,7 +90,7 @@ class GoldenSteps:
         self._producer: Producer | None = None
 
     def run(self) -> Run:
-        """Runs all steps, and ends what it has started."""
+        """Runs all steps, and stops the processes that it has started."""
         parts = (
             self._first_brokers,
             self._first_failures,

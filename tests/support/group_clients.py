@@ -146,7 +146,7 @@ class Client:
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-            ), f"{self.name} was told {error.name}"
+            ), f"{self.name} received {error.name}"
 
     def _send_join(self, world: GroupWorld) -> bool:
         self.owned = frozenset()

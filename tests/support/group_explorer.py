@@ -236,7 +236,7 @@ class GroupExplorer:
         replayed.add(bytes(log.logs.get(partition, b"")), log.high_watermark(partition))
         problem = wrong_groups(self._shard(), replayed, is_loaded=is_loaded)
         if problem:
-            raise Violation(f"a coordinator is not what its log says: {problem}")
+            raise Violation(f"a coordinator's state differs from its log: {problem}")
         owners: dict[tuple[str, int], str] = {}
         for one in self._consumers:
             for place in one.owned:

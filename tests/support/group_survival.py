@@ -35,7 +35,7 @@ class Process(Diary):
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
     def last_words(self) -> str:
-        """Returns the end of what it wrote to stderr."""
+        """Returns the last lines that the process wrote to stderr."""
         return self.journal.with_suffix(".err").read_text(errors="replace")[-2_000:]
 
     def kill(self) -> None:
@@ -135,7 +135,7 @@ class Group:
 
     def settle(self, timeout_s: float = WAIT_S) -> None:
         """Waits for a load, stops writing, and waits until all is read and committed."""
-        wait_until(lambda: len(self.seen) > SEEN_MIN, "the watcher sees what is committed", timeout_s)
+        wait_until(lambda: len(self.seen) > SEEN_MIN, "the watcher reads all committed records", timeout_s)
         wait_until(lambda: self._commits() > COMMITS_MIN, "the members commit", timeout_s)
         self._writing.set()
         self._threads[0].join(2 * WAIT_S)
@@ -144,7 +144,7 @@ class Group:
         self._threads[1].join(WAIT_S)
 
     def judge(self) -> None:
-        """Checks the diaries. Raises AssertionError with what is wrong."""
+        """Checks the diaries. Raises AssertionError with a description of the fault."""
         judge(self.members, self.written, self.seen)
 
     def _commits(self) -> int:

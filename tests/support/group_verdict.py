@@ -121,7 +121,7 @@ def judge_reading(members: Sequence[Diary], written: Mapping[int, int], acknowle
                     assert first == expected[partition], f"{member.name} skips or repeats: {event}"
                 else:
                     least = _highest(acknowledged, partition, given_at[partition])
-                    assert first >= least, f"{member.name} begins before what was committed ({least}): {event}"
+                    assert first >= least, f"{member.name} begins before the committed offset ({least}): {event}"
                 expected[partition] = event["last"] + 1
     for partition, end in written.items():
         missing = set(range(end)) - read[partition]

@@ -89,7 +89,7 @@ class MemoryPartitions:
             self._held.popleft()[2](code, -1)
 
     def lose_uncommitted(self) -> None:
-        """Removes what is above the HW, as if the next leader never had it."""
+        """Removes the records above the HW, as if the next leader never had them."""
         for partition, log in self.logs.items():
             end = self.committed.get(partition, 0)
             places = [place for place, header in iter_headers(memoryview(bytes(log))) if header.base_offset >= end]
@@ -98,7 +98,7 @@ class MemoryPartitions:
             self.next_offset[partition] = end
 
     def keep_uncommitted(self) -> None:
-        """Commits everything, as if the next leader had it all."""
+        """Commits everything, as if the next leader had every record."""
         self.committed.update(self.next_offset)
 
     def install(self, partition: TopicPartition, log: bytes) -> None:

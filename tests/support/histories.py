@@ -1,4 +1,4 @@
-"""Recordings for tests of the time machine, and comparable contents of tables."""
+"""Recordings for tests of histories, and comparable contents of tables."""
 
 from __future__ import annotations
 

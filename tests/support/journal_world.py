@@ -57,7 +57,7 @@ class JournalWorld:
         self.cluster = Cluster(self.world, Layout(3, controllers, {**SHORT_TIMES, **(properties or {})}))
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
-        self.run_until(lambda: self.unfenced() == 3, "all brokers are there")
+        self.run_until(lambda: self.unfenced() == 3, "all brokers are registered")
 
     def run_for(self, duration_ms: int) -> None:
         self.world.run_for(duration_ms * MILLISECOND_US)

@@ -62,7 +62,7 @@ class RequestClient:
 
 
 class Survivor:
-    """A node that survives, and what it reports."""
+    """A node that survives, and its reports."""
 
     def __init__(self, nodes: Nodes, node_id: int) -> None:
         self.node_id = node_id

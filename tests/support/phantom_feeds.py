@@ -29,7 +29,7 @@ def clock_ms() -> int:
 
 @asynccontextmanager
 async def running(feeds: ClusterFeeds) -> AsyncIterator[ClusterFeeds]:
-    """Runs the feeds; the first look is complete when it yields."""
+    """Runs the feeds; the first poll is complete when this yields."""
     first = asyncio.Event()
     task = asyncio.create_task(feeds.run(first.set))
     try:
@@ -58,7 +58,7 @@ Contents = dict[str, tuple[int, int, tuple[int, ...], tuple[int, ...]]]
 
 
 def contents(table: ClusterTable) -> Contents:
-    """Returns what the table has, without the journal's own topic."""
+    """Returns the contents of the table, without the journal's own topic."""
     return {
         str(state.key): (state.leader, state.leader_epoch, state.replicas, tuple(sorted(state.isr)))
         for state in table.values()

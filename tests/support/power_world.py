@@ -101,7 +101,7 @@ class PowerWorld:
         self.take_up()
 
     def take_up(self) -> None:
-        """Opens the logs as the metadata would have it."""
+        """Opens every log that is not deleted, as a broker does when the metadata names it."""
         for model in self.models:
             if not model.is_deleted:
                 assert self.manager.get(model.topic_partition) is not None

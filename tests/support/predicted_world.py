@@ -169,7 +169,7 @@ class PredictedWorld:
 
         end_us = self.world.now_us + 30_000 * MILLISECOND_US
         self.world.run_while(lambda: not all_serve(), end_us)
-        assert all_serve(), "not all brokers are there"
+        assert all_serve(), "not all brokers are registered"
 
     def _create_topics(self) -> None:
         row = CreateTopicsRequest.CreatableReplicaAssignment

@@ -1,11 +1,11 @@
-"""Links to processes that listen and end: what a `ProcessWatch` dials, on virtual time."""
+"""Links to processes that listen and end, for a `ProcessWatch`, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
 
-from barnabas.common.host import Link, LinkEnd
+from barnabas.common.host import LinkEnd, PeerLink
 from barnabas.simulation.host import MemoryLink, VirtualTime
 
 
@@ -68,7 +68,7 @@ class ProcessLinks:
         self.responds = responds
         self.dialled: list[ProcessLink] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         link = ProcessLink(self, port, end)
         self.dialled.append(link)
         self.time.call_soon(link.arrive)

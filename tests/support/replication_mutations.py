@@ -74,7 +74,7 @@ def hw_beyond_the_log(patch: pytest.MonkeyPatch) -> None:
 
 
 def roles_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
-    """Lets a broker that restarts lead what it led, before the controller knows that it was down."""
+    """Lets a broker that restarts lead the partitions that it led, before the controller knows that it was down."""
     patch.setattr(OwnRegistrationFilter, "on_image", lambda self, delta, image: self._subscriber(delta, image))
 
 
@@ -223,7 +223,7 @@ def unclean_elections_everywhere(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
-    """Keeps brokers eligible that lost what they had not synced (before KIP-966, G12)."""
+    """Keeps brokers eligible that lost unsynced records (before KIP-966, G12)."""
     judged = brokers.end_incarnation
     patch.setattr(brokers, "end_incarnation", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
 
@@ -322,7 +322,7 @@ FOUND_BY: dict[Mutation, Find] = {
     joins_below_the_start_of_the_epoch: Find(24, _CANDIDATE),
     epoch_without_records_is_not_noted: Find(1, "a leader does not know its epoch"),
     the_checkpoint_is_believed: Find(4, "cannot be read", (FaultKind.POWER,)),
-    consumers_see_the_log_end: Find(1, "read what is not committed"),
+    consumers_see_the_log_end: Find(1, "read an uncommitted record"),
     epochs_of_clients_are_not_compared: Find(12, _CANDIDATE),
     retries_are_appended_again: Find(1, "a record is twice in partition"),
     producers_are_forgotten_at_a_restart: Find(8, "a record is twice in partition"),

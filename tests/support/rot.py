@@ -52,8 +52,8 @@ def rot(disk: FaultyDisk, path: str, way: str) -> None:
 
 
 def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "orders") -> str | None:
-    """Damages one segment of one log of this broker, which must be stopped. Returns what was done, or None if it has no
-    segments.
+    """Damages one segment of one log of this broker, which must be stopped. Returns a description of the damage, or
+    None if the broker has no segments.
     """
     node = rig.node(number)
     disk = node.machine.disk

@@ -68,7 +68,7 @@ def a_deny_for_everybody_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_host_of_a_rule_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Allows from each host what a rule allows from one."""
+    """Allows from every host the operations that a rule allows from one."""
     decide = AclIndex.decide
 
     def mutated(
@@ -102,7 +102,7 @@ def removed_rules_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def envelopes_of_users_are_trusted(patch: pytest.MonkeyPatch) -> None:
-    """Serves an envelope of whoever sends it (S14)."""
+    """Serves an envelope from any client (S14)."""
     patch.setitem(CHECKS, "envelope", Open("the sender is a broker"))
 
 

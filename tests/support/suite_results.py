@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.clients.zookeeper_suites import Result, Results
+from tests.clients.foreign_suites import Result, Results
 
-LISTS: Final = Path(__file__).resolve().parents[1] / "data" / "zookeeper_suites"
+LISTS: Final = Path(__file__).resolve().parents[1] / "data"
 
 
-def expected(suite: str) -> list[str]:
+def expected(suite: str, *, folder: str = "zookeeper_suites") -> list[str]:
     """Returns the tests of a suite that must pass, by name."""
-    path = LISTS / f"{suite}.txt"
+    path = LISTS / folder / f"{suite}.txt"
     return path.read_text().splitlines() if path.exists() else []
 
 

@@ -18,7 +18,7 @@ HOSTS = ("localhost", "127.0.0.1")
 
 
 class Stores:
-    """An authority, and the stores of what it issues."""
+    """An authority, and stores with the certificates that it issues."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

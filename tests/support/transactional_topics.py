@@ -1,4 +1,4 @@
-"""Topics that need a broker with transactions and compaction, and what a consumer must see of them."""
+"""Topics that need a broker with transactions and compaction, and the records that a consumer must see."""
 
 from __future__ import annotations
 

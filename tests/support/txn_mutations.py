@@ -119,7 +119,7 @@ def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def markers_of_any_epoch_count(patch: pytest.MonkeyPatch) -> None:
-    """Lets a log accept a marker that is older than what the producer has written since (G24)."""
+    """Lets a log accept a marker that is older than the producer's last records (G24)."""
     patch.setattr(ProducerStateManager, "check_marker", lambda *_: None)
     late_markers_count(patch)
 

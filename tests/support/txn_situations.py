@@ -153,7 +153,7 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
                 break
             world.run_for(100)
         assert code is ErrorCode.NONE, code
-        assert answers == [], "it waits for the commit that is on its way"
+        assert answers == [], "it waits for the commit in flight"
     world.run_until(lambda: bool(answers), "an answer of the one that was cut off", 60_000)
     assert isinstance(answers[0], OffsetFetchResponse)
     (answer,) = answers[0].groups
@@ -215,7 +215,7 @@ def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
         assert writer.end(commit) is ErrorCode.NONE
         for _ in range(5):
             code = writer.end(False)
-            assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"answered {code.name} while markers are on their way"
+            assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"answered {code.name} while markers are in flight"
             world.run_for(100)
     writer.abort()
     settle(world, TxnState.COMPLETE_ABORT)

@@ -177,7 +177,7 @@ class TransactionWorld:
         raise AssertionError("not loaded")
 
     def fail_over(self, *, lose: bool) -> None:
-        """Lets another broker take over, with or without what was not committed yet."""
+        """Lets another broker take over, with or without the uncommitted records."""
         self.coordinator.shutdown()
         self.log.fail_held(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if lose:

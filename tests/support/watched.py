@@ -1,4 +1,4 @@
-"""Short constructors of looks, tables and journal events for tests of the monitor."""
+"""Short constructors of polls, tables and journal events for tests of the monitor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def look(
     problems: Mapping[int, str | None] = {},
     **more: Any,
 ) -> Delta:
-    """Returns a look of a whole cluster with these partitions."""
+    """Returns a poll of a whole cluster with these partitions."""
     more.setdefault("controller", 1)
     more.setdefault("covers", NameRange())
     return Delta(
@@ -54,7 +54,7 @@ def look(
 def columns_of(
     partitions: Iterable[PartitionState], *, is_complete: bool = True, epochs: Mapping[Key, int] | None = None
 ) -> Partitions:
-    """Returns partitions as the input of the table. `epochs` are partition epochs, which looks do not know."""
+    """Returns partitions as the input of the table. `epochs` are partition epochs, which polls do not return."""
     found = Partitions(frozenset({"offline"} if epochs is None else {"partition_epoch"}))
     for (topic, topic_id), states in groupby(
         sorted(partitions, key=lambda state: state.key), key=lambda state: (state.topic, state.topic_id)
@@ -74,7 +74,7 @@ def columns_of(
 
 
 def table_of(*partitions: PartitionState, **more: Any) -> ClusterTable:
-    """Returns a table after one look. The details of the partitions are their sizes and offsets."""
+    """Returns a table after one poll. The details of the partitions are their sizes and offsets."""
     table = ClusterTable()
     table.apply(look(*partitions, **more))
     for broker in {replica for state in partitions for replica in state.details}:
@@ -92,7 +92,7 @@ def table_of(*partitions: PartitionState, **more: Any) -> ClusterTable:
 
 
 def changed(before: Delta, after: Delta) -> list[Change]:
-    """Returns the changes between two looks."""
+    """Returns the changes between two polls."""
     table = ClusterTable()
     table.apply(before)
     change_set = table.apply(after)
@@ -100,7 +100,7 @@ def changed(before: Delta, after: Delta) -> list[Change]:
 
 
 class Watched:
-    """A course over the looks of a test."""
+    """A course over the polls of a test."""
 
     def __init__(self, *, wait_ms: int, has_journal: bool = False) -> None:
         self.table = ClusterTable()
@@ -108,7 +108,7 @@ class Watched:
         self.course.has_journal = has_journal
 
     def seen(self, look: Delta, events: Iterable[Event] = ()) -> list[Change]:
-        """Applies a look; the first one makes no changes. Returns the changes that can be shown."""
+        """Applies a poll; the first one makes no changes. Returns the changes that can be shown."""
         is_first = self.table.version == 0
         change_set = self.table.apply(look)
         found = self.course.reachable(look.time_ms)

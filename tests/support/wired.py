@@ -56,7 +56,7 @@ class NotedCloses:
 
 
 class WiredBroker:
-    """A started broker. `restart(clean=False)` is a crash that keeps what the disk has."""
+    """A started broker. `restart(clean=False)` is a crash that keeps the contents of the disk."""
 
     def __init__(self, host: MemoryHost | None = None, **properties: str) -> None:
         self.host = host or MemoryHost(seed=1)

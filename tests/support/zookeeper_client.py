@@ -86,7 +86,7 @@ class WireClient:
             self._take(self._frames.feed(data))
 
     def take(self) -> list[Answer | Event]:
-        """Returns what was received since the last call."""
+        """Returns the answers and events received since the last call."""
         before = len(self.received)
         self._take(self._frames.feed(self.receive(waits=False)))
         return self.received[before:]

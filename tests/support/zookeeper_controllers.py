@@ -262,7 +262,7 @@ class Cluster:
         self.tree = WriteLog({path: ZnodeContent(None, 0) for path in _roots()})
         self.properties = properties
         self.random = SeededRandom(1_000)
-        #: How many of the next requests to brokers are lost on their way.
+        #: How many of the next requests to brokers are lost in transit.
         self.drops = 0
         self.brokers: dict[int, FakeBroker] = {}
         for broker_id in broker_ids:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.zookeeper_world import World
 
-from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.host import Buffer, LinkEnd, PeerLink
 from barnabas.simulation.host import MemoryHost, VirtualTime
 from barnabas.zookeeper.client.hosts import parse_connect_string
 from barnabas.zookeeper.client.session import SessionState
@@ -123,6 +123,9 @@ class _ClientSide(_Side):
         if not self.wire.is_left:
             self.wire.later(lambda: self.wire.to_server(data))
 
+    def condition(self) -> None:
+        """Returns None: there is no network."""
+
     def close(self) -> None:
         if not self.wire.is_left:
             self.wire.is_left = True
@@ -142,7 +145,7 @@ class JoinedLinks:
         #: Dials that are never answered.
         self.is_silent = False
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         wire = Wire(self.world.host.time, end, self.delay_ms)
         wire.is_silent = self.is_silent
         self.wires.append(wire)

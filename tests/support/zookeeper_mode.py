@@ -164,8 +164,14 @@ class ZooKeeperModeCluster:
             process.send_signal(number)
 
     def let_decide(self, kind: type[KafkaBroker]) -> int:
-        """Makes a broker of this kind the controller, and returns it. The brokers of the other kind are paused
-        meanwhile; the former controller finds a successor when it continues.
+        """Makes a broker of this kind the controller, and returns it when every broker knows it."""
+        self.let_claim(kind)
+        until("every broker knows the controller", self._is_controller_known, WAIT_S)
+        return self.controller_id
+
+    def let_claim(self, kind: type[KafkaBroker]) -> None:
+        """Makes a broker of this kind the controller. The brokers of the other kind are paused meanwhile; the former
+        controller finds a successor when it continues.
         """
         others = [number for number, broker in self.brokers.items() if type(broker) is not kind]
         if self.await_controller() in others:
@@ -175,8 +181,6 @@ class ZooKeeperModeCluster:
                 self.await_controller(frozenset(others))
             finally:
                 self.resume(*others)
-        until("every broker knows the controller", self._is_controller_known, WAIT_S)
-        return self.controller_id
 
     def _is_controller_known(self) -> bool:
         return {self.metadata(number).controller_id for number in self.brokers} == {self.controller_id}

@@ -197,7 +197,7 @@ def ephemerals_kept_over_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """Applies and answers what is not synced (`forceSync=no`)."""
+    """Applies and answers transactions before they are synced (`forceSync=no`)."""
 
     def sync(self: FileStore, done: Callable[[], None]) -> None:
         self._writer.write_out()
@@ -228,7 +228,7 @@ FOUND_BY: dict[Mutation, Find] = {
     isr_changed_without_compare_and_set: Find(1, _NOT_IN_SYNC),
     leader_epoch_not_raised: Find(1, "a leader epoch does not rise"),
     assignment_before_the_states: Find(1, "decided wrongly"),
-    deletion_without_dead_replicas: Find(6, "a topic is gone whose log is still there", (FaultKind.STOP,)),
+    deletion_without_dead_replicas: Find(6, "a topic was deleted whose log still exists", (FaultKind.STOP,)),
     no_registration_after_an_expiry: Find(1, _NO_PROGRESS, (FaultKind.EXPIRE,)),
     watches_not_set_again: Find(4, _NOT_IN_SYNC),
     old_controllers_obeyed: Find(1, "an old controller is obeyed"),

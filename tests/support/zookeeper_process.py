@@ -1,4 +1,6 @@
-"""Our ZooKeeper server as a process, and what a client sees of a server: the same for ours and for Apache's."""
+"""Our ZooKeeper server as a process, and a client's checks of a server, which are the same for ours and for
+Apache's.
+"""
 
 from __future__ import annotations
 

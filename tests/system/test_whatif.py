@@ -140,7 +140,7 @@ def test_apache_kafka_does_what_was_predicted(tmp_path: Path, capsys: pytest.Cap
 
 def test_bad_questions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["whatif", "destroy", "-b", "127.0.0.1:1"]) == FAILED
-    assert "destroy is no question" in capsys.readouterr().err
+    assert "destroy is not a question" in capsys.readouterr().err
     assert run(["whatif", "kill", "1", "-b", "127.0.0.1:1"]) == FAILED
     assert "cannot reach a broker" in capsys.readouterr().err
     assert run(["whatif"]) == 2

@@ -22,7 +22,7 @@ from mutation.results import SITUATIONS, WORLDS, Result, Stage
 from mutation.shadow import Ended, Shadow
 
 SITUATION_TESTS: Final = "tests/simulation/"
-#: The time that the start of a process can take in addition to the budget, and how much slower a mutant can be.
+#: Additional time for the start of a process; and the factor by which a mutant can be slower than the unmutated code.
 _START_S: Final = 20
 _SLOWER: Final = 3
 #: How much longer than its CPU time a process may take on a busy machine.
@@ -107,7 +107,7 @@ class Campaign:
             alone = [each for each in planned if _is_of(each, by)]
             kill = None if is_known else kind.kill(kind.run(alone or planned[:1], 0.0))
             if kill is not None and not alone:
-                raise RuntimeError(f"nothing runs here without a mutant either: {': '.join(kill)}")
+                raise RuntimeError(f"the test also fails without a mutant: {': '.join(kill)}")
             self._passes[by] = kill is None
         return self._passes[by]
 

@@ -33,7 +33,7 @@ NAMES = (
     "not-waited",
     "keep-waiter",
 )
-#: Names of functions that run later than what they continue.
+#: Names of callbacks, which run later than the code that passed them on.
 _CONTINUATION = re.compile(r"^_*(on|done|after|retry|again|continue|resume|tick|expire|finish|then)(_|$)|<locals>")
 _SYNC = re.compile(r"^(?!_*on_)(.*_)?(f?sync|flush|persist)(_|$|ed)")
 _ANSWER = re.compile(r"(^|_)(done|reply|answer|respond|complete|callback|finish|then)$")

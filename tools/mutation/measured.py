@@ -67,7 +67,7 @@ class Measured:
         return self._tests.get(place, [])
 
     def _current_files(self) -> list[str]:
-        """Returns the test files that were measured as they are now."""
+        """Returns the test files that have not changed since the measurement."""
         known: dict[str, str] = self._state.get("files", {})
         return [path for path, digest in self._files().items() if known.get(path) == digest]
 
@@ -95,7 +95,7 @@ class Measured:
         return [name for name in names if name not in known]
 
     def measure_worlds(self, names: Sequence[str], *, is_everything: bool) -> None:
-        """Measures these worlds, and keeps what is known about the others."""
+        """Measures these worlds, and keeps the measurements of the others."""
         self._measure(_WORLDS_FILE, "worlds", names)
         if is_everything:
             self._save(product=self._product(), worlds=list(names))
@@ -103,7 +103,7 @@ class Measured:
             self._save(worlds=[*self._state.get("worlds", ()), *names])
 
     def measure_tests(self, files: Sequence[str]) -> None:
-        """Measures these files again, and keeps what is known about the others."""
+        """Measures these files again, and keeps the measurements of the others."""
         self._measure(_TESTS_FILE, "tests", files)
         digests = self._files()
         self._save(files={**self._state.get("files", {}), **{path: digests[path] for path in files}})

@@ -144,7 +144,7 @@ def names() -> Iterator[str]:
 
 
 def explore(name: str) -> Found:
-    """Runs one world, and returns what it found. An error of the mutant itself is found, too."""
+    """Runs one world, and returns its finding. An exception of the mutant itself counts as one."""
     kind, _, seed = name.rpartition(":")
     try:
         return KINDS[kind].explore(int(seed))

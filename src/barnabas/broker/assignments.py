@@ -22,7 +22,7 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 
-#: The maximum of one request, as in Kafka.
+#: The maximum number of replicas in one request, as in Kafka.
 REPLICAS_PER_REQUEST: Final = 2250
 _BACKOFF_MS: Final = 100
 _BACKOFF_MS_MAX: Final = 10_000

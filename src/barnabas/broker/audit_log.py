@@ -62,7 +62,7 @@ class AuditLog:
     __slots__ = ("_limit",)
 
     def __init__(self, clock: Clock) -> None:
-        #: The causes are (principal, operation, type, name, what was decided).
+        #: The keys of the limit are (principal, operation, type, name, decision).
         self._limit = LineLimit(clock.now_ms, _INTERVAL_MS, causes_max=_REMEMBERED_MAX)
 
     @property

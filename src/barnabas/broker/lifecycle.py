@@ -160,6 +160,14 @@ class BrokerLifecycle:
             self._failure_report_timer = self._host.timers.call_later(timeout_ms, self._on_failure_unreported)
         self._send_heartbeat_soon()
 
+    def end_with(self, directory_ids: Sequence[bytes]) -> None:
+        """Reports failed directories to a controller on another node, without waiting for an answer: the process ends
+        now, and otherwise nobody would know why.
+        """
+        if self.epoch >= 0 and not self._stopping and not self._access.own.is_active:
+            self._lost_directories += directory_ids
+            self._send_heartbeat()
+
     def endpoints_changed(self, endpoints: Sequence[Endpoint]) -> None:
         """Registers this incarnation again if the listeners that it advertises have changed."""
         if self._registration is not None:

@@ -37,6 +37,7 @@ from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -89,13 +90,18 @@ class QuorumSide:
             controller_security(config),
         )
         self.raft.on_leader(self._on_leader)
+        self.raft.on_disk_failed(self._on_disk_failed)
         self.lifecycle = BrokerLifecycle(
             host, config, self.access, metadata, formatted.cluster_id, self._on_epoch, logs.roots.unwritable
         )
-        self.assignments = DirectoryAssignments(host, config.node_id, metadata, self._own_epoch, self.access.send)
+
+        def own_epoch() -> int:
+            return self.lifecycle.epoch
+
+        self.assignments = DirectoryAssignments(host, config.node_id, metadata, own_epoch, self.access.send)
         self.services = QuorumServices(self.raft, self.controller, BrokerLiveness(host, config, self.controller))
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, metadata)
-        self._client_gate = ClientGate(config.node_id, self._own_epoch, lambda: self.controller.is_active)
+        self._client_gate = ClientGate(config.node_id, own_epoch, lambda: self.controller.is_active)
         self._registration_filter: OwnRegistrationFilter | None = None
         self._parts: ConnectedParts | None = None
         #: Whether `open` has completed: the node takes part in the quorum, which a foreign metadata log prevents.
@@ -104,9 +110,6 @@ class QuorumSide:
 
     @property
     def broker_epoch(self) -> int:
-        return self.lifecycle.epoch
-
-    def _own_epoch(self) -> int:
         return self.lifecycle.epoch
 
     def scram_credentials(self) -> Credentials:
@@ -125,8 +128,8 @@ class QuorumSide:
         return security.scram
 
     def _check_own_credentials(self) -> None:
-        """Raises ConfigError if the other voters cannot log in to this one, because it knows no credential of theirs
-        before it knows the metadata, and the metadata need a majority of the voters.
+        """Raises ConfigError if the other voters cannot log in to this one: it would learn their credentials from the
+        metadata, and the metadata need a majority of the voters.
         """
         config, name = self._config, self._config.controller_listener_names[0]
         mechanism = mechanism_to_log_in(config, name)
@@ -149,7 +152,7 @@ class QuorumSide:
     def connect(self, parts: ConnectedParts) -> None:
         self._registration_filter = OwnRegistrationFilter(
             self._config.node_id,
-            self._own_epoch,
+            lambda: self.lifecycle.epoch,
             lambda: self.controller.is_active,
             parts.replicas.on_image,
         )
@@ -268,12 +271,19 @@ class QuorumSide:
         log, or was the last one.
         """
         faults, logs = self._host.faults, self._logs
+        if directory == self._config.metadata_log_dir or logs.roots.all_failed:
+            self._on_disk_failed()
         if directory == self._config.metadata_log_dir:
             faults.fatal(f"log directory {directory} with the metadata log failed: {error}", error)
         elif logs.roots.all_failed:
             faults.fatal(f"all of log.dirs={','.join(logs.directories)} have failed: {error}", error)
         else:
             self.lifecycle.directory_failed(logs.roots.id_of(directory))
+
+    def _on_disk_failed(self) -> None:
+        roots, metadata_directory = self._logs.roots, self._config.metadata_log_dir
+        failed = {*roots.offline, *({metadata_directory} & set(roots.paths))}
+        self.lifecycle.end_with([roots.id_of(path) for path in sorted(failed)])
 
     # -- what clients see
 
@@ -307,6 +317,9 @@ class QuorumSide:
 
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
         self.controller.quotas.alter(request, context.reply, actor=context.principal)
+
+    def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
+        self.controller.alter_user_scram_credentials(request, context.reply, actor=context.principal)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         self.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

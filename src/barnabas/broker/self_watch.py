@@ -1,11 +1,13 @@
-"""The sources of a broker's watch over itself, and its life: `journal.self_watch` draws the conclusions."""
+"""The sources of a broker's self-reports, and the start and end of their watch; `journal.self_watch` evaluates them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from barnabas.broker.requests.context import Services
+from barnabas.common.host import LinkCondition
+from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.journal.journal import Journal
 from barnabas.journal.self_reports import SelfReport, SelfReportKind
 from barnabas.journal.self_watch import SelfWatch, Silence, Sources
@@ -26,7 +28,9 @@ class BrokerSelfWatch:
         self._services = services
         self._logs = logs
         self._unanswered = unanswered
-        sources = Sources(self._silences, self._disks, self._throttled_sides)
+        sources = Sources(
+            self._silences, self._disks, self._throttled_sides, self._links, logs.health.take_syncs, self._bytes_in
+        )
         self._watch = SelfWatch(services.host, sources, journal.on_self_report)
 
     def opened(self, began_ms: int) -> None:
@@ -37,6 +41,7 @@ class BrokerSelfWatch:
             "logs": len(logs),
             "bytes": sum(log.size_bytes for log in logs),
             "clean": self._logs.previous_broker_epoch != NO_BROKER_EPOCH,
+            "machine_up_ms": self._services.host.machine_up_ms(),
         }
         if logs:
             end_ms = clock.wall_ms()
@@ -55,12 +60,29 @@ class BrokerSelfWatch:
     def _silences(self, now_ms: int) -> Iterator[Silence]:
         services = self._services
         wait_ms = services.config.int_of("replica.fetch.wait.max.ms")
-        for leader_id, unanswered_ms in services.replicas.fetchers.unanswered():
-            yield Silence(leader_id, unanswered_ms + wait_ms)
+        leaders = set()
+        for leader_id, unanswered_ms, reach in services.replicas.fetchers.unanswered():
+            leaders.add(leader_id)
+            yield Silence(leader_id, unanswered_ms + wait_ms, *reach)
         since_ms = self._unanswered()
         controller_id = services.access.leader_id()
-        if since_ms is not None and controller_id >= 0:
-            yield Silence(controller_id, since_ms)
+        if since_ms is not None and controller_id >= 0 and controller_id not in leaders:
+            yield Silence(controller_id, since_ms, *services.access.reach)
+
+    def _links(self) -> Iterator[tuple[int, LinkCondition]]:
+        """Yields the condition of the network to the leaders that this broker follows, and to the controller."""
+        services = self._services
+        controller_id, condition = services.access.leader_id(), services.access.condition()
+        if condition is not None and controller_id >= 0:
+            yield controller_id, condition
+        yield from services.replicas.fetchers.conditions()
+
+    def _bytes_in(self) -> Mapping[str, int]:
+        return {
+            topic: traffic.bytes_in
+            for topic, traffic in self._services.replicas.traffic.topics()
+            if topic not in INTERNAL_TOPICS
+        }
 
     def _disks(self) -> Iterator[tuple[SelfReportKind, str]]:
         health = self._logs.health
@@ -81,7 +103,7 @@ class BrokerSelfWatch:
 def make_self_watch(
     services: Services, logs: LogManager, unanswered: Callable[[], int | None], journal: Journal
 ) -> BrokerSelfWatch | None:
-    """Returns the watch of a broker; None for a node that is no broker, or in a cluster that keeps no journal."""
+    """Returns the watch of a broker; None for a node that is not a broker, or in a cluster that keeps no journal."""
     config = services.config
     if not config.is_broker or not config.bool_of("barnabas.cluster.events.enable"):
         return None

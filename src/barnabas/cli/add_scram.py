@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from barnabas.controller.kraft.scram import credential_record
+from barnabas.controller.requests.scram import credential_record
 from barnabas.embedded.failures import Failure
 from barnabas.metadata.versions import V_3_5_IV2
 from barnabas.protocol.messages.records_metadata import UserScramCredentialRecord

@@ -19,9 +19,13 @@ from barnabas.cli.contexts import choice
 from barnabas.cli.contexts.store import Context, Contexts, users_file
 from barnabas.cli.monitor import Controllers, ControllersProperty
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+from barnabas.console.config_file import ClusterEntry, ConfigFile, ConfigFileError
+from barnabas.console.config_file import read as read_config
+from barnabas.console.messages.registry import SchemaRegistry
 from barnabas.console.pages import HOW_TO_BUILD, Pages
 from barnabas.console.security.passwords import hashed
 from barnabas.console.security.rights import ROLES
+from barnabas.console.security.scope import EVERY, Patterns
 from barnabas.console.security.users import User, UsersError, UsersFile, checked_name, checked_password
 from barnabas.console.serving import Place, is_loopback, serve
 from barnabas.console.state import Console, ConsoleOptions
@@ -41,6 +45,30 @@ app = typer.Typer(help="Serve a page with every partition of a cluster, live", i
 user_app = typer.Typer(help="List, add and remove users of the console", no_args_is_help=True)
 app.add_typer(user_app, name="user")
 
+ClusterDirectory = Annotated[
+    Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
+]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
+]
+HistoryPath = Annotated[
+    Path | None,
+    typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
+]
+IncidentPath = Annotated[
+    Path | None,
+    typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
+]
+ConfigPath = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Clusters, masks, users and all else from a TOML file"),
+]
+RegistryUrl = Annotated[
+    str | None,
+    typer.Option("--schema-registry", metavar="URL", help="The registry of the records' schemas"),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")]
 UsersPath = Annotated[
     Path | None,
     typer.Option("--users", metavar="FILE", help="The file of users; default: next to the file of contexts"),
@@ -52,21 +80,12 @@ def console(
     ctx: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the page; 0 picks a free one", min=0, max=65535)] = DEFAULT_PORT,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
-    directory: Annotated[
-        Path | None, typer.Option("--dir", help="The embedded cluster in this directory, with the lab")
-    ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option("--cluster", metavar="CONTEXT", help="Also show the cluster of this context; repeatable"),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", metavar="FILE", help="Record the cluster's states into this file, for the scrubber"),
-    ] = None,
-    incident: Annotated[
-        Path | None,
-        typer.Option("--incident", metavar="FILE", help="Show a saved incident, or a history, instead of a cluster"),
-    ] = None,
+    directory: ClusterDirectory = None,
+    cluster: Clusters = None,
+    history: HistoryPath = None,
+    incident: IncidentPath = None,
+    config: ConfigPath = None,
+    schema_registry: RegistryUrl = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes")] = False,
     users: UsersPath = None,
     tls_certificate: Annotated[
@@ -77,9 +96,7 @@ def console(
         list[str] | None,
         typer.Option("--allowed-host", metavar="NAME", help="A name by which browsers reach the page; repeatable"),
     ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on another address without users or without TLS")
-    ] = False,
+    insecure: Insecure = False,
     controllers: Controllers = None,
     controller_properties: ControllersProperty = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -87,27 +104,96 @@ def console(
 ) -> None:
     """Serve a page with every partition of a cluster, live, until Ctrl-C
 
-    The page is for this machine only, unless there are users (`barnabas console user add`) and TLS.
+    The page is for this machine only, unless there are users (`barnabas console user add`) and TLS. Options override
+    the file of --config.
     """
     if ctx.invoked_subcommand is not None:
         return
-    own = _own_target(incident, directory, history, bootstrap, properties or [])
-    if controllers:
+    file = _config_file(config)
+    own = _incident_target(incident, directory, history) or _own_target(
+        ctx, file, directory, bootstrap, properties or []
+    )
+    if own is not None and controllers:
         own = _with_controllers(own, controllers, controller_properties or [])
-    targets = [own, *_targets(cluster or [])]
-    place = Place(host, port, tls_certificate, tls_key)
-    users_path = _users_path(users)
+    if own is not None and schema_registry:
+        own = replace(own, schema_registry=_registry(schema_registry))
+    targets = _distinct([*([] if own is None else [own]), *map(_of_entry, file.clusters), *_targets(cluster or [])])
+    chosen_host = host if _is_given(ctx, "host") else file.host or host
+    chosen_port = port if _is_given(ctx, "port") or file.port is None else file.port
+    place = Place(chosen_host, chosen_port, tls_certificate or file.certificate, tls_key or file.key)
+    is_insecure = insecure or bool(file.insecure)
+    users_path = _users_path(users or file.users)
     has_users = bool(_users(users_path))
-    _check_place(place, has_users=has_users, insecure=insecure)
+    _check_place(place, has_users=has_users, insecure=is_insecure)
     options = ConsoleOptions(
-        users=users_path if has_users or (not is_loopback(host) and not insecure) else None,
-        read_only=read_only,
-        history=history,
-        audit=users_path.with_name(_AUDIT_NAME),
-        hosts=_hosts(place, allowed_host or []),
+        users=users_path if has_users or (not is_loopback(place.host) and not is_insecure) else None,
+        read_only=read_only or bool(file.read_only),
+        history=history or file.history,
+        audit=file.audit or users_path.with_name(_AUDIT_NAME),
+        hosts=_hosts(place, [*(allowed_host or []), *file.allowed_hosts]),
         is_tls=place.is_tls,
+        role_patterns=file.roles,
+        masks=file.masks,
     )
     run(targets, options, place)
+
+
+def _config_file(path: Path | None) -> ConfigFile:
+    try:
+        return ConfigFile() if path is None else read_config(path)
+    except ConfigFileError as error:
+        raise Failure(str(error)) from error
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option is on the command line, or in the environment."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+
+def _own_target(
+    ctx: typer.Context, file: ConfigFile, directory: Path | None, bootstrap: str, properties: list[str]
+) -> Target | None:
+    """Returns the cluster of the options; None if the file has the clusters and no option names another one."""
+    if directory is not None:
+        return embedded_target(directory)
+    if file.clusters and not _is_given(ctx, "bootstrap"):
+        return None
+    return _target(bootstrap, properties)
+
+
+def _of_entry(entry: ClusterEntry) -> Target:
+    """Returns the cluster of an entry of the file. Raises Failure."""
+    if entry.directory is not None:
+        found = replace(embedded_target(entry.directory), name=entry.name)
+    elif entry.context is not None:
+        (found,) = _targets([entry.context])
+        found = replace(found, name=entry.name)
+    else:
+        found = Target(entry.name, _addresses((entry.bootstrap or "").split(",")), _security(dict(entry.properties)))
+    if entry.controllers:
+        settings = [f"{name}={value}" for name, value in entry.controllers_properties.items()]
+        found = _with_controllers(found, entry.controllers, settings)
+    if entry.production:
+        found = replace(found, production=True, colour=entry.colour)
+    return replace(found, schema_registry=entry.schema_registry)
+
+
+def _distinct(targets: list[Target]) -> list[Target]:
+    """Raises Failure for two clusters of one name: a link could not say which one it means."""
+    names = [each.name for each in targets]
+    for name in names:
+        if names.count(name) > 1:
+            raise Failure(f"two clusters have the name {name}", "give one of them another name")
+    return targets
+
+
+def _registry(url: str) -> str:
+    try:
+        SchemaRegistry(url)
+    except ValueError as error:
+        raise Failure(str(error)) from error
+    return url
 
 
 def run(targets: Sequence[Target], options: ConsoleOptions, place: Place) -> None:
@@ -144,14 +230,13 @@ def embedded_target(directory: Path) -> Target:
     return Target(cluster.directory.name, bootstrap, _security(settings), directory=cluster.directory)
 
 
-def _own_target(
-    incident: Path | None, directory: Path | None, history: Path | None, bootstrap: str, properties: list[str]
-) -> Target:
-    if incident is not None:
-        if directory is not None or history is not None:
-            raise Failure("--incident shows a file: --dir and --history are for a cluster")
-        return incident_target(incident)
-    return embedded_target(directory) if directory is not None else _target(bootstrap, properties)
+def _incident_target(incident: Path | None, directory: Path | None, history: Path | None) -> Target | None:
+    """Returns the incident of the options; None without one. Raises Failure for options that contradict it."""
+    if incident is None:
+        return None
+    if directory is not None or history is not None:
+        raise Failure("--incident shows a file: --dir and --history are for a cluster")
+    return incident_target(incident)
 
 
 def incident_target(path: Path) -> Target:
@@ -255,9 +340,18 @@ def _users(path: Path) -> dict[str, User]:
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user")],
     role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}")] = "viewer",
+    topics: Annotated[
+        list[str] | None, typer.Option("--topics", metavar="PATTERN", help="Topics that the user sees, such as shop-*")
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--groups", metavar="PATTERN", help="Groups that the user sees")
+    ] = None,
+    clusters: Annotated[
+        list[str] | None, typer.Option("--clusters", metavar="PATTERN", help="Clusters that the user sees")
+    ] = None,
     users: UsersPath = None,
 ) -> None:
-    """Add a user, or replace the password and the role of one
+    """Add a user, or replace the password, the role and the patterns of one
 
     The password is read from the terminal, or from the first line of the standard input.
     """
@@ -266,7 +360,8 @@ def add(
     path = _users_path(users)
     try:
         name = checked_name(name)
-        UsersFile(path).put(User(name, ROLES[role], hashed(checked_password(_password(name)))))
+        patterns = Patterns(tuple(clusters or EVERY), tuple(topics or EVERY), tuple(groups or EVERY))
+        UsersFile(path).put(User(name, ROLES[role], hashed(checked_password(_password(name))), patterns))
     except UsersError as error:
         raise Failure(str(error)) from error
     print(f"user {name} has the role {role}")
@@ -276,7 +371,17 @@ def add(
 def list_users(users: UsersPath = None) -> None:
     """List the users with their roles"""
     found = _users(_users_path(users))
-    output.show_table(["user", "role"], [(name, user.role.name.lower()) for name, user in sorted(found.items())])
+    columns = ["user", "role", "clusters", "topics", "groups"]
+    output.show_table(columns, [_row(user) for _, user in sorted(found.items())])
+
+
+def _row(user: User) -> tuple[str, ...]:
+    patterns = user.patterns
+    return (
+        user.name,
+        user.role.name.lower(),
+        *(" ".join(each) for each in (patterns.clusters, patterns.topics, patterns.groups)),
+    )
 
 
 @user_app.command()

@@ -49,7 +49,7 @@ class BrokerKill:
     killed_at_s: float
     led: tuple[int, ...]
     was_controller: bool
-    #: Number of records acknowledged by then.
+    #: Number of records acknowledged at the time of the kill.
     acknowledged: int
     leaders_after_s: float = 0.0
     #: The time at which the broker accepts clients again.

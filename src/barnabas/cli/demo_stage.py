@@ -87,7 +87,7 @@ class Watcher:
     """Runs the monitor in a thread; keeps the partitions as they were last seen, and each change that it reports."""
 
     def __init__(self, bootstrap: str, on_change: Callable[[Change], None]) -> None:
-        #: The states in the order of their names; empty before the first look.
+        #: The states in the order of their names; empty before the first poll.
         self.states: tuple[PartitionState, ...] = ()
         self.controller = NO_NODE
         self._addresses = [clients.address(each) for each in bootstrap.split(",")]

@@ -65,8 +65,8 @@ class View:
         self._line(Text(text, style=STYLES[change.severity]))
 
     def show(self, acknowledged: int, applied: int, states: Sequence[PartitionState]) -> None:
-        """Shows the progress. At a terminal it is drawn no more often than the eye can follow; as plain lines, every
-        five seconds.
+        """Shows the progress. A terminal is redrawn a few times a second; plain lines are written every five
+        seconds.
         """
         now_s = time.monotonic()
         if self._live is not None:

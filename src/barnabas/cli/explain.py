@@ -14,6 +14,7 @@ from barnabas.cli import clients, explain_story, explain_topic, journal_reader, 
 from barnabas.cli.explain_now import Now, is_well
 from barnabas.cli.explain_pause import BEFORE_MS, outages
 from barnabas.cli.explain_story import Explanation, Present
+from barnabas.cli.incident import answer_lines, causes_of
 from barnabas.cli.journal_reader import FIRST_LOOK_MS, JournalReader
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, At, Bootstrap, ClientProperty, HistoryOption, Json
 from barnabas.common.types import EVENTS_TOPIC
@@ -21,6 +22,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.monitor import texts
 
 _NO_PARTITIONS: Final = frozenset[int]()
+_INCIDENT_MS: Final = 15 * 60_000
 _NO_JOURNAL = (
     f"This cluster has no journal ({EVENTS_TOPIC}): either nothing that needs an explanation has happened "
     "since its topics were created, or it keeps none."
@@ -30,15 +32,16 @@ _NO_JOURNAL = (
 def explain(
     partition: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TOPIC[-PARTITION]", help="A partition (orders-3), or a topic for all of its partitions"
-        ),
+        typer.Argument(metavar="TOPIC[-PARTITION]", help="A partition (orders-3), or a topic for all its partitions"),
     ] = None,
     broker: Annotated[
         int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Show the history of this broker instead")
     ] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Show everything that is not well, with its cause and its remedy")
+        bool, typer.Option("--now", help="Show all present problems, with their causes and remedies")
+    ] = False,
+    incident: Annotated[
+        bool, typer.Option("--incident", help="Show the causes of all that happened since --since (15m)")
     ] = False,
     pause: Annotated[
         str | None,
@@ -48,7 +51,8 @@ def explain(
         str, typer.Option("--for", metavar="DURATION", help="The duration of the pause: 4s; with --pause")
     ] = "10s",
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Read the events since then: 10m, 2h, or a date")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Read only the events since this time: 10m, 2h, or a date"),
     ] = None,
     at: At = None,
     history: HistoryOption = None,
@@ -57,8 +61,8 @@ def explain(
     properties: ClientProperty = None,
 ) -> None:
     """Explain why a partition has its leader and its ISR, with times and causes"""
-    if [partition is not None, broker is not None, now, pause is not None].count(True) != 1:
-        raise Failure("name a partition (orders-3), a topic, --broker N, --now or --pause TOPIC")
+    if [partition is not None, broker is not None, now, incident, pause is not None].count(True) != 1:
+        raise Failure("name a partition (orders-3), a topic, --broker N, --now, --incident or --pause TOPIC")
     if pause is None and (at is not None or history is not None):
         views = importlib.import_module("barnabas.cli.history_views")
         views.explain_at(at, history, partition, since, as_json=as_json)
@@ -66,11 +70,13 @@ def explain(
     if pause is not None and (at is None or history is not None):
         raise Failure("--pause TOPIC needs --at TIME, and reads the journal of a cluster, not a history")
     now_ms = round(time.time() * 1000)
-    since_ms = None if since is None else lines.parse_time(since, now_ms)
+    since_ms = lines.parse_time(since, now_ms) if since is not None else None
     client = clients.consumer(bootstrap, properties, journal_reader.settings())
     try:
         if now:
             _explain_now(client, since_ms, as_json)
+        elif incident:
+            _explain_incident(client, since_ms or now_ms - _INCIDENT_MS, as_json)
         elif pause is not None and at is not None:
             from_ms = lines.parse_time(at, now_ms)
             _explain_pause(client, pause, from_ms, from_ms - lines.parse_time(lasted, 0), as_json)
@@ -109,7 +115,7 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int | None, as_js
     else:
         print("\n".join(explain_topic.lines_of(explanations, shown_ms)))
     if since_ms is not None and not all(each.is_complete for each in explanations):
-        output.say(f"Only events since {texts.at(since_ms)} were read: a cause that is older is not known here.")
+        output.say(f"Only events since {texts.at(since_ms)} were read: older causes are unknown.")
     if not has_journal:
         output.say(_NO_JOURNAL)
 
@@ -148,6 +154,20 @@ def _explain_now(client: Consumer, since_ms: int | None, as_json: bool) -> None:
         output.show_json([trouble.to_json() for trouble in troubles])
         return
     print("\n".join(line for trouble in troubles for line in trouble.lines()) if troubles else "All is well.")
+    if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _explain_incident(client: Consumer, since_ms: int, as_json: bool) -> None:
+    has_journal = clients.has_journal(client)
+    journal = JournalReader(client, lambda _: None)
+    if has_journal:
+        journal.read_since(since_ms)
+    causes = causes_of(journal.events)
+    if as_json:
+        output.show_json([cause.to_json() for cause in causes])
+        return
+    print("\n".join(answer_lines(causes)))
     if not has_journal:
         output.say(_NO_JOURNAL)
 

@@ -31,7 +31,7 @@ _UNKNOWN_REMEDY: Final = "see whether broker {broker} runs and can be reached"
 
 @dataclass(slots=True)
 class Trouble:
-    """A state that is not well, of one or more partitions, with its cause. `event` is None if the journal has no
+    """A problem of one or more partitions, with its cause. `event` is None if the journal has no
     event about it.
     """
 
@@ -77,7 +77,7 @@ def is_well(present: Present) -> bool:
 
 
 class Now:
-    """The troubles of a cluster: `partitions` are those that are not well, `events` distinct and sorted."""
+    """The troubles of a cluster: `partitions` are those with a problem, `events` distinct and sorted."""
 
     def __init__(self, partitions: Iterable[Present], events: Sequence[Event]) -> None:
         self._of_brokers = [event for event in events if "broker" in event]
@@ -86,7 +86,7 @@ class Now:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each trouble of a partition has its event."""
+        """Whether the journal has an event that explains each trouble of a partition."""
         return all(event is not None for each in self._explanations for _, event in self._reasons(each))
 
     def troubles(self) -> list[Trouble]:
@@ -103,8 +103,8 @@ class Now:
         return [*(trouble for _, trouble in leaderless_first), *lost, *self._reported()]
 
     def _reasons(self, each: Explanation) -> list[tuple[int, Event | None]]:
-        """Returns what is not well with a partition, and the event that explains it: -1 for no leader, or a replica. A
-        replica that was never in sync is explained by the loss of its broker.
+        """Returns the problems of a partition, each with the event that explains it: -1 for no leader, or the id of a
+        replica. A replica that was never in sync is explained by the loss of its broker.
         """
         if each.present.leader == NO_NODE:
             return [(NO_NODE, each.leader_event)]

@@ -15,7 +15,7 @@ from barnabas.cli.explain_story import Event
 from barnabas.cli.root_causes import RootCause, root_cause
 from barnabas.monitor.texts import NO_NODE, at
 
-#: How long before a pause its causes can have begun; what the journal is read from.
+#: How long before a pause its causes can have begun; the journal is read from there on.
 BEFORE_MS: Final = 60_000
 
 
@@ -101,7 +101,7 @@ def _of_partition(partition: int, changes: Sequence[Event], of_brokers: Sequence
 
 
 def _begin_of(cause: RootCause, time_ms: int) -> int | None:
-    """Returns when the leader stopped to serve, by what its broker reported."""
+    """Returns the time at which the leader stopped serving, according to its broker's reports."""
     begins = [int(event["begin_ms"]) for event in cause.evidence if "begin_ms" in event]
     return min((begin_ms for begin_ms in begins if begin_ms <= time_ms), default=None)
 

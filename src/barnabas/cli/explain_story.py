@@ -298,7 +298,7 @@ def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> lis
         lines.append(f"{at(event['time_ms'])}  {event['kind']}: {event['text']}{counts}")
         cause = root_cause(event, events)
         if cause is not None:
-            lines.append(f"{' ' * len(at(event['time_ms']))}  behind it, {cause}")
+            lines.append(f"{' ' * len(at(event['time_ms']))}  root cause: {cause}")
     return lines
 
 

@@ -15,7 +15,6 @@ from barnabas.cli.add_scram import scram_records
 from barnabas.cli.options import Json, key_values
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.errors import ConfigError
-from barnabas.common.jaas_file import with_jaas_file
 from barnabas.common.types import uuid_from_text, uuid_to_text
 from barnabas.controller.requests.result import Versioned
 from barnabas.embedded.failures import Failure
@@ -181,7 +180,7 @@ def read_config(file: Path) -> BrokerConfig:
     """Reads a configuration. Raises Failure if it cannot be read or is invalid."""
     try:
         properties = parse_properties(file.read_text(encoding="utf-8"))
-        return BrokerConfig.from_properties(with_jaas_file(properties, lambda path: Path(path).read_text("utf-8")))
+        return BrokerConfig.of_directories(properties)
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:

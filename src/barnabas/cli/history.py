@@ -208,7 +208,7 @@ def export(
 
 @contextmanager
 def opened(file: Path) -> Iterator[History]:
-    """Opens a history. An error of it is one line, and so is what is missing at its end."""
+    """Opens a history. A damaged file is reported in one line, and so is a missing end."""
     try:
         with History.open(file) as history:
             if history.problem is not None:
@@ -225,5 +225,5 @@ def show_past(table: PastTable, *, every: bool, as_json: bool) -> None:
         return
     print(f"at {at(table.asked_ms)}; the last change was at {at(table.time_ms)}")
     if table.gap is not None:
-        print(f"nothing is known of this time ({table.gap}); the state is the one before")
+        print(f"nothing was recorded at this time ({table.gap}); this is the last state before it")
     show_table(table, every=every)

@@ -43,7 +43,7 @@ def monitor_at(when: str | None, file: Path | None, topic: str | None, *, every:
 
 
 def explain_at(when: str | None, file: Path | None, name: str | None, since: str | None, *, as_json: bool) -> None:
-    """Explains a partition, or all of a topic, as it was."""
+    """Explains the state of a partition, or of all partitions of a topic, at a moment of the history."""
     moment, path = both(when, file)
     if name is None:
         raise Failure("--at explains a partition or a topic", "`barnabas history show FILE --broker N` has the rest")
@@ -58,7 +58,7 @@ def explain_at(when: str | None, file: Path | None, name: str | None, since: str
         output.show_json(shown[0] if len(shown) == 1 else shown)
         return
     if table.gap is not None:
-        print(f"nothing is known of this time ({table.gap}); the state is the one before")
+        print(f"nothing was recorded at this time ({table.gap}); this is the last state before it")
     if len(explanations) == 1:
         print("\n".join(explain_story.lines_of(explanations[0], since_ms)))
     else:
@@ -83,7 +83,7 @@ def _present(state: PartitionState) -> Present:
 
 
 def _events(history: History, table: PastTable, present: Present) -> Sequence[Event]:
-    """Returns what happened to a partition and to the brokers of its replicas until then, as events of a journal."""
+    """Returns the changes of a partition and of all brokers up to the moment of `table`, as events of a journal."""
     changes = [
         *(change for change in history.partition(present.topic, present.partition) if change.kind != "begin"),
         *history.events_of_nodes(until_ms=table.asked_ms),

@@ -23,7 +23,7 @@ FIRST_LOOK_MS: Final = 24 * 3_600_000
 
 
 def settings() -> dict[str, object]:
-    """Returns what a consumer of the journal has to be configured with."""
+    """Returns the configuration of a consumer of the journal."""
     return {
         "group.id": f"barnabas-explain-{os.getpid()}",
         "enable.auto.commit": False,
@@ -61,7 +61,7 @@ class JournalReader:
         self.events = distinct(self._read)
 
     def read_the_rest(self) -> None:
-        """Reads what is older than the events that were read."""
+        """Reads the events that are older than those already read."""
         self._read = [*self._between(OFFSET_BEGINNING, self._first), *self._read]
         self.begin_ms = None
         self.events = distinct(self._read)

@@ -158,17 +158,17 @@ async def _watch(feeds: ClusterFeeds, options: FeedOptions, metrics: str | None,
     server = None if metrics is None else await _exporter(feeds, metrics)
     try:
         async with aclosing(watch(feeds, interval_s=options.interval_s, clock_ms=clock_ms)) as steps:
-            told = steps if server is None else _told(steps, server)
+            counted = steps if server is None else _counted(steps, server)
             if as_json:
-                await _in_json(told)
+                await _in_json(counted)
             elif output.stdout.is_terminal:
                 with LiveView(output.stdout) as view:
-                    async for step in told:
+                    async for step in counted:
                         view.show(step)
                         if step.table is not None:
                             feeds.focus(step.table.by_severity()[: output.stdout.height].tolist())
             else:
-                await _in_lines(told, every=every)
+                await _in_lines(counted, every=every)
     finally:
         if server is not None:
             server.close()
@@ -184,9 +184,9 @@ async def _exporter(feeds: ClusterFeeds, where: str) -> MetricsServer:
     return server
 
 
-async def _told(steps: AsyncIterator[Step], server: MetricsServer) -> AsyncIterator[Step]:
+async def _counted(steps: AsyncIterator[Step], server: MetricsServer) -> AsyncIterator[Step]:
     async for step in steps:
-        server.told(step.changes)
+        server.count(step.changes)
         yield step
 
 

@@ -34,7 +34,7 @@ def show_json(value: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Writes a piece of the result as it is."""
+    """Writes a piece of the result unchanged."""
     sys.stdout.write(text)
 
 
@@ -69,7 +69,7 @@ def is_narrow() -> bool:
 
 
 def progress(unit: str) -> Progress:
-    """Shows a progress bar on stderr; nothing if that is not a terminal. A narrow terminal shows the figures first."""
+    """Shows a progress bar on stderr; nothing if that is not a terminal. A narrow terminal shows the numbers first."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -14,7 +14,7 @@ ANSWER_TIMEOUT_S: Final = 2.0
 _CORRELATION_ID: Final = 0x62617262
 #: ApiVersions, version 0, from a client without a name: every broker answers it, even before authentication.
 _REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
-#: A longer response is not one of a broker; real ones are much shorter.
+#: A longer response does not come from a broker; the responses of brokers are much shorter.
 _ANSWER_BYTES_MAX: Final = 100_000
 _TLS_ALERT: Final = 0x15
 

@@ -1,7 +1,7 @@
 """Why it happened: the cause behind a decision, from what brokers report about themselves (docs/explain.md).
 
 The journal says why the controller decided: no heartbeat arrived, a follower lagged. A pause, a lost link, a slow disk
-and an overloaded broker all look like that from outside. Self-reports tell them apart, often only after the broker has
+and an overloaded broker all look like that from outside. Self-reports distinguish them, often only after the broker has
 returned: the same question then has a better answer. Pure functions of the events.
 """
 
@@ -24,7 +24,21 @@ _LOSSES: Final = frozenset({"session-expired", "broker-gone", "session-ended", "
 #: Losses after which no process listened at the address of the broker.
 _REFUSED: Final = frozenset({"broker-gone", "process-ended"})
 _DISKS: Final = frozenset({"disk-slow", "disk-full", "disk-failed"})
-REPORTS: Final = frozenset({*_DISKS, "stalled", "overloaded", "clock-jumped", "link-lost", "throttled", "recovering"})
+REPORTS: Final = frozenset(
+    {
+        *_DISKS,
+        "stalled",
+        "overloaded",
+        "starved",
+        "clock-jumped",
+        "link-lost",
+        "link-slow",
+        "link-lossy",
+        "burst",
+        "throttled",
+        "recovering",
+    }
+)
 #: How long before a decision a state can have ended that is its cause.
 _BEFORE_MS: Final = 10_000
 #: The clocks of two brokers can differ by so much, and a stall is dated up to a second late.
@@ -34,8 +48,23 @@ _HINDSIGHT_MS: Final = 2_000
 
 _REMEDIES: Final = {
     "paused": "find what stops the process of {who}: a signal, a suspended machine, a debugger",
+    "busy": "find what the process of {who} did then: its log names turns of more than 100 ms",
     "overloaded": "give {who} more CPU, or move leaderships away from it",
+    "starved": "find the other processes that use the CPU of {who}",
     "link-lost": "check the network of {who}",
+    "link-one-way": "check the routes and packet filters of {who}, in this direction",
+    "link-slow": "check the network of {who}",
+    "link-lossy": "check the network of {who}: cables, duplex modes, full queues",
+    "power-lost": "check the power of the machine of {who}, and its system log",
+    "disk-lost": "{who} copies its replicas again; keep the others running meanwhile",
+    "clock-jumped": "check the time synchronization of {who}",
+    "decommissioned": "nothing is to be done",
+    "restarted": "nothing is to be done",
+    "unclean-election": "find the lost records of {who}; keep min.insync.replicas above 1, or forbid unclean elections",
+    "burst": "limit the producers of {who} by a quota, or add partitions",
+    "election-asked": "nothing is to be done",
+    "reassignment-asked": "nothing is to be done",
+    "config-asked": "set the former value again if the change was a mistake",
     "crashed": "start {who} again, and read the end of its log",
     "stopped": "start {who} again",
     "disk-full": "free space in the log directory, or lower the retention",
@@ -139,16 +168,16 @@ def _of_loss(broker: int, event: Event, events: Sequence[Event]) -> RootCause:
     links = [each for each in own if each["kind"] == "link-lost"]
     if links:
         return _of_links(links, who, event)
-    loads = [each for each in own if each["kind"] == "overloaded"]
+    loads = [each for each in own if each["kind"] in ("starved", "overloaded")]
     if loads:
-        return _made("overloaded", who, LIKELY, loads, event)
+        return _made(str(loads[0]["kind"]), who, LIKELY, loads, event)
     return _of_restart(broker, event, events)
 
 
 def _of_stall(stalls: list[Event], who: str, event: Event) -> RootCause:
     longest = max(stalls, key=lambda each: int(each["duration_ms"]))
-    code = "paused" if longest["how"] == "paused" else "overloaded"
-    return _made(code, who, LIKELY if longest["how"] == "starved" else CERTAIN, [longest], event)
+    code = {"paused": "paused", "busy": "busy", "starved": "starved"}[longest["how"]]
+    return _made(code, who, CERTAIN, [longest], event)
 
 
 def _of_links(links: list[Event], who: str, event: Event) -> RootCause:
@@ -166,10 +195,11 @@ def _of_restart(broker: int, event: Event, events: Sequence[Event]) -> RootCause
     back = next((each for each in later if each["kind"] == "broker-unfenced"), None)
     is_refused = event["cause"] in _REFUSED
     if start is not None and (back is None or start["time_ms"] <= back["time_ms"]):
-        recovery = [each for each in later if each["kind"] == "recovering"][:1]
-        code = "crashed" if start["cause"] == "unclean-shutdown" else "stopped"
-        return _made(code, who, CERTAIN if is_refused else LIKELY, [start, *recovery], event)
-    if is_refused:
+        found = at_restart(start, events, event)
+        if found is not None:
+            return found
+        return _made("stopped", who, CERTAIN if is_refused else LIKELY, [start, *_recovery(start, events)], event)
+    if is_refused and back is None:
         text = f"no process listened at the address of {who}, which has not started again"
         return RootCause("crashed", who, LIKELY, text, (event,))
     if back is not None:
@@ -178,6 +208,37 @@ def _of_restart(broker: int, event: Event, events: Sequence[Event]) -> RootCause
     silent = [each for each in _reports_about(broker, events, at_ms) if each["kind"] == "link-lost"]
     text = f"{who} sent no heartbeat, and has not returned: it can be paused, cut off or without power"
     return RootCause(UNKNOWN, who, UNKNOWN, text, (event, *silent))
+
+
+def at_restart(start: Event, events: Sequence[Event], loss: Event | None = None) -> RootCause | None:
+    """Returns how the former process of a broker ended, as its next start shows it; None if it was stopped."""
+    who = f"broker {start['broker']}"
+    if start.get("new_directories"):
+        text = f"{who} has started with other log directories than before: its disks are new, or were emptied"
+        return RootCause("disk-lost", who, CERTAIN, text, (start,))
+    if start["cause"] != "unclean-shutdown":
+        return None
+    recovery = _recovery(start, events)
+    is_refused = loss is not None and loss["cause"] in _REFUSED
+    made = _made("crashed", who, CERTAIN if is_refused or recovery else LIKELY, [start, *recovery], loss or start)
+    up_ms = int(recovery[0].get("machine_up_ms", 0)) if recovery else 0
+    began_ms = int(start["time_ms"]) if loss is None else int(loss["time_ms"])
+    if up_ms and not is_refused and loss is not None and start["time_ms"] - up_ms > began_ms - _BEFORE_MS:
+        text = f"{who} has started {up_ms / 1000:.1f} s after its machine, which was lost with it"
+        return replace(made, code="power-lost", text=text)
+    return made
+
+
+def _recovery(start: Event, events: Sequence[Event]) -> list[Event]:
+    """Returns the report of a start, which the broker writes about when it registers."""
+    found = [
+        each
+        for each in events
+        if each["kind"] == "recovering"
+        and each.get("broker") == start["broker"]
+        and abs(each["time_ms"] - start["time_ms"]) < _BEFORE_MS
+    ]
+    return found[:1]
 
 
 def _reports_about(peer: int, events: Iterable[Event], at_ms: int) -> list[Event]:

@@ -97,7 +97,10 @@ HistoryOption = Annotated[
     typer.Option("--history", metavar="FILE", help="Also record the cluster's states into this new file"),
 ]
 Shorten = Annotated[
-    bool, typer.Option("--shorten", help="If the run fails: look for the smallest run that fails alike, and show that")
+    bool,
+    typer.Option(
+        "--shorten", help="If the run fails: search for the smallest run that fails in the same way, and show it"
+    ),
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", min=1, help="Number of processes for --explore; default: one per core")

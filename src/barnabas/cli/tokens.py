@@ -1,7 +1,7 @@
 """`barnabas tokens`: delegation tokens, as `kafka-delegation-tokens` makes and changes them.
 
-Commands name a token by its id. Its HMAC, by which others could log in, is looked up, so that it is on no command line,
-which other users of the machine can see.
+Commands name a token by its id and look up its HMAC. The HMAC is a secret, and other users of the machine can see
+command lines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Token = DescribeDelegationTokenResponse.DescribedDelegationToken
 _CREATE_VERSION: Final = 3
 _CHANGE_VERSION: Final = 2
 _DESCRIBE_VERSION: Final = 3
-#: The period for which the cluster takes its own limit, and the one that removes a token.
+#: The period that stands for the cluster's own limit, and the period that removes a token.
 _LONGEST: Final = -1
 _NOW: Final = -1
 
@@ -190,7 +190,7 @@ def _wire(bootstrap: str) -> Wire:
 
 
 def _changed(wire: Wire, request: Message, response: type[_Change], what: str) -> int:
-    """Sends a change of a token and returns the token's new end. Raises Failure."""
+    """Sends a change of a token and returns its new expiry time. Raises Failure."""
     answer = wire.call(request, _CHANGE_VERSION, response)
     _check(answer.error_code, what)
     return answer.expiry_timestamp_ms

@@ -1,4 +1,4 @@
-"""`barnabas whatif`: what a failure, a restart or a change would do, before it is done."""
+"""`barnabas whatif`: predicts what a failure, a restart or a change would do."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Cluster:
 
     @property
     def access(self) -> tuple[tuple[Address, ...], Security]:
-        """Returns its addresses, and how to log in. Raises Failure."""
+        """Returns the addresses of the cluster, and the settings to log in. Raises Failure."""
         try:
             security = Security.from_properties(self._values)
         except (ValueError, OSError) as error:

@@ -15,12 +15,12 @@ from barnabas.whatif.past import facts_of_today
 
 
 def situation_at(when: str | None, file: Path | None, bootstrap: tuple[Address, ...], security: Security) -> Situation:
-    """Returns the cluster as it was. Raises Failure."""
+    """Returns the situation of the cluster at a moment of a history. Raises Failure."""
     moment, path = both(when, file)
     with opened(path) as history:
         table = history.at(moment)
         found = situation_of(table, asyncio.run(facts_of_today(table, bootstrap, security)))
         if table.gap is not None:
-            text = f"nothing is known of this time ({table.gap}); the state is the one before"
+            text = f"nothing was recorded at this time ({table.gap}); this is the last state before it"
             return replace(found, gaps=(text, *found.gaps))
         return found

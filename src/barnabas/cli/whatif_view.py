@@ -1,4 +1,4 @@
-"""An answer of `barnabas whatif` as text: the figures first, then the plan, then the partitions, the worst first."""
+"""An answer of `barnabas whatif` as text: the numbers first, then the plan, then the partitions, the worst first."""
 
 from __future__ import annotations
 

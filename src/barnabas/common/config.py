@@ -45,11 +45,15 @@ class BrokerConfig(Settings):
 
     __slots__ = ("_listeners", "_log_defaults")
 
-    def __init__(self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None) -> None:
+    def __init__(
+        self, properties: Mapping[str, str], identity: Mapping[str, Value] | None = None, *, is_served: bool = True
+    ) -> None:
         super().__init__(_filled_in(properties), identity)
         self._log_defaults: tuple[Mapping[str, Value], dict[str, Value]] | None = None
         self._listeners = self._parse_listeners()
         _check(self)
+        if is_served:
+            _check_log_in(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
@@ -57,6 +61,13 @@ class BrokerConfig(Settings):
         the allowed values.
         """
         return cls(properties)
+
+    @classmethod
+    def of_directories(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Parses properties for a command that only touches the log directories. As in kafka-storage, the settings of
+        the log-in can be missing: a node can get them elsewhere, or later. Raises ConfigError.
+        """
+        return cls(properties, is_served=False)
 
     def with_broker_id(self, broker_id: int) -> BrokerConfig:
         """Returns a copy with this broker id, for a properties file that does not set one."""
@@ -69,12 +80,13 @@ class BrokerConfig(Settings):
         if problems:
             raise ConfigError(problems[0])
         _check(copy)
+        _check_log_in(copy)
         return copy
 
     def _on_values(self) -> list[str]:
         """Follows a change of the listeners. Those in use stay if this node must not have the new ones."""
         if self.is_zookeeper_mode or not self.is_broker:
-            return []  # As in Kafka, the listeners of a controller do not follow.
+            return []  # As in Kafka, the listeners of a controller do not change at run time.
         before = self._listeners
         try:
             self._listeners = self._parse_listeners()
@@ -261,6 +273,9 @@ def _check(config: BrokerConfig) -> None:
     if config.is_broker:
         _check_broker_listeners(config)
     _check_numbers(config)
+
+
+def _check_log_in(config: BrokerConfig) -> None:
     log_in_settings.check(config)
     kerberos_settings.check(config)
 

@@ -184,9 +184,9 @@ HEEDED: Final[dict[str, str]] = {
     "log.segment.bytes": "The maximum size of a segment file in bytes.",
     "log.segment.delete.delay.ms": "How long a file stays on disk, under another name, after it is removed from the "
     "log, in milliseconds.",
-    "max.connection.creation.rate": "The number of connections per second above which listeners rest before they "
-    "accept the next one, of the whole broker and of each listener (listener.name.NAME.max.connection.creation.rate "
-    "for one). The inter-broker listener is exempt from the broker's rate.",
+    "max.connection.creation.rate": "The maximum number of connections per second that the broker, and each "
+    "listener, accepts (listener.name.NAME.max.connection.creation.rate for one listener); above it, listeners "
+    "delay the next connection. The inter-broker listener is exempt from the broker's rate.",
     "max.connections": "The maximum number of connections of the broker and of each listener "
     "(listener.name.NAME.max.connections for one). At the limit a listener waits for a connection to close. "
     "Inter-broker connections are accepted above the broker's limit; the least recently used connection of another "
@@ -270,55 +270,57 @@ HEEDED: Final[dict[str, str]] = {
     "sasl.jaas.config": "The login module of a SASL mechanism, with the users of PLAIN, and the user name and "
     "password, or principal and keytab, by which this node logs in to others. Brokers read it only with the prefix "
     "listener.name.LISTENER.MECHANISM.",
-    "sasl.kerberos.principal.to.local.rules": "The rules by which GSSAPI makes users of principals, separated by "
-    "commas; the first one that applies decides. DEFAULT takes the first component of principals of the machine's own "
-    "realm.",
+    "sasl.kerberos.principal.to.local.rules": "The rules that map Kerberos principals to user names, separated by "
+    "commas; the first rule that applies decides. DEFAULT takes the first component of principals of the machine's "
+    "own realm.",
     "sasl.kerberos.service.name": "The first component of the principals of all nodes, for GSSAPI. It can be in the "
     "JAAS entry (serviceName) instead.",
-    "sasl.mechanism.controller.protocol": "The SASL mechanism by which this node logs in to controllers.",
-    "sasl.mechanism.inter.broker.protocol": "The SASL mechanism by which this node logs in to other brokers. A change "
-    "at run time applies to new connections.",
+    "sasl.mechanism.controller.protocol": "The SASL mechanism with which this node logs in to controllers.",
+    "sasl.mechanism.inter.broker.protocol": "The SASL mechanism with which this node logs in to other brokers. A "
+    "change at run time applies to new connections.",
     "sasl.login.connect.timeout.ms": "How long this node waits for a connection to the token endpoint, in "
     "milliseconds. Here, its sum with sasl.login.read.timeout.ms limits the whole request; each is 10,000 if it is not "
     "set.",
     "sasl.login.read.timeout.ms": "How long this node waits for the response of the token endpoint, in milliseconds.",
-    "sasl.login.refresh.buffer.seconds": "How long before the end of its token this node gets the next one, at the "
-    "latest, in seconds, if the token lasts long enough.",
-    "sasl.login.refresh.min.period.seconds": "How long this node waits at least before it gets its next token, in "
+    "sasl.login.refresh.buffer.seconds": "The latest time at which this node gets a new token, in seconds before "
+    "the old one expires, if the token lasts long enough.",
+    "sasl.login.refresh.min.period.seconds": "The minimum time between two refreshes of the token of this node, in "
     "seconds, if the token lasts long enough.",
-    "sasl.login.refresh.window.factor": "The part of its token's lifetime after which this node gets the next one.",
-    "sasl.login.refresh.window.jitter": "The part of its token's lifetime of which a random share is added to "
+    "sasl.login.refresh.window.factor": "The part of a token's lifetime after which this node gets the next token.",
+    "sasl.login.refresh.window.jitter": "The part of a token's lifetime of which a random share is added to "
     "sasl.login.refresh.window.factor.",
-    "sasl.login.retry.backoff.max.ms": "How long this node waits at most before it asks the token endpoint again, in "
-    "milliseconds.",
-    "sasl.login.retry.backoff.ms": "How long this node waits before it asks the token endpoint again after the first "
-    "failure, in milliseconds; twice as long after each further one.",
-    "sasl.oauthbearer.client.credentials.client.id": "The id by which this node asks the token endpoint for its token. "
-    "If not set, clientId of the JAAS entry.",
-    "sasl.oauthbearer.client.credentials.client.secret": "The secret by which this node asks the token endpoint for "
-    "its token. If not set, clientSecret of the JAAS entry.",
+    "sasl.login.retry.backoff.max.ms": "The longest time that this node waits between two requests to the token "
+    "endpoint after failures, in milliseconds.",
+    "sasl.login.retry.backoff.ms": "How long this node waits after the first failed request to the token endpoint, "
+    "in milliseconds; each further failure doubles the time.",
+    "sasl.oauthbearer.client.credentials.client.id": "The client id with which this node requests its token from "
+    "the token endpoint. If not set, clientId of the JAAS entry is used.",
+    "sasl.oauthbearer.client.credentials.client.secret": "The client secret with which this node requests its token "
+    "from the token endpoint. If not set, clientSecret of the JAAS entry is used.",
     "sasl.oauthbearer.clock.skew.seconds": "How far the clocks of the issuer of a token and of this node can differ, "
     "in seconds.",
-    "sasl.oauthbearer.expected.audience": "The audiences (claim aud) of which a token must name one, separated by "
-    "commas. If not set, a token must name none.",
-    "sasl.oauthbearer.expected.issuer": "The issuer (claim iss) that a token must name. If not set, each is accepted.",
+    "sasl.oauthbearer.expected.audience": "The allowed audiences (claim aud), separated by commas: a token must "
+    "name one of them. If not set, a token must not name any.",
+    "sasl.oauthbearer.expected.issuer": "The issuer (claim iss) that a token must name. If not set, any issuer is "
+    "accepted.",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the key set is fetched, in milliseconds.",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "How long the node waits at most before it fetches the key "
-    "set again, in milliseconds.",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long the node waits before it fetches the key set again "
-    "after the first failure, in milliseconds; twice as long after each further one.",
-    "sasl.oauthbearer.jwks.endpoint.url": "The key set (JWKS) that signs the tokens of OAUTHBEARER, as http, https or "
-    "file URL. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
-    "sasl.oauthbearer.jwt.retriever.class": "The class that gets the tokens of this node. The three of Kafka for "
-    "client credentials and files can be named; the URL decides.",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "The longest time that the node waits between two "
+    "requests for the key set after failures, in milliseconds.",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "How long the node waits after the first failed request for "
+    "the key set, in milliseconds; each further failure doubles the time.",
+    "sasl.oauthbearer.jwks.endpoint.url": "The URL (http, https or file) of the key set (JWKS) with which tokens of "
+    "OAUTHBEARER are validated. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
+    "sasl.oauthbearer.jwt.retriever.class": "The class that gets the tokens of this node. Kafka's three retrievers "
+    "for client credentials and files can be named; the token endpoint's URL decides which of them is used.",
     "sasl.oauthbearer.jwt.validator.class": "The class that validates tokens. DefaultJwtValidator and "
     "BrokerJwtValidator can be named; both mean that the broker validates them.",
-    "sasl.oauthbearer.scope": "The scope that this node asks the token endpoint for. If not set, scope of the JAAS "
-    "entry.",
-    "sasl.oauthbearer.scope.claim.name": "The claim of a token that has its scope.",
-    "sasl.oauthbearer.sub.claim.name": "The claim of a token that names the user.",
-    "sasl.oauthbearer.token.endpoint.url": "Where this node gets the tokens by which it logs in to others: the http or "
-    "https URL of a token endpoint, or the file URL of a token. It must be in barnabas.sasl.oauthbearer.allowed.urls.",
+    "sasl.oauthbearer.scope": "The scope that this node requests from the token endpoint. If not set, scope of the "
+    "JAAS entry is used.",
+    "sasl.oauthbearer.scope.claim.name": "The claim that contains the scope of a token.",
+    "sasl.oauthbearer.sub.claim.name": "The claim that contains the name of the user.",
+    "sasl.oauthbearer.token.endpoint.url": "Where this node gets the tokens with which it logs in to other nodes: "
+    "the http or https URL of a token endpoint, or the file URL of a token. It must be in "
+    "barnabas.sasl.oauthbearer.allowed.urls.",
     "sasl.server.max.receive.size": "The maximum size of a request before the log-in, in bytes.",
     "socket.listen.backlog.size": "The length of the queue of connections to accept. Here, the default of 50 does not "
     "apply: if not set, the queue has 1,024 places.",

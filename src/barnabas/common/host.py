@@ -72,8 +72,8 @@ class File(Protocol):
         """Returns up to `size` bytes; fewer only at the end of the file."""
 
     def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
-        """Reads like `read_at` if memory has all of it, else returns None: then read through `Blocking`. If the system
-        cannot tell, it reads as if memory had it.
+        """Reads like `read_at` if all of the data is in memory, otherwise returns None: then read through `Blocking`.
+        If the system does not report what is in memory, this reads in any case.
         """
 
     def will_need(self, offset: int, size: int) -> None:
@@ -170,6 +170,24 @@ class Link(Protocol):
         """Ends the connection and drops unsent data."""
 
 
+class LinkCondition(NamedTuple):
+    """The condition of the network under a connection, as the system knows it (TCP_INFO)."""
+
+    #: The smoothed round trip; 0 before the first one.
+    round_trip_us: int
+    #: The number of segments that were sent again, since the connection was made.
+    retransmits: int
+    #: Whether the peer's system has not acknowledged what was sent.
+    is_unacknowledged: bool
+
+
+class PeerLink(Link, Protocol):
+    """A connection that this side has opened."""
+
+    def condition(self) -> LinkCondition | None:
+        """Returns the condition of the network below; None if the system does not tell, or there is no connection."""
+
+
 class LinkEnd(Protocol):
     """The owner of an outgoing connection, with the same events as an accepted connection."""
 
@@ -189,7 +207,7 @@ class LinkEnd(Protocol):
 
 
 class Links(Protocol):
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         """Connects to a peer. Returns immediately, and calls no method of `end` before it has returned.
 
         `tls` is the name of the listener whose TLS settings apply to the connection; None means plain text.
@@ -269,10 +287,18 @@ class Host(Protocol):
     def kerberos(self) -> Kerberos: ...
     @property
     def tickets(self) -> Blocking:
-        """Returns where requests to the KDC run, one at a time."""
+        """Returns the worker in which requests to the KDC run, one at a time."""
 
     def cpu_ns(self) -> int:
         """Returns the CPU time that the thread of the event loop has used. It is read only where a quota needs it."""
 
     def process_cpu_ns(self) -> int:
         """Returns the CPU time that the process has used: it stands still while the process is paused."""
+
+    def cpu_wait_ns(self) -> int:
+        """Returns the time that the thread of the event loop was ready to run, and waited for a CPU that others used;
+        0 if the system does not tell.
+        """
+
+    def machine_up_ms(self) -> int:
+        """Returns the time since the start of the machine; 0 if the system does not tell."""

@@ -43,7 +43,7 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.S)
 
 
 class JaasError(ValueError):
-    """An invalid JAAS entry; the text says what is wrong."""
+    """An invalid JAAS entry; the message describes the fault."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: Python takes a brace that is no repetition as text, Java refuses it.
+#: Python treats a brace that is not a repetition as text; Java refuses it.
 _BRACE: Final = re.compile(r"\{(?![0-9]+(,[0-9]*)?\})")
 _CLASS_OR_ESCAPE: Final = re.compile(r"\\[pPxN]\{[^}]*\}|\\.|\[[^]]*\]")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
@@ -18,7 +18,7 @@ class ReplacementError(ValueError):
 def java_pattern(text: str) -> re.Pattern[str]:
     """Returns a pattern of Java. Raises re.error."""
     if _BRACE.search(_CLASS_OR_ESCAPE.sub("", text)):
-        raise re.error("a brace that is no repetition")
+        raise re.error("a brace that is not a repetition")
     return re.compile(_NAMED_GROUP.sub("(?P<", text))
 
 

@@ -60,7 +60,7 @@ class MechanismSettings(Protocol):
 class Source(NamedTuple):
     """A document that is fetched regularly."""
 
-    #: The key of the URL.
+    #: The configuration key that contains the URL.
     key: str
     url: str
     backoff_ms: int

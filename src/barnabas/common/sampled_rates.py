@@ -133,7 +133,7 @@ class TokenBucket:
 
 
 class CountedRates:
-    """Rates of two counts that nobody samples, from their values at earlier readings of the rates."""
+    """Rates of two counts without samples, from their values at earlier readings of the rates."""
 
     __slots__ = ("_readings",)
 

@@ -11,19 +11,30 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from barnabas.console import changing, incident_routes, live, messages_routes, reading, session_routes
+from barnabas.console import (
+    changing,
+    incident_routes,
+    live,
+    messages_routes,
+    reading,
+    records_routes,
+    security_routes,
+    session_routes,
+    tail_route,
+)
 from barnabas.console.incidents import NOT_WATCHED
 from barnabas.console.pages import Pages
 from barnabas.console.problems import Problem
 from barnabas.console.security.gate import App, Gate
 from barnabas.console.security.rights import PAST, ROUTES, Role, Route
+from barnabas.console.security.scope_rules import check as check_scope
 from barnabas.console.security.sessions import Session
 from barnabas.console.session_routes import cookie_name
 from barnabas.console.state import Console
 from barnabas.console.visit import Handler, Visit, json_response
 
 TOKEN_HEADER: Final = "x-barnabas-token"
-#: The names of this machine, which every console has.
+#: The host names of the local machine, which every console accepts.
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 #: The status that a log shows for a browser that left; nobody receives it.
 _CLIENT_LEFT: Final = 499
@@ -37,6 +48,9 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     **messages_routes.HANDLERS,
     **incident_routes.HANDLERS,
     **changing.HANDLERS,
+    **tail_route.HANDLERS,
+    **records_routes.HANDLERS,
+    **security_routes.HANDLERS,
 }
 
 
@@ -71,6 +85,8 @@ def _endpoint(console: Console, route: Route, handler: Handler) -> Callable[[Req
         visit = Visit(console, request, session, role)
         if route.is_change and console.saved_of(visit.live.cluster.name) is not None:
             raise Problem("past", NOT_WATCHED)
+        if visit.scope.is_restricted:
+            check_scope(visit.scope, route.name, await visit.body() if route.is_change else None)
         await _go_back(visit, route)
         return await handler(visit)
 

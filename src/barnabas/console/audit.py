@@ -43,9 +43,13 @@ class Audit:
                 _LOG.error("%s: %s", self.problem, found)
         return found
 
-    def entries(self, *, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
-        """Returns entries, the newest first."""
-        found = [entry for entry in self._entries if before is None or entry["id"] < before]
+    def entries(self, *, before: int | None = None, limit: int = 100, user: str | None = None) -> list[dict[str, Any]]:
+        """Returns entries, the newest first; with a user, only that user's."""
+        found = [
+            entry
+            for entry in self._entries
+            if (before is None or entry["id"] < before) and (user is None or entry.get("user") == user)
+        ]
         return found[::-1][:limit]
 
     @staticmethod

@@ -19,8 +19,12 @@ from barnabas.console.visit import Handler, Visit, json_response
 from barnabas.console.watched import WatchedCluster
 
 Action = Callable[[WatchedCluster, Inputs, Role], Awaitable[dict[str, Any]]]
+VisitedAction = Callable[[Visit, Inputs], Awaitable[dict[str, Any]]]
 _SECRET: Final = re.compile(r"password|secret|token|jaas|\.key$|credential", re.IGNORECASE)
 _HIDDEN: Final = "(hidden)"
+#: Arguments that are content of records, or passwords.
+_CONTENT: Final = frozenset({"headers", "password"})
+_FIELDS: Final = frozenset({"key", "value"})
 
 
 async def audited(visit: Visit, action: str, arguments: dict[str, Any], work: Callable[[], Awaitable[Any]]) -> Any:
@@ -54,7 +58,9 @@ async def lab(visit: Visit) -> Response:
 async def audit(visit: Visit) -> Response:
     parameters = visit.parameters
     limit = parameters.number("limit", 100, least=1, most=1_000)
-    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit)
+    # The arguments of others' actions can name anything, so a user with patterns sees only the user's own.
+    user = visit.user if visit.scope.is_restricted else None
+    entries = visit.console.audit.entries(before=parameters.maybe_number("before"), limit=limit, user=user)
     return visit.answer({"entries": entries, "problem": visit.console.audit.problem})
 
 
@@ -73,43 +79,48 @@ def _lab_action(action: str) -> Handler:
     return handler
 
 
-def _action(name: str, act: Action) -> Handler:
+def action(name: str, act: Action) -> Handler:
+    async def visited(visit: Visit, inputs: Inputs) -> dict[str, Any]:
+        return await act(visit.live.watched, inputs, visit.role)
+
+    return visited_action(name, visited)
+
+
+def visited_action(name: str, act: VisitedAction) -> Handler:
+    """Returns the handler of an action that needs more of the console than its cluster."""
+
     async def handler(visit: Visit) -> Response:
-        return await _acted(visit, name, lambda cluster, inputs: act(cluster, inputs, visit.role))
+        body = await visit.body()
+        inputs = Inputs(body, visit.scope)
+        require_filled(visit.live)
+
+        async def work() -> dict[str, Any]:
+            return await act(visit, inputs)
+
+        if inputs.is_dry_run:
+            return json_response(await work())
+        return json_response(await audited(visit, name, _without_secrets(body), work))
 
     return handler
 
 
-async def acknowledge(visit: Visit) -> Response:
-    """Notes who takes care of partitions that are unwell."""
-    return await _acted(
-        visit, "acknowledge", lambda cluster, inputs: acknowledgements.acknowledge(cluster, inputs, visit.user)
-    )
-
-
-async def _acted(
-    visit: Visit, name: str, act: Callable[[WatchedCluster, Inputs], Awaitable[dict[str, Any]]]
-) -> Response:
-    """Does an action, or says what it would do. What is done is in the audit log."""
-    body = await visit.body()
-    inputs, screens = Inputs(body), visit.live
-    require_filled(screens)
-
-    async def work() -> dict[str, Any]:
-        return await act(screens.watched, inputs)
-
-    if inputs.is_dry_run:
-        return json_response(await work())
-    return json_response(await audited(visit, name, _without_secrets(body), work))
+async def _acknowledged(visit: Visit, inputs: Inputs) -> dict[str, Any]:
+    return await acknowledgements.acknowledge(visit.live.watched, inputs, visit.user)
 
 
 def _without_secrets(body: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments for the audit log: values of configurations whose names look like secrets are hidden."""
+    """Returns the arguments for the audit log: values of configurations whose names look like secrets, passwords and
+    the content of records are hidden.
+    """
+    found = {
+        key: _HIDDEN if key in _CONTENT or (key in _FIELDS and isinstance(value, dict)) else value
+        for key, value in body.items()
+    }
     values = body.get("set", body.get("configs"))
     if not isinstance(values, dict):
-        return body
+        return found
     hidden = {key: _HIDDEN if _SECRET.search(key) else value for key, value in values.items()}
-    return body | {"set" if "set" in body else "configs": hidden}
+    return found | {"set" if "set" in body else "configs": hidden}
 
 
 _ACTIONS: Final[dict[str, Action]] = {
@@ -134,7 +145,7 @@ _ACTIONS: Final[dict[str, Action]] = {
 HANDLERS: Final[dict[str, Handler]] = {
     "lab": lab,
     "audit": audit,
-    "acknowledge": acknowledge,
-    **{name: _action(name.replace("_", "-"), act) for name, act in _ACTIONS.items()},
+    "acknowledge": visited_action("acknowledge", _acknowledged),
+    **{name: action(name.replace("_", "-"), act) for name, act in _ACTIONS.items()},
     **{f"lab_{action}": _lab_action(action) for action in ACTIONS},
 }

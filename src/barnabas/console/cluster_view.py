@@ -1,4 +1,4 @@
-"""A cluster as screens see it: a table, the events about it, its groups, and how old all that is.
+"""A cluster as screens see it: a table, the events about it, its groups, and the age of this data.
 
 The live cluster (`watched`) and a moment of its history (`past`) are two kinds of it, so that each screen shows both.
 """
@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 
 from barnabas.console.acknowledged import Acknowledged
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.questions import Questions
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.group_sweep import GroupState
@@ -31,7 +32,7 @@ class ClusterView:
     ) -> None:
         self.name = name
         self.questions = questions
-        #: Tells this process's versions from those of an earlier one.
+        #: Distinguishes the versions of this process from those of an earlier process.
         self.boot = boot
         self.table = table
         self.clock_ms = clock_ms
@@ -41,11 +42,20 @@ class ClusterView:
         self.at_ms: int | None = None
         #: The time from which on changes are known.
         self.begun_ms = clock_ms()
-        #: The states of partitions before that time, from a history; only of those that were asked for.
+        #: The states of partitions before that time, from a history; only of partitions that were requested.
         self.older: dict[tuple[str, int], list[Lane]] = {}
         self.departed: dict[int, BrokerState] = {}
         self.acknowledged = Acknowledged()
         self._replica_ids: tuple[int, frozenset[int]] = (UNKNOWN, frozenset())
+
+    @property
+    def source(self) -> ClusterView:
+        """Returns the whole cluster of which this is a part; itself if it is the whole."""
+        return self
+
+    def shows_topic(self, name: str) -> bool:
+        """Whether the view can name this topic."""
+        return True
 
     @property
     def problem(self) -> str | None:

@@ -1,4 +1,6 @@
-"""Sizes and offsets of what is on screen, each second: the sweep of the feeds takes longer in a large cluster."""
+"""Requests for the sizes and offsets of the replicas on screen, each second: the sweep over all replicas takes longer
+in a large cluster.
+"""
 
 from __future__ import annotations
 

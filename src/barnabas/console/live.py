@@ -26,6 +26,7 @@ from barnabas.console.live_screens import SCREENS, LiveScreen, Message, OtherScr
 from barnabas.console.problems import Problem
 from barnabas.console.screens import to_json
 from barnabas.console.security.rights import Role
+from barnabas.console.security.scope import Scope
 from barnabas.console.visit import Handler, Visit
 
 #: The shortest pause between two messages about changes of states, and about sizes and offsets alone.
@@ -45,12 +46,14 @@ async def live(visit: Visit) -> Response:
     screen = SCREENS.get(visit.parameters.text("screen"), OtherScreen)(visit.live, visit.parameters)
     after = visit.request.headers.get("last-event-id") or visit.parameters.text("after", "")
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_stream(visit, screen, after), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        _stream(visit, screen, after, visit.scope), media_type="text/event-stream", headers=headers
+    )
 
 
-async def _stream(visit: Visit, screen: LiveScreen, after: str) -> AsyncIterator[bytes]:
-    cluster, console = screen.cluster, visit.console
-    news = cluster.news()
+async def _stream(visit: Visit, screen: LiveScreen, after: str, scope: Scope) -> AsyncIterator[bytes]:
+    cluster, watched, console = screen.cluster, screen.watched, visit.console
+    news = watched.news()
     console.streams += 1
     try:
         yield _event(Message("hello", {"version": cluster.table.version, "boot": cluster.boot}), screen)
@@ -58,9 +61,10 @@ async def _stream(visit: Visit, screen: LiveScreen, after: str) -> AsyncIterator
             yield _event(message, screen)
         status = _Status(screen)
         while not console.closing.is_set():
-            if not _may_stay(visit):
+            if not may_stay(visit, scope):
                 yield _event(Message("bye", {"reason": "the session ended"}), screen)
                 return
+            screen.screens.follow()
             for message in (*status.news(), *screen.news()):
                 yield _event(message, screen)
             if not await _wait(news, console.closing, screen.pause_s):
@@ -68,7 +72,7 @@ async def _stream(visit: Visit, screen: LiveScreen, after: str) -> AsyncIterator
         yield _event(Message("bye", {"reason": "the console stops"}), screen)
     finally:
         console.streams -= 1
-        cluster.ignore(news)
+        watched.ignore(news)
         screen.end()
 
 
@@ -86,10 +90,13 @@ async def _wait(news: asyncio.Event, closing: asyncio.Event, pause_s: float) -> 
     return has_news
 
 
-def _may_stay(visit: Visit) -> bool:
+def may_stay(visit: Visit, scope: Scope) -> bool:
+    """Whether a stream that began with this scope can continue."""
     console, session = visit.console, visit.session
     if session is None:
         return console.users is None
+    if console.scope_of(session) != scope:
+        return False
     return console.is_current(session) and console.role_of(session) >= Role.VIEWER
 
 

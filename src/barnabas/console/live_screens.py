@@ -20,7 +20,7 @@ from barnabas.console.views.timeline import new_events
 from barnabas.console.views.topic import topic_state
 from barnabas.monitor.columns import IntArray
 
-#: Partitions of a topic that a stream carries; the page fetches the others.
+#: The number of partitions of a topic in a stream; the page fetches the others.
 _TOPIC_ROWS: Final = 500
 
 
@@ -44,19 +44,20 @@ def position_of(text: str, boot: str) -> Position | None:
 
 
 class LiveScreen:
-    """`version` and `event_id` are the position after what was sent."""
+    """`version` and `event_id` are the position after the last update that was sent."""
 
     pause_s: ClassVar[float] = 0.25
 
     def __init__(self, screens: LiveScreens, parameters: Parameters) -> None:
         self.screens = screens
-        self.cluster = screens.watched
+        self.cluster = screens.cluster
+        self.watched = screens.watched
         self.parameters = parameters
         self.version = self.cluster.table.version
         self.event_id = self.cluster.occurrences.last_id
 
     def begin(self, position: Position | None) -> list[Message]:
-        """Returns what a page with this position lacks."""
+        """Returns the updates that a page with this position lacks."""
         raise NotImplementedError
 
     def news(self) -> list[Message]:
@@ -64,7 +65,7 @@ class LiveScreen:
         raise NotImplementedError
 
     def end(self) -> None:
-        self.cluster.focus(self, None)
+        self.watched.focus(self, None)
 
     def note_position(self) -> None:
         self.version = self.cluster.table.version
@@ -88,7 +89,7 @@ class DataScreen(LiveScreen):
         return []
 
     def begin(self, position: Position | None) -> list[Message]:
-        self.cluster.focus(self, self.rows())
+        self.watched.focus(self, self.rows())
         if position is not None and position.version == self.cluster.table.version and self.cluster.is_filled:
             self._state = self.screens.state_key()
             return []
@@ -112,7 +113,7 @@ class DataScreen(LiveScreen):
         if body == self._sent:
             return []
         self._sent, self._sent_ms = body, now_ms
-        self.cluster.focus(self, self.rows())
+        self.watched.focus(self, self.rows())
         return [Message("data", self.cluster.envelope(data))]
 
     def _is_of_volumes(self) -> bool:
@@ -201,7 +202,8 @@ class MapScreen(LiveScreen):
             ).any():
                 return None
             rows.append(each.rows)
-        return np.unique(order.places[np.concatenate(rows)]).astype(np.uint32)
+        places = np.unique(order.places[np.concatenate(rows)])
+        return places[places >= 0].astype(np.uint32)
 
     def _cells(self, places: NDArray[np.uint32]) -> Message:
         table = self.cluster.table

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.responses import Response
 
-from barnabas.console.csv_text import file_name
+from barnabas.console.csv_text import csv_text, file_name
 from barnabas.console.messages.search import LIMIT_MAX, SECONDS_MAX, STARTS, Search, SearchQuestion
 from barnabas.console.messages.values import DECODERS
 from barnabas.console.parameters import Parameters
@@ -20,18 +21,32 @@ _PARTITIONS_MAX: Final = 1_000
 _LIST_TEXT: Final = 64 * 1024
 _RECORD_TEXT: Final = 1 << 20
 _JSON_LINES: Final = "application/x-ndjson"
+_CSV: Final = "text/csv; charset=utf-8"
+FORMATS: Final = ("json", "jsonl", "csv")
+#: Records in a file.
+FILE_MAX: Final = 10_000
+_COLUMNS: Final = ("partition", "offset", "time_ms", "time_type", "key", "value", "headers", "size")
 
 
 async def messages(visit: Visit) -> Response:
     parameters, screens = visit.parameters, visit.screens
     require_filled(screens)
     question = search_question(parameters)
-    as_file = parameters.choice("format", ("json", "jsonl"), "json") == "jsonl"
-    found = await _searched(visit, question)
-    if as_file:
-        lines = b"".join(to_json(record) + b"\n" for record in found["records"])
-        return file_response(lines, file_name(screens.cluster.name, f"{question.topic}.jsonl"), _JSON_LINES)
-    return visit.answer(found)
+    form = parameters.choice("format", FORMATS, "json")
+    found = await searched(visit, question)
+    if form == "json":
+        return visit.answer(found)
+    name = file_name(screens.cluster.name, f"{question.topic}.{form}")
+    if form == "csv":
+        return file_response(csv_text(_COLUMNS, map(_csv_row, found["records"])), name, _CSV)
+    return file_response(b"".join(to_json(record) + b"\n" for record in found["records"]), name, _JSON_LINES)
+
+
+def _csv_row(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns a record as a row of text; headers are one column, because their names are the records' own."""
+    texts = {name: None if record[name] is None else record[name]["text"] for name in ("key", "value")}
+    headers = to_json({each["name"]: each["value"] and each["value"]["text"] for each in record["headers"]}).decode()
+    return {**record, **texts, "headers": headers if record["headers"] else None}
 
 
 async def message(visit: Visit) -> Response:
@@ -49,17 +64,21 @@ async def message(visit: Visit) -> Response:
         body=parameters.choice("body", DECODERS, "auto"),
         text_max=_RECORD_TEXT,
     )
-    found = await _searched(visit, question)
+    found = await searched(visit, question)
     record = next((record for record in found["records"] if record["offset"] == offset), None)
     return visit.answer({"record": record, "problems": found["problems"]})
 
 
-async def _searched(visit: Visit, question: SearchQuestion) -> dict[str, Any]:
-    async with visit.console.workers.worker() as worker:
-        return await Search(visit.screens.cluster, worker, question).run()
+async def searched(visit: Visit, question: SearchQuestion) -> dict[str, Any]:
+    """Runs a search by the visitor's scope, with the masks and the schema registry of its topic."""
+    console, cluster = visit.console, visit.screens.cluster
+    question = replace(question, hidden=console.hidden_fields(cluster.name, question.topic))
+    async with console.workers.worker() as worker:
+        return await Search(cluster, worker, question, console.registries.get(cluster.name)).run()
 
 
 def search_question(parameters: Parameters) -> SearchQuestion:
+    limit_max = LIMIT_MAX if parameters.text("format", "json") == "json" else FILE_MAX
     start = parameters.choice("from", STARTS, "end")
     return SearchQuestion(
         parameters.text("topic"),
@@ -67,7 +86,7 @@ def search_question(parameters: Parameters) -> SearchQuestion:
         start,
         parameters.number("value") if start in ("offset", "time") else 0,
         _offsets(parameters.text("value", "")) if start in ("next", "before") else {},
-        limit=parameters.number("limit", 50, least=1, most=LIMIT_MAX),
+        limit=parameters.number("limit", 50, least=1, most=limit_max),
         seconds=parameters.number("seconds", 5, least=1, most=SECONDS_MAX),
         filter=parameters.text("filter", ""),
         q=parameters.text("q", ""),

@@ -12,36 +12,27 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from barnabas.console.packed_events import joined_parts, moves_text, packed_event, packed_groups
+from barnabas.console.packed_lanes import Lane, PackedLanes
 from barnabas.monitor.changes import Change, state_json
 from barnabas.monitor.merged_texts import merged, skeleton
+from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.severity import Severity
 
-#: Events that are kept.
+#: The maximum number of events that are kept.
 KEPT: Final = 20_000
-#: Changes of one time and cause from which on they are one event.
+#: The number of changes with the same time and cause from which on they are shown as one event.
 _FOLDED_FROM: Final = 8
 _SAMPLE: Final = 20
-#: States of single partitions that are kept, for their lanes.
+#: The number of states of single partitions that are kept for the lanes of the time line.
 _LANES_KEPT: Final = 100_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_KEPT: Final = 7 * 24 * 60
 
 Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The state of a partition from one time on. `replicas` is None if the event does not say them."""
-
-    time_ms: int
-    leader: int
-    leader_epoch: int | None
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...] | None
-    cause: str | None
-    codes: tuple[str, ...]
-    id: int
 
 
 @dataclass(slots=True)
@@ -76,6 +67,7 @@ class Occurrences:
         self._minutes: OrderedDict[int, list[int]] = OrderedDict()
         self._lanes: dict[Key, list[Lane]] = {}
         self._lane_order: deque[Key] = deque()
+        self._packed = PackedLanes()
 
     @property
     def last_id(self) -> int:
@@ -99,12 +91,36 @@ class Occurrences:
         """Returns the events with a higher id, oldest first."""
         return self.events[bisect_left(self.events, event_id + 1, key=lambda each: each.id) :]
 
+    def add_packed(self, changes: Sequence[PackedChanges]) -> list[Occurrence]:
+        """Adds the changes of very many partitions, those of one step. Returns the new events."""
+        found: list[Occurrence] = []
+        for packed, parts in joined_parts(changes):
+            numbers = np.zeros(len(packed), np.int32)
+            for places, few in packed_groups(packed, _FOLDED_FROM):
+                if few:
+                    found += self.add(packed.changes(places.tolist()))
+                    numbers[places] = -1
+                    continue
+                shown = packed_event(packed, places, next(self._ids))
+                numbers[places] = shown["id"]
+                severity = Severity[shown["severity"].upper()]
+                event = Occurrence(shown["id"], shown["time_ms"], shown["kind"], shown["topic"], None, severity, shown)
+                self._keep(event)
+                found.append(event)
+            begin = 0
+            for part in parts:
+                self._packed.add(part, numbers[begin : begin + len(part)])
+                begin += len(part)
+        return found
+
     def lanes(self, topic: str, partition: int) -> list[Lane]:
         """Returns the states of a partition, oldest first."""
-        return self._lanes.get((topic, partition), [])
+        own, packed = self._lanes.get((topic, partition), []), self._packed.of(topic, partition)
+        return sorted([*own, *packed], key=lambda lane: lane.id) if packed else own
 
     def last_cause(self, topic: str, partition: int) -> Lane | None:
-        return next(reversed(self._lanes.get((topic, partition), ())), None)
+        found = self.lanes(topic, partition)
+        return found[-1] if found else None
 
     def minutes(self, from_ms: int = 0) -> list[list[int]]:
         """Returns [minute, events, critical events] of each minute that had any."""
@@ -238,27 +254,4 @@ def _folded_text(changes: Sequence[_Caused]) -> str:
         key = (before.leader, before.isr, after.leader, after.isr, after.replicas, after.min_isr, after.silent)
         kinds[key] += 1
         samples.setdefault(key, change)
-    moves: Counter[str] = Counter()
-    for key, partitions in kinds.items():
-        for text in _moves(samples[key]):
-            moves[text] += partitions
-    total = len(changes)
-    return ", ".join(text if number == total else f"{text} ({number:,})" for text, number in moves.most_common(8))
-
-
-def _moves(change: Change) -> Iterator[str]:
-    before, after = change.before, change.after
-    if before is None or after is None:
-        return
-    if before.leader != after.leader:
-        yield f"leader {_name(before.leader)} -> {_name(after.leader)}"
-    for gone in set(before.isr) - set(after.isr):
-        yield f"{gone} left the ISR"
-    for new in set(after.isr) - set(before.isr):
-        yield f"{new} joined the ISR"
-    if after.severity is not before.severity or after.severity is not Severity.OK:
-        yield f"now {after.state}"
-
-
-def _name(leader: int) -> str:
-    return "none" if leader < 0 else str(leader)
+    return moves_text((samples[key], partitions) for key, partitions in kinds.items())

@@ -28,7 +28,7 @@ _TYPES: Final = {
 
 
 class Pages:
-    """The files are read once; a path that is none of them is a path of the page itself."""
+    """The files of the page, read once. Any other path belongs to the page itself, which routes in the browser."""
 
     def __init__(self, folder: Path = STATIC) -> None:
         self._files: dict[str, bytes] = {}

@@ -19,7 +19,7 @@ class Parameters:
         return self._values.get(name, "") != ""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Returns a text. Without a default, it must be there."""
+        """Returns a text parameter. It is required if there is no default."""
         value = self._values.get(name, "")
         if not value:
             if default is None:

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 from barnabas.console.cluster_view import ClusterView
 from barnabas.console.incidents import write_incident
-from barnabas.console.occurrences import Lane, Occurrences
+from barnabas.console.occurrences import Occurrences
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.questions import Questions
 from barnabas.console.screens import Screens
@@ -27,9 +28,9 @@ from barnabas.monitor.changes import Change
 
 T = TypeVar("T")
 
-#: Moments that are kept for the next request about them.
+#: The number of moments whose tables are cached for later requests.
 _MOMENTS_KEPT: Final = 4
-#: Events before a moment that its screens have.
+#: The number of events before a moment that the screens of that moment show.
 _EVENTS: Final = 2_000
 _MINUTE_MS: Final = 60_000
 _MINUTES_MAX: Final = 20_000
@@ -116,7 +117,7 @@ class PastReader:
             return None
 
     async def about(self) -> dict[str, Any]:
-        """Returns what is recorded: its time, its gaps, and how much happened in each minute."""
+        """Returns the extent of the recording: its time, its gaps, and the number of events in each minute."""
 
         def read(history: History) -> dict[str, Any]:
             first_ms, last_ms = history.span()

@@ -17,7 +17,7 @@ from barnabas.protocol.message import Message
 M = TypeVar("M", bound=Message)
 
 _CLIENT_ID: Final = "barnabas-console"
-#: Connections to one broker; more questions at the same time wait for one of them.
+#: The maximum number of connections to one broker; further requests wait for one of them.
 _PER_BROKER: Final = 3
 
 

@@ -140,7 +140,7 @@ async def timeline(visit: Visit) -> Response:
 
 
 async def history(visit: Visit) -> Response:
-    """Says what is recorded; null without a history."""
+    """Returns the extent of the recording; null without a history."""
     recording = visit.console.recordings.get(visit.live.cluster.name)
     if recording is None:
         return visit.answer(None)
@@ -239,10 +239,10 @@ async def group(visit: Visit) -> Response:
 
 
 def require_filled(screens: Screens) -> None:
-    """Raises Problem before the first look is complete: until then it is not known what exists."""
+    """Raises Problem before the first poll is complete: until then the topics and brokers are unknown."""
     if not screens.cluster.is_filled:
         problem = screens.cluster.problem
-        raise Problem("unreachable", f"no broker answers: {problem}" if problem else "the first look is not complete")
+        raise Problem("unreachable", f"no broker answers: {problem}" if problem else "the first poll is not complete")
 
 
 def topics_question(parameters: Parameters) -> TopicsQuestion:

@@ -57,6 +57,8 @@ class Recording:
 
     def _take(self, step: Step) -> None:
         self._recorder.explain(step.changes)
+        for packed in step.packed:
+            self._recorder.explain_packed(packed)
         self._recorder.tick(self._cluster.clock_ms())
 
     @staticmethod

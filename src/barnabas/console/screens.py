@@ -15,17 +15,20 @@ from barnabas.console.views.moves import Progress
 from barnabas.console.views.topics import TopicsView
 from barnabas.console.watched import WatchedCluster
 
-#: Computed screens that are kept.
+#: The number of computed screens that are cached.
 _KEPT: Final = 64
 
 
 class Screens:
-    def __init__(self, cluster: ClusterView) -> None:
+    def __init__(self, cluster: ClusterView, rates: Rates | None = None) -> None:
         self.cluster = cluster
-        self.rates = Rates(cluster.table)
+        self.rates = Rates(cluster.table) if rates is None else rates
         self.topics = TopicsView(cluster, self.rates.by_row)
         self.map = MapColumns(cluster)
         self._computed: OrderedDict[Hashable, tuple[object, Any]] = OrderedDict()
+
+    def follow(self) -> None:
+        """Takes over what changed in the cluster; only a part of a cluster has something to do."""
 
     def state_key(self) -> tuple[object, ...]:
         """Returns what changes whenever a screen can differ."""
@@ -54,13 +57,16 @@ class Screens:
 
 
 class LiveScreens(Screens):
-    """The screens of a cluster that is watched."""
+    """The screens of a cluster that is watched. `cluster` is the part of it that they show, with the rates of the
+    whole; without it, everything.
+    """
 
-    def __init__(self, watched: WatchedCluster) -> None:
-        super().__init__(watched)
+    def __init__(self, watched: WatchedCluster, cluster: ClusterView | None = None, rates: Rates | None = None) -> None:
+        super().__init__(watched if cluster is None else cluster, rates)
         self.watched = watched
         self.progress = Progress()
-        watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
+        if rates is None:
+            watched.follow(lambda _step: self.rates.sample(watched.clock_ms()))
 
 
 def to_json(value: object) -> bytes:

@@ -1,4 +1,4 @@
-"""The console as a server: its socket, TLS, and the loop that serves until it is told to stop."""
+"""The console as a server: its socket, TLS, and the loop that serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from barnabas.console.application import application
 from barnabas.console.pages import Pages
 from barnabas.console.state import Console
 
-#: Requests at the same time, with live streams.
+#: The maximum number of concurrent requests, including live streams.
 _CONNECTIONS_MAX: Final = 500
 _HEADERS_MAX: Final = 32 * 1024
 

@@ -1,4 +1,4 @@
-"""The routes of sessions: who is there, log in, log out."""
+"""The routes of sessions: show the session, log in, log out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cookie_name(*, is_tls: bool) -> str:
 
 
 async def session(visit: Visit) -> Response:
-    """Says who is there. A console without users begins a session for everybody who asks."""
+    """Returns the user of the session. A console without users begins a session for every client that asks."""
     if visit.session is None and visit.console.users is None:
         cookie, visit.session = visit.console.sessions.begin(LOCAL_USER, Role.ADMIN)
         return _with_cookie(visit, json_response(await _shown(visit, visit.session)), cookie)
@@ -76,7 +76,6 @@ def _end(visit: Visit) -> None:
 
 async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     console = visit.console
-    screens = visit.live
     shown: dict[str, Any] = {
         "user": None if found is None else found.user,
         "role": None if found is None else found.role.name.lower(),
@@ -87,6 +86,7 @@ async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
     }
     if found is None:
         return shown
+    screens, scope = visit.live, visit.scope
     return shown | {
         "clusters": [
             {
@@ -96,9 +96,11 @@ async def _shown(visit: Visit, found: Session | None) -> dict[str, Any]:
                 "incident_ms": console.end_of_incident(name),
             }
             for name, each in console.screens.items()
+            if scope.sees_cluster(name)
         ],
+        "is_restricted": scope.is_restricted,
         "cluster": screens.cluster.name,
-        "lab": found.role is Role.ADMIN and console.labs[screens.cluster.name].is_embedded,
+        "lab": found.role is Role.ADMIN and not scope.is_restricted and console.labs[screens.cluster.name].is_embedded,
         "history": await _span(visit),
         "features": ["whatif", *(["history"] if screens.cluster.name in console.recordings else [])],
         "version": screens.cluster.table.version,

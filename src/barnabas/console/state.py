@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from barnabas.console.audit import Audit
 from barnabas.console.focus_sweep import sweep_focus
 from barnabas.console.lab import Lab
+from barnabas.console.messages.masks import Mask, fields_of
+from barnabas.console.messages.registry import SchemaRegistry
 from barnabas.console.messages.workers import Workers
 from barnabas.console.problems import Problem
 from barnabas.console.recording import Recording, Saved
-from barnabas.console.screens import LiveScreens
+from barnabas.console.scoped import ScopedLiveScreens, ScopedScreens
+from barnabas.console.screens import LiveScreens, Screens
 from barnabas.console.security.login_limits import LoginLimits
 from barnabas.console.security.rights import Role
+from barnabas.console.security.scope import EVERYTHING, Patterns, Scope
 from barnabas.console.security.sessions import Session, Sessions
 from barnabas.console.security.users import UsersFile
 from barnabas.console.target import Target
@@ -30,6 +35,8 @@ LOCAL_USER = "local"
 #: How often tasks are cancelled at the end, and the time that they then have.
 _CANCELS: Final = 3
 _CANCEL_S: Final = 2.0
+#: Scopes whose screens are kept.
+_SCOPES_KEPT: Final = 32
 #: The time after the start at which the worker of the first search is started.
 _WARM_S: Final = 2.0
 
@@ -48,8 +55,12 @@ class ConsoleOptions:
     audit: Path | None = None
     #: The history of the first cluster; None records nothing.
     history: Path | None = None
-    #: Names of this console in addition to those of this machine; None for any.
+    #: Host names that the console accepts in addition to those of the local machine; None for any.
     hosts: frozenset[str] | None = frozenset()
+    #: What the users of a role see at most.
+    role_patterns: Mapping[Role, Patterns] = field(default_factory=dict)
+    #: Fields of records that never leave the server.
+    masks: tuple[Mask, ...] = ()
     is_tls: bool = False
     interval_s: float = 1.0
     timeout_s: float = 2.0
@@ -69,7 +80,7 @@ class Console:
         self.login_limits = LoginLimits(clock_s)
         self.users = None if options.users is None else UsersFile(options.users)
         self.closing = asyncio.Event()
-        #: Passwords that are checked at the same time.
+        #: Limits how many passwords are checked at the same time.
         self.hashing = asyncio.Semaphore(2)
         self.screens: dict[str, LiveScreens] = {
             target.name: LiveScreens(
@@ -83,9 +94,18 @@ class Console:
             )
             for target in targets
         }
-        #: Open live streams.
+        #: Screens of users with patterns, by the screens of the whole cluster and the patterns.
+        self._scoped: OrderedDict[tuple[int, Scope], ScopedLiveScreens] = OrderedDict()
+        #: The number of open live streams.
         self.streams = 0
         self.workers = Workers()
+        #: Live tails have workers of their own, because each keeps one until its page is closed.
+        self.tails = Workers()
+        self.registries = {
+            target.name: SchemaRegistry(target.schema_registry, clock_s)
+            for target in targets
+            if target.schema_registry is not None
+        }
         self.audit = Audit(options.audit, clock_ms)
         self.recordings: dict[str, Recording | Saved] = {}
         self.labs = {target.name: Lab(target.directory) for target in targets}
@@ -116,7 +136,7 @@ class Console:
             if left:
                 _, left = await asyncio.wait(left, timeout=_CANCEL_S)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.workers.close(), _CANCEL_S)
+            await asyncio.wait_for(asyncio.gather(self.workers.close(), self.tails.close()), _CANCEL_S)
         for recording in self.recordings.values():
             await recording.close()
 
@@ -130,11 +150,14 @@ class Console:
         for each in self.screens.values():
             each.watched.wake()
 
-    def screens_of(self, name: str) -> LiveScreens:
-        """Returns the screens of a cluster; of the first one if the name is empty. Raises Problem."""
-        found = self.screens.get(name) if name else next(iter(self.screens.values()))
+    def screens_of(self, name: str, scope: Scope = EVERYTHING) -> LiveScreens:
+        """Returns the whole screens of a cluster; of the first one in the scope if the name is empty. Raises
+        Problem.
+        """
+        known = {each: screens for each, screens in self.screens.items() if scope.sees_cluster(each)}
+        found = known.get(name) if name else next(iter(known.values()), None)
         if found is None:
-            raise Problem("unknown-cluster", f"this console has no cluster {name[:100]}")
+            raise Problem("unknown-cluster", f"this console has no cluster {name[:100]}".rstrip())
         return found
 
     def saved_of(self, name: str) -> Saved | None:
@@ -146,6 +169,37 @@ class Console:
         """Returns the last moment of an incident; None for a cluster that is watched."""
         found = self.saved_of(name)
         return None if found is None else found.span[1]
+
+    def scoped_live(self, whole: LiveScreens, scope: Scope) -> LiveScreens:
+        """Returns the screens of a cluster by a scope, up to date; the whole ones if it hides nothing."""
+        if not scope.is_restricted:
+            return whole
+        found = self._scoped.get((id(whole), scope))
+        if not isinstance(found, ScopedLiveScreens):
+            found = self._keep_scoped((id(whole), scope), ScopedLiveScreens(whole, scope))
+        found.follow()
+        return found
+
+    def scoped_past(self, whole: Screens, scope: Scope) -> Screens:
+        """Returns the screens of a moment by a scope."""
+        return ScopedScreens(whole, scope) if scope.is_restricted else whole
+
+    def _keep_scoped(self, key: tuple[int, Scope], screens: ScopedLiveScreens) -> ScopedLiveScreens:
+        self._scoped[key] = screens
+        while len(self._scoped) > _SCOPES_KEPT:
+            self._scoped.popitem(last=False)
+        return screens
+
+    def scope_of(self, session: Session | None) -> Scope:
+        """Returns what a visitor sees: everything without users, else what the patterns of user and role allow."""
+        if self.users is None or session is None:
+            return EVERYTHING
+        user = self.users.read().get(session.user)
+        return Scope.of((None if user is None else user.patterns, self.options.role_patterns.get(session.role)))
+
+    def hidden_fields(self, cluster: str, topic: str) -> tuple[str, ...]:
+        """Returns the fields of a topic's records that are masked."""
+        return fields_of(self.options.masks, cluster, topic)
 
     # -- who is there
 

@@ -26,3 +26,5 @@ class Target:
     controllers_security: Security | None = None
     #: The file of an incident, which is shown instead of a cluster.
     incident: Path | None = None
+    #: The URL of a schema registry, whose schemas are those of the records.
+    schema_registry: str | None = None

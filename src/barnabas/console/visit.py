@@ -1,4 +1,4 @@
-"""A request, as a handler sees it: who asks, with which parameters, about which cluster."""
+"""A request, as a handler sees it: the user, the parameters and the cluster."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from barnabas.console.parameters import Parameters
 from barnabas.console.problems import Problem
 from barnabas.console.screens import LiveScreens, Screens, to_json
 from barnabas.console.security.rights import Role
+from barnabas.console.security.scope import Scope
 from barnabas.console.security.sessions import Session
 from barnabas.console.state import Console
 
@@ -41,17 +42,25 @@ class Visit:
         return "" if self.session is None else self.session.user
 
     @property
+    def scope(self) -> Scope:
+        """Returns what this visitor sees."""
+        return self.console.scope_of(self.session)
+
+    @property
     def live(self) -> LiveScreens:
-        """Returns the screens of the cluster that the request names. Raises Problem if there is none of that name."""
-        return self.console.screens_of(self.parameters.text("cluster", ""))
+        """Returns the screens of the cluster that the request names, by the visitor's scope. Raises Problem if there is
+        none of that name.
+        """
+        scope = self.scope
+        return self.console.scoped_live(self.console.screens_of(self.parameters.text("cluster", ""), scope), scope)
 
     @property
     def screens(self) -> Screens:
         """Returns the screens of the moment that the request names, or of now. Raises Problem."""
-        return self.live if self.past is None else self.past
+        return self.live if self.past is None else self.console.scoped_past(self.past, self.scope)
 
     async def body(self) -> dict[str, Any]:
-        """Returns the body of a change. Raises Problem for one that is no JSON object."""
+        """Returns the body of a change. Raises Problem for a body that is not a JSON object."""
         try:
             found = orjson.loads(await self.request.body())
         except orjson.JSONDecodeError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Final
@@ -21,11 +22,13 @@ from barnabas.console.questions import Questions
 from barnabas.console.target import Target
 from barnabas.monitor.budget import SHARE
 from barnabas.monitor.change_set import ChangeSet
+from barnabas.monitor.changes import Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.feed_options import FeedOptions
 from barnabas.monitor.group_sweep import GroupState
 from barnabas.monitor.watch import Step, watch
 
+_REPORTS_KEPT: Final = 2_000
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -65,6 +68,8 @@ class WatchedCluster(ClusterView):
         self._followers: list[Callable[[Step], None]] = []
         #: Rows on screen, by the stream that shows them.
         self._focus: dict[object, list[int]] = {}
+        #: The self-reports of the brokers, oldest first.
+        self.reports: deque[Event] = deque(maxlen=_REPORTS_KEPT)
         self.table.subscribe(self._on_change)
 
     @property
@@ -82,9 +87,10 @@ class WatchedCluster(ClusterView):
     # -- the watch
 
     async def run(self) -> None:
-        """Watches until it is cancelled."""
+        """Watches the cluster until the task is cancelled."""
         try:
-            async with aclosing(watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms)) as steps:
+            watching = watch(self.feeds, interval_s=self._interval_s, clock_ms=self.clock_ms, packs=True)
+            async with aclosing(watching) as steps:
                 async for step in steps:
                     self._take(step)
         finally:
@@ -109,9 +115,11 @@ class WatchedCluster(ClusterView):
     def _take(self, step: Step) -> None:
         self.is_filled = self.is_filled or step.table is not None
         new = self.occurrences.add(step.changes)
+        new += self.occurrences.add_packed(step.packed)
+        self.reports.extend(step.reports)
         for follower in self._followers:
             follower(step)
-        if new:
+        if new or step.reports:
             self.wake()
 
     def _on_change(self, change: ChangeSet) -> None:

@@ -24,7 +24,7 @@ from barnabas.whatif.outcomes import Outcome
 from barnabas.whatif.past import facts_in
 from barnabas.whatif.questions import LoseDisks
 
-#: The page's names of the questions, and those of their parser.
+#: The page's name of each question -> the name that the parser of questions uses.
 ASKS: Final = {
     "lose-broker": "kill",
     "lose-rack": "rack",
@@ -48,7 +48,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 def question_of(kind: str, objects: list[str]) -> Question:
-    """Raises Problem."""
+    """Returns the question of a request. Raises Problem for an invalid one."""
     try:
         return parse_question([ASKS[kind], *objects])
     except BadQuestion as error:
@@ -56,8 +56,8 @@ def question_of(kind: str, objects: list[str]) -> Question:
 
 
 async def what_if(cluster: ClusterView, kind: str, question: Question, *, with_states: bool = False) -> dict[str, Any]:
-    """Answers a question, with the state of each partition that would change if it is wanted. Raises Problem for a
-    question that does not fit the cluster.
+    """Returns the answer to a question, with `with_states` also the state of each partition that would change. Raises
+    Problem if the question does not fit the cluster.
     """
     facts = await _facts(cluster, question)
     table = _copied(cluster.table)
@@ -73,13 +73,14 @@ async def what_if(cluster: ClusterView, kind: str, question: Question, *, with_s
 
 
 async def _facts(cluster: ClusterView, question: Question) -> ClusterFacts:
-    """Returns what only brokers can say; what they do not say becomes a note of the answer."""
-    if not isinstance(cluster, WatchedCluster):
+    """Returns the facts that only brokers know; missing ones become a note of the answer."""
+    whole = cluster.source
+    if not isinstance(whole, WatchedCluster):
         return facts_in(cluster.table)
     if cluster.problem is not None:
         return ClusterFacts(gaps=(f"no broker answers: {cluster.problem}",))
     disks = {broker for broker, _ in question.disks} if isinstance(question, LoseDisks) else set()
-    target = cluster.target
+    target = whole.target
     return await facts_of(cluster.table, target.bootstrap, target.security, disks, timeout_s=_TIMEOUT_S)
 
 
@@ -107,7 +108,7 @@ def _topic(table: ClusterTable, topic: Topic, places: list[int]) -> Topic:
     found = Topic(topic.number, topic.identity)
     found.min_isr, found.count = topic.min_isr, topic.count
     if topic.min_isr == UNKNOWN and topic.count:
-        # A history keeps it by partition.
+        # A history stores the min ISR per partition, not per topic.
         found.min_isr = int(table.states.min_isr[topic.rows].max())
     found.rows_by_partition = [UNKNOWN if row == UNKNOWN else places[row] for row in topic.rows_by_partition]
     return found

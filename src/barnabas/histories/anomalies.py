@@ -22,7 +22,7 @@ class Kind(StrEnum):
     ABORTED_READ = "aborted-read"
     #: A record of a transaction was read before its commit was requested.
     PRECOMMITTED_READ = "precommitted-read"
-    #: A record was read that was never sent there.
+    #: A record was read from a partition to which it was never sent.
     UNWRITTEN_READ = "unwritten-read"
     #: One offset of a log had two values.
     INCONSISTENT_OFFSETS = "inconsistent-offsets"
@@ -41,7 +41,7 @@ class Kind(StrEnum):
     INT_POLL_SKIP = "int-poll-skip"
 
 
-#: Findings that are reported, but no fault.
+#: Findings that are reported but are not faults.
 NOTES: Final = frozenset({Kind.INT_SEND_SKIP})
 
 #: How many findings of one kind are kept; all are counted.

@@ -133,7 +133,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.at: dict[int, Write] = {}
-        #: Offset -> the other records that were seen there, with the lines.
+        #: Offset -> the other records that were seen at it, with the lines.
         self.conflicts: dict[int, dict[Write, int]] = {}
         self.begin = 0
         self.high = -1

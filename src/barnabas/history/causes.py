@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import numpy as np
+
 from barnabas.common.bulk_events import is_bulk, unpacked
 from barnabas.history.writer import Writer
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.columns import UNKNOWN
 from barnabas.monitor.journal_events import topic_id_of
+from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 
-#: Events of a partition that are compared with a change of it.
+#: The number of events of a partition that are compared with each change of the partition.
 _LATEST: Final = 8
-#: Between an event about a broker or a configuration and the change that it explains.
+#: The longest time between an event about a broker or a configuration and the change that it explains.
 _WITHIN_MS: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 _OF_BROKERS: Final = frozenset({"broker-unfenced", "broker-fenced", "controlled-shutdown", "broker-unregistered"})
+#: States with their causes, and the newest event without a cause that has each.
+_EXPLAINED: Final = """CREATE TEMP TABLE IF NOT EXISTS explained(
+  partition INTEGER PRIMARY KEY, leader INTEGER, leader_epoch INTEGER, min_isr INTEGER, isr INTEGER, cause INTEGER
+)"""
+_EXPLAINED_EVENTS: Final = """SELECT e.cause, max(v.id) FROM temp.explained e CROSS JOIN events v
+  ON v.partition = e.partition AND v.leader = e.leader AND v.leader_epoch = e.leader_epoch AND v.min_isr = e.min_isr
+  AND v.isr = e.isr WHERE v.cause IS NULL GROUP BY e.partition"""
 
 
 class Causes:
@@ -35,6 +45,32 @@ class Causes:
                 self._writer.end_gap(change.time_ms)
             elif change.cause is not None:
                 self._explain(change, self._writer.cause(_code(change), change.cause))
+
+    def add_packed(self, packed: PackedChanges) -> None:
+        """Writes the causes of changes of very many partitions."""
+        known = np.flatnonzero(packed.cause != UNKNOWN)
+        if packed.layout != self._table.layout:
+            # A row can be another partition by now.
+            self.add(packed.changes(known.tolist()))
+            return
+        writer, after = self._writer, packed.after.take(known.astype(np.int32))
+        numbers = [writer.cause(each.codes[-1] if each.codes else None, each.text) for each in packed.causes]
+        columns = (
+            writer.numbers_of(packed.rows[known]),
+            after.leader,
+            after.leader_epoch,
+            after.min_isr,
+            writer.lists.numbers_of(after.isr),
+            np.array(numbers, np.int64)[packed.cause[known]],
+        )
+        connection = writer.connection
+        connection.execute(_EXPLAINED)
+        connection.execute("DELETE FROM temp.explained")
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        connection.executemany("INSERT OR REPLACE INTO temp.explained VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany(
+            "UPDATE events SET cause = ? WHERE id = ?", connection.execute(_EXPLAINED_EVENTS).fetchall()
+        )
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Writes the causes that events of the journal name; a bulk event is that of each of its partitions."""

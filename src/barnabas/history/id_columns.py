@@ -17,7 +17,7 @@ from barnabas.history.errors import HistoryError
 from barnabas.history.schema import COLUMNS
 from barnabas.monitor.columns import IntArray, LongArray
 
-#: The value of `replicas` of a partition that is not there.
+#: The value of `replicas` of a partition that does not exist.
 ABSENT: Final = -1
 _REPLICAS: Final = COLUMNS.index("replicas")
 #: The numbers of columns and of rows, and the bytes of a number in memory.
@@ -38,7 +38,7 @@ class IdColumns:
         return int(self.data.shape[1])
 
     def present(self) -> IntArray:
-        """Returns the numbers of the partitions that are there."""
+        """Returns the numbers of the partitions that exist."""
         return np.flatnonzero(self.data[_REPLICAS] != ABSENT).astype(np.int32)
 
     def put(self, partitions: IntArray, values: IntArray) -> None:

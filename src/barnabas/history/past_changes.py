@@ -70,8 +70,8 @@ class PastChanges:
         return [] if first is None or limit <= 0 else self.between(first, last, filters, limit, newest=newest)
 
     def moments(self, since_ms: int, until_ms: int) -> tuple[int | None, int]:
-        """Returns the first and the last moment of a period; None if it has none. A file begins with a state, which is
-        no change.
+        """Returns the first and the last moment of a period; None if nothing changed in the period. The state with
+        which a file begins does not count as a change.
         """
         first, last = self._connection.execute(
             "SELECT min(seq), max(seq) FROM moments WHERE time_ms BETWEEN ? AND ? AND source != ?",
@@ -142,8 +142,8 @@ class PastChanges:
                 yield row.seq, change
 
     def _change(self, row: _Row) -> Change | None:
-        """Returns the change of a partition; None if its topic was deleted, or if it only differs in lists that people
-        are not told.
+        """Returns the change of a partition; None if its topic was deleted, or if only lists differ that views do not
+        show.
         """
         before = self._before(row)
         if before is None:
@@ -153,7 +153,7 @@ class PastChanges:
             deleted = self._known.topics[int(self._known.topic_of[row.partition])].deleted_seq
             return None if deleted == row.seq else gone_change(before, self._time_ms(row.seq), events)
         after = self._state(row)
-        return partition_change(before, after, self._time_ms(row.seq), events) if _is_told(before, after) else None
+        return partition_change(before, after, self._time_ms(row.seq), events) if _is_visible(before, after) else None
 
     # -- one partition
 
@@ -174,7 +174,7 @@ class PastChanges:
                 if before is None:
                     is_new = self._known.topics[int(self._known.topic_of[number])].created_seq == row.seq
                     found.append(created_change([state], time_ms, is_new=is_new, events=events))
-                elif _is_told(before, state):
+                elif _is_visible(before, state):
                     found.append(partition_change(before, state, time_ms, events))
                 before = state
         return found
@@ -243,8 +243,8 @@ class PastChanges:
         return () if row is None else ({"cause": row[0], "text": row[1]},)
 
 
-def _is_told(before: PartitionState, after: PartitionState) -> bool:
-    """Whether two states differ in what people are told."""
+def _is_visible(before: PartitionState, after: PartitionState) -> bool:
+    """Returns whether two states differ in anything that views show."""
     return (
         (before.leader, before.leader_epoch, before.replicas) != (after.leader, after.leader_epoch, after.replicas)
         or set(before.isr) != set(after.isr)

@@ -24,7 +24,7 @@ _AT: Final = {name: place for place, name in enumerate(COLUMNS)}
 
 
 class RecordedTopic(NamedTuple):
-    """A topic of the file; `deleted_seq` is None while it is there."""
+    """A topic of the file; `deleted_seq` is None while the topic exists."""
 
     number: int
     identity: TopicName
@@ -137,7 +137,7 @@ class Dictionaries:
 
 
 def values_at(columns: IdColumns, number: int) -> list[int] | None:
-    """Returns one partition's values; None if it is not there."""
+    """Returns one partition's values; None if the partition does not exist."""
     if number >= len(columns) or columns.data[_AT["replicas"], number] == ABSENT:
         return None
     return [int(value) for value in columns.data[:, number]]

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class PastTable(ClusterTable):
-    """All views of a live table work with it; `version` is the number of the moment, `time_ms` its time."""
+    """A table that all views of a live table can show; `version` is the number of the moment, `time_ms` its time."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: The time that was asked for; `time_ms` is that of the last change up to it.
+        #: The requested time; `time_ms` is the time of the last change before it.
         self.asked_ms = 0
         #: The gap in which that time lies: the state is that at its beginning. None if it lies in none.
         self.gap: Gap | None = None
-        #: The time of the sizes and offsets; None if none were recorded until then.
+        #: The time of the sizes and offsets; None if none were recorded before the moment.
         self.volumes_ms: int | None = None
 
     def only(self, topic: str) -> PastTable:

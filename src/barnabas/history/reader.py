@@ -219,7 +219,7 @@ class History:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Sees one state of the file, whatever is written meanwhile. Raises HistoryError."""
+        """Reads from one state of the file, even if the file is written meanwhile. Raises HistoryError."""
         connection = self._connection
         try:
             connection.execute("BEGIN")

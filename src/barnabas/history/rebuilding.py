@@ -29,7 +29,7 @@ class Nodes(NamedTuple):
 
 
 class Rebuilt(NamedTuple):
-    """The partitions after one moment, as the file has them."""
+    """The partitions after one moment, as the history file stores them."""
 
     seq: int
     last_event: int

@@ -28,6 +28,7 @@ from barnabas.history.schema import CHANGED
 from barnabas.history.writer import Writer
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event
+from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.table import ClusterTable
 
 EVENTS_PER_S: Final = 10_000
@@ -43,7 +44,9 @@ _DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Recorder:
-    """Raises HistoryError if the file cannot be continued: it is damaged, of another cluster, or in use."""
+    """Writes a history file. Raises HistoryError if the file cannot be continued: it is damaged, of another cluster, or
+    in use.
+    """
 
     def __init__(
         self,
@@ -104,6 +107,11 @@ class Recorder:
         """Adds the causes of changes, and the times at which no broker answered."""
         if self._has_begun:
             self._guarded(lambda: self._causes.add(changes))
+
+    def explain_packed(self, packed: PackedChanges) -> None:
+        """Adds the causes of the changes of very many partitions."""
+        if self._has_begun:
+            self._guarded(lambda: self._causes.add_packed(packed))
 
     def explain_events(self, events: Iterable[Event]) -> None:
         """Adds the causes that events of the journal name, for changes recorded at any time."""

@@ -1,4 +1,6 @@
-"""The bound of a file: the oldest intervals between two checkpoints are removed, whole, when it is too old or large."""
+"""The limits of age and size of a history file: when it exceeds one, the oldest intervals between two checkpoints are
+removed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class Bounds:
 
 
 def prune(connection: sqlite3.Connection, bounds: Bounds, now_ms: int) -> int:
-    """Removes what is older or more than the bounds allow, up to a checkpoint. Returns the number of events."""
+    """Removes events beyond the limits of age and size, up to a checkpoint. Returns the number of removed events."""
     removed = drop_before(connection, now_ms - int(bounds.days * DAY_MS))
     while used_bytes(connection) > bounds.bytes:
         second = connection.execute("SELECT seq FROM checkpoints ORDER BY seq LIMIT 1 OFFSET 1").fetchone()
@@ -45,7 +47,7 @@ def used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _remove_before(connection: sqlite3.Connection, seq: int) -> int:
-    """Removes what is only needed for moments before the checkpoint `seq`."""
+    """Removes rows that are only needed for moments before the checkpoint `seq`."""
     time_ms, last_event = connection.execute(
         "SELECT time_ms, last_event FROM checkpoints WHERE seq = ?", (seq,)
     ).fetchone()

@@ -32,7 +32,7 @@ _ROWS_PER_STEP: Final = 500
 
 
 def salvaged(path: Path) -> tuple[sqlite3.Connection, str]:
-    """Returns the readable part, and what is missing. Raises HistoryError if nothing can be read."""
+    """Returns the readable part, and a description of the missing part. Raises HistoryError if nothing can be read."""
     source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     target = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     target.executescript(schema.TABLES)

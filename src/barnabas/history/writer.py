@@ -40,7 +40,7 @@ class Writer:
         self.time_ms = self._last("time_ms", "moments", 0)
         self._next_topic = self._last("id", "topics", -1) + 1
         self._next_partition = self._last("id", "partitions", -1) + 1
-        #: Name -> number in the file and identity, of the topics that are there.
+        #: Name -> number in the file and identity, of the topics that exist.
         self.topics: dict[str, tuple[int, TopicName]] = {}
         self._by_row: IntArray = np.zeros(0, np.int32)
         self._causes: dict[tuple[str | None, str], int] = {}
@@ -128,7 +128,7 @@ class Writer:
             self.connection.execute("UPDATE topics SET deleted_seq = ? WHERE id = ?", (self.seq, known[0]))
 
     def create(self, rows: IntArray, states: States, topics: Mapping[int, TopicName]) -> None:
-        """Writes new partitions of the table, whose topics are there."""
+        """Writes new partitions of the table, whose topics are already in the file."""
         numbers = self.name(rows, states, topics)
         self.write_events(numbers, self.values_of(states), CREATED)
 

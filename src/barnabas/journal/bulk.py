@@ -1,7 +1,7 @@
 """Packing of a large decision: events of up to 200 of its partitions each (`common.bulk_events`).
 
-A decision about 40,000 partitions makes few different transitions from one state to another. What follows from a
-transition, its kinds and mostly its cause, is computed once.
+A decision about 40,000 partitions makes few different transitions from one state to another. The kinds of a transition,
+and usually its cause, are computed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.metadata.topics import PartitionImage, TopicDelta
 UNPACKED_MAX: Final = 50
 
 Fields = dict[str, Any]
-#: Everything of a change but the partition, its epochs and its directories.
+#: Everything in a change except the partition, its epochs and its directories.
 _Key = tuple[object, ...]
 
 
@@ -36,7 +36,7 @@ def is_large(delta: MetadataDelta) -> bool:
 
 
 class _Transition(NamedTuple):
-    """A transition: None for `fields` if it is no change of a leader, ISR or replica set."""
+    """A transition: None for `fields` if it does not change a leader, ISR or replica set."""
 
     fields: Fields | None
     cause: EventCause

@@ -157,7 +157,9 @@ class _EventBuilder:
         for broker_id, after in delta.changed_brokers.items():
             before = delta.image.brokers.get(broker_id)
             if before != after:
-                fields = {"broker": broker_id, "before": _broker(before), "after": _broker(after)}
+                fields: Event = {"broker": broker_id, "before": _broker(before), "after": _broker(after)}
+                if before is not None and after is not None and _has_new_disks(before, after):
+                    fields["new_directories"] = True
                 yield self.event(_broker_kind(before, after), f"broker:{broker_id}", self._whole, fields)
 
     # -- topics
@@ -323,6 +325,11 @@ def _broker(broker: BrokerImage | None) -> Event | None:
         return None
     shown = {"epoch": broker.epoch, "fenced": broker.fenced, "in_controlled_shutdown": broker.in_controlled_shutdown}
     return shown | ({"rack": broker.rack} if broker.rack is not None else {})
+
+
+def _has_new_disks(before: BrokerImage, after: BrokerImage) -> bool:
+    """Returns whether a broker has lost all of its log directories, and has others."""
+    return bool(before.directories and after.directories) and not set(before.directories) & set(after.directories)
 
 
 def _broker_kind(before: BrokerImage | None, after: BrokerImage | None) -> str:

@@ -128,7 +128,7 @@ class Journal:
         if not self._is_enabled:
             return
         while self._causes and self._causes[-1][0] >= first_offset:
-            self._causes.pop()  # the quorum did not append it
+            self._causes.pop()  # the quorum refused that decision
         self._causes.append((first_offset, cause))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:

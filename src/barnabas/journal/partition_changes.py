@@ -86,5 +86,5 @@ def shown_partition(partition: PartitionImage) -> dict[str, Any]:
 
 
 def seen_fields(seen: IsrReason) -> dict[str, Any]:
-    """Returns what a leader saw, as events show it."""
+    """Returns the fields of an event that contain the leader's observations."""
     return {"leader_leo": seen.leader_leo, "members": [member._asdict() for member in seen.members]}

@@ -52,7 +52,7 @@ class _Entry:
         self.size = 0 if self.is_large else self.weight * _BYTES_PER_PARTITION
         self.records: list[Record] = []
         self.source: Iterator[Record] | None = None
-        #: Whether the change needs an explanation, kept for the time when the change itself is gone.
+        #: Whether the change needs an explanation; kept after the change itself is dropped.
         self.is_explained = False
 
     @property
@@ -132,7 +132,7 @@ class ChangeWindow:
             self._packed(entry)
 
     def begin_after(self, offset: int) -> None:
-        """Empties the window, because its changes do not continue at `offset`."""
+        """Empties the window; the next change begins at `offset`, which does not follow the changes that were in it."""
         self.rewind()
         for waiting in (self._entries, self._unpacked, self._large):
             waiting.clear()
@@ -182,7 +182,7 @@ class ChangeWindow:
         self._packed(entry)
 
     def _packed(self, entry: _Entry) -> None:
-        """Replaces a change by its records, all of which exist."""
+        """Replaces a change by the records of its events, after all of them were built."""
         assert entry.change is not None, "packed once"
         entry.is_explained = self._needs_explaining(entry.change)
         self._leave(entry)
@@ -224,7 +224,7 @@ class PackingTurns:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Packs what the window has to pack, from the next turn on."""
+        """Begins, in the next turn of the loop, to pack the changes that wait for it."""
         if self._window.needs_packing and not self._is_scheduled:
             self._is_scheduled = True
             self._timers.call_soon(self._run)

@@ -93,7 +93,7 @@ class QuotaTable:
 
 
 class AddressQuotas:
-    """The quotas of addresses: one by its text, else the default."""
+    """The quotas of addresses: each address has an entry of its own or the default."""
 
     __slots__ = ("_default", "_values")
 

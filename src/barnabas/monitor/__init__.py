@@ -1,6 +1,6 @@
 """The replica monitor: each partition's leader, replicas, ISR and lag, live, of any Kafka cluster.
 
-    looks, journal --Delta--> ClusterTable --ChangeSet--> Change --pending (the journal)--> a line
+    polls, journal --Delta--> ClusterTable --ChangeSet--> Change --pending (the journal)--> a line
 
 `table` is the state: columns over all partitions, with one change set for each version. `look_feed` and `journal_feed`
 write to it, `cluster_feeds` runs them for one cluster, and `watch` turns its versions into changes with causes. The

@@ -21,7 +21,7 @@ class Availability:
         self._note(table.time_ms)
         table.subscribe(self._on_change)
 
-    def told(self, change: Change) -> None:
+    def count(self, change: Change) -> None:
         """Counts a change with its cause."""
         before, after = change.before, change.after
         if before is not None and after is not None and before.leader != after.leader:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The share of one core of each broker.
+#: The share of one core of each broker that polls can use.
 SHARE: Final = 0.01
 #: Upper bounds of the broker's time for one partition of a page, for one size or offset, and for a request itself. A
-#: longer wait for an answer is the network's, or that of others.
+#: longer wait for a response is caused by the network or by other clients.
 PAGE_ROW_S: Final = 2.5e-6
 VOLUME_ROW_S: Final = 5e-6
 _REQUEST_S: Final = 2e-4

@@ -1,6 +1,6 @@
 """The changes of one version of the table, for people: a `Change` for each topic, partition or broker that changed.
 
-A state between two looks is not seen by a look; a cluster with a journal records it there (`barnabas explain`).
+A state between two polls is not seen by a poll; a cluster with a journal records it there (`barnabas explain`).
 """
 
 from __future__ import annotations
@@ -99,15 +99,17 @@ def state_json(state: PartitionState | None) -> dict[str, Any] | None:
     }
 
 
-def changes_of(change_set: ChangeSet, table: ClusterTable) -> list[Change]:
+def changes_of(change_set: ChangeSet, table: ClusterTable, *, with_changed: bool = True) -> list[Change]:
     """Returns the changes of brokers and the controller first, because they often cause the others; then topics, then
-    partitions. `table` has this version, or a later one.
+    partitions. `table` has this version, or a later one. Without `with_changed`, those of partitions whose state
+    changed are left out.
     """
     return [
         *_controller(change_set),
         *_brokers(change_set, table),
         *_topics(change_set),
-        *_partitions(change_set),
+        *_gone(change_set),
+        *(_changed(change_set) if with_changed else ()),
     ]
 
 
@@ -131,11 +133,11 @@ def _brokers(change_set: ChangeSet, table: ClusterTable) -> Iterator[Change]:
 
 
 def broker_change(change: BrokerChange, time_ms: int, led: int, events: tuple[Event, ...] = ()) -> Change | None:
-    """Returns the change of a broker that leads `led` partitions; None if nothing is told about it."""
-    told = _broker(change, led)
-    if told is None:
+    """Returns the change of a broker that leads `led` partitions; None if it is not worth a line."""
+    described = _broker(change, led)
+    if described is None:
         return None
-    kind, text, severity = told
+    kind, text, severity = described
     subject = f"broker {change.broker_id}"
     return Change(kind, subject, time_ms, text, severity, broker=change.broker_id, events=events)
 
@@ -195,16 +197,19 @@ def deleted_change(topic: TopicName, time_ms: int, events: tuple[Event, ...] = (
     )
 
 
-def _partitions(change_set: ChangeSet) -> Iterator[Change]:
+def _gone(change_set: ChangeSet) -> Iterator[Change]:
     at_ms, topics = change_set.time_ms, change_set.topics
     deleted = {each.topic for each in change_set.topic_changes if not each.is_created}
     is_left = np.array([topics[topic] not in deleted for topic in change_set.removed.topic.tolist()], np.bool_)
     if is_left.any():
         for was in values_of(change_set.removed.take(is_left), topics, change_set.silent_before):
             yield gone_change(was, at_ms)
-    is_told = _is_told(change_set)
-    before = values_of(change_set.before.take(is_told), topics, change_set.silent_before)
-    after = values_of(change_set.after.take(is_told), topics, change_set.silent_after)
+
+
+def _changed(change_set: ChangeSet) -> Iterator[Change]:
+    at_ms, topics, visible = change_set.time_ms, change_set.topics, is_visible(change_set)
+    before = values_of(change_set.before.take(visible), topics, change_set.silent_before)
+    after = values_of(change_set.after.take(visible), topics, change_set.silent_after)
     for was, state in sorted(zip(before, after, strict=True), key=lambda pair: pair[0].key):
         yield partition_change(was, state, at_ms)
 
@@ -231,9 +236,9 @@ def partition_change(
     )
 
 
-def _is_told(change_set: ChangeSet) -> BoolArray:
-    """Returns which changed rows differ in what people are told: not in lists of offline or eligible replicas, nor in a
-    min ISR that was unknown before.
+def is_visible(change_set: ChangeSet) -> BoolArray:
+    """Returns which changed rows differ in anything that views show: lists of offline or eligible replicas do not
+    count, nor a min ISR that was unknown before.
     """
     before, after = change_set.before, change_set.after
     found: BoolArray = differing(before, after, frozenset())

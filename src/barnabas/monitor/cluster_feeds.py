@@ -126,7 +126,7 @@ class ClusterFeeds:
             self._connections.close()
 
     async def run(self, on_first: Callable[[], None]) -> None:
-        """Keeps the table current until it is cancelled. Calls `on_first` after the first look."""
+        """Keeps the table current until it is cancelled. Calls `on_first` after the first poll."""
         tasks: list[asyncio.Task[None]] = []
         try:
             while not tasks:
@@ -163,7 +163,7 @@ class ClusterFeeds:
         await complete
 
     async def _ask_brokers(self) -> None:
-        """Learns the brokers from any of them. Raises Unreachable."""
+        """Requests the list of brokers from any broker that responds. Raises Unreachable."""
         answer = await self._connections.call_any(metadata_request([]), MetadataResponse)
         self.table.apply(
             Delta(
@@ -261,7 +261,7 @@ class ClusterFeeds:
 
     async def _ask_min_isrs(self, names: Sequence[str]) -> None:
         self._asked_min_isrs.update(names)
-        # Without the permission to ask, min ISR remains unknown.
+        # Without the right to describe configurations, min ISR remains unknown.
         with suppress(Unreachable, NoAnswer):
             answer = await self._connections.call_any(min_isr_request(names), DescribeConfigsResponse)
             self.table.apply(Delta(self._clock_ms(), min_isrs=min_isrs_of(answer)))

@@ -31,7 +31,7 @@ OPTIONAL: Final = frozenset({"partition_epoch", "min_isr", "elr", "offline", "ad
 
 @dataclass(slots=True)
 class States:
-    """The state of some partitions. -1 is no broker, and an unknown epoch or min ISR."""
+    """The state of some partitions. -1 means no broker, or an unknown epoch or min ISR."""
 
     topic: IntArray
     partition: IntArray
@@ -96,7 +96,7 @@ def packed(lists: Sequence[Sequence[int]], width: int) -> IntArray:
 
 
 def unpacked(row: IntArray) -> tuple[int, ...]:
-    """Returns one row of a packed list without its fill."""
+    """Returns one row of a packed list without the padding."""
     return tuple(int(value) for value in row if value != UNKNOWN)
 
 
@@ -122,7 +122,9 @@ def differing(before: States, after: States, known: frozenset[str]) -> BoolArray
 
 @dataclass(slots=True)
 class Volumes:
-    """The sizes and offsets of some partitions; -1 is unknown. The columns of replicas are in their order."""
+    """The sizes and offsets of some partitions; -1 is unknown. The columns by replica are in the order of the lists of
+    replicas.
+    """
 
     #: By replica: bytes of its log, its log end offset, and the lag that its broker reports.
     size: LongArray
@@ -150,7 +152,7 @@ class Volumes:
             getattr(self, each.name)[rows] = UNKNOWN
 
     def follow(self, rows: IntArray, before: IntArray, after: IntArray) -> None:
-        """Moves what is known about each replica to its place in the new lists of replicas."""
+        """Moves the values of each replica to its place in the new lists of replicas."""
         is_same = (before[:, :, None] == after[:, None, :]) & (after[:, None, :] != UNKNOWN)
         place, is_known = is_same.argmax(axis=1), is_same.any(axis=1)
         for column in (self.size, self.end_offset, self.reported_lag):

@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from barnabas.monitor.change_set import ChangeSet
 from barnabas.monitor.changes import Change, Event, changes_of
 from barnabas.monitor.event_matching import WAIT_MS, Pending, RecentEvents
+from barnabas.monitor.packed_changes import PACKED_FROM, PackedChanges
 from barnabas.monitor.severity import Severity
 from barnabas.monitor.table import ClusterTable
 
 
 class Course:
-    def __init__(self, table: ClusterTable, *, wait_ms: int = WAIT_MS) -> None:
+    def __init__(self, table: ClusterTable, *, wait_ms: int = WAIT_MS, packs: bool = False) -> None:
         self._table = table
+        #: Whether the changes of very many partitions are told as `PackedChanges`.
+        self._packs = packs
         #: Whether the cluster has a journal of causes.
         self.has_journal = False
         #: Why no broker answers; None while one does.
@@ -33,7 +36,11 @@ class Course:
 
     def seen(self, change_set: ChangeSet) -> None:
         """Adds the changes of a version; they wait for their causes."""
-        self._pending.add(changes_of(change_set, self._table), change_set.time_ms)
+        is_packed = self._packs and len(change_set.rows) >= PACKED_FROM
+        self._pending.add(changes_of(change_set, self._table, with_changed=not is_packed), change_set.time_ms)
+        if is_packed:
+            packed = PackedChanges(change_set, self._table.layout)
+            self._pending.add([packed] if len(packed) else [], change_set.time_ms)
 
     def explained(self, events: Iterable[Event], now_ms: int) -> list[Change]:
         """Adds new events of the journal. Returns the waiting changes that now have a cause, or that have waited long
@@ -41,6 +48,11 @@ class Course:
         """
         self._journal.add(events)
         return self._pending.take(self._journal, now_ms, has_journal=self.has_journal)
+
+    def packed(self) -> list[PackedChanges]:
+        """Returns the packed changes that can be shown, which `explained` and `unreachable` do not return."""
+        found, self._pending.packed = self._pending.packed, []
+        return found
 
     def unreachable(self, problem: str, now_ms: int) -> list[Change]:
         """Records that no broker answers. Returns the waiting changes now, because no cause can arrive."""

@@ -1,7 +1,7 @@
 """The input of the table: the content of one answer of a broker, one event or one metadata record.
 
-A delta says what it covers. A whole look covers all topics, and a page covers a range of names: topics that the table
-has in it and the delta has not, were deleted. Everything else stays as it is.
+A delta names the topics that it covers. A whole poll covers all topics, and a page covers a range of names: a topic
+that is in that range of the table but not in the delta was deleted. Everything else stays unchanged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Partitions:
     def __init__(self, known: frozenset[str] = frozenset()) -> None:
         self.known = known
         self.topics: list[TopicName] = []
-        #: Whether all partitions of the topic are here.
+        #: Whether the delta contains all partitions of the topic.
         self.is_complete: list[bool] = []
         self._topic: list[int] = []
         self._scalars: list[tuple[int, int, int, int]] = []

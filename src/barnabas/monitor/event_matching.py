@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import Final
+
+import numpy as np
 
 from barnabas.common.bulk_events import is_bulk
 from barnabas.monitor.changes import Change, Event
+from barnabas.monitor.columns import UNKNOWN
+from barnabas.monitor.packed_causes import explain
+from barnabas.monitor.packed_changes import Cause, PackedChanges
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.recent_bulk_events import RecentBulkEvents
 
@@ -22,6 +28,8 @@ WAIT_MS: Final = 4_000
 _EVENTS_MAX: Final = 20_000
 #: Ids that are remembered, to recognize a second copy.
 _IDS_MAX: Final = 60_000
+#: Partitions of packed changes that are looked up one by one.
+_SINGLES_MAX: Final = 2_000
 #: The topic and partition that an event is about; None for any other subject.
 _Subject = tuple[str, int] | None
 _BROKER_KINDS: Final = {
@@ -85,6 +93,37 @@ class RecentEvents:
             return None
         events = tuple(event for _, event in found)
         return replace(change, events=events, time_ms=events[-1]["time_ms"])
+
+    def explain_packed(self, packed: PackedChanges) -> None:
+        """Finds the causes of packed changes that have none yet."""
+        # A decision of few partitions is not written in bulk: its partitions are looked up one by one.
+        for place in self._with_own_events(packed):
+            (change,) = packed.changes([place])
+            assert change.before is not None, "it is a changed partition"
+            assert change.after is not None, "it is a changed partition"
+            events = [event for _, event in self._explain_partition(change.before, change.after)]
+            if events:
+                texts = tuple(str(event["text"]) for event in events)
+                codes = tuple(str(event["cause"]) for event in events if event.get("cause"))
+                packed.cause[place] = packed.number_of(Cause(texts, codes, int(events[-1]["time_ms"])))
+        explain(packed, self._bulks.newest_first())
+        self._bulks.forget_used()
+
+    def _with_own_events(self, packed: PackedChanges) -> list[int]:
+        """Returns the places of partitions without a cause that have events of their own."""
+        numbers = packed.numbers_by_name() if self._by_subject else {}
+        own = [
+            (numbers[key[0]], key[1])
+            for key in islice(reversed(self._by_subject), _SINGLES_MAX)
+            if key is not None and key[0] in numbers
+        ]
+        if not own:
+            return []
+        topics, partitions = np.array(own, np.int32).T
+        places = packed.find(topics, partitions)
+        places = places[places != UNKNOWN]
+        found: list[int] = places[packed.cause[places] == UNKNOWN].tolist()
+        return found
 
     def _explain_partition(self, before: PartitionState, after: PartitionState) -> list[tuple[int, Event]]:
         key = after.topic, after.partition
@@ -167,37 +206,54 @@ class Pending:
 
     def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
         self._wait_ms = wait_ms
-        self._waiting: deque[tuple[int, Change]] = deque()
-        #: None while this is unknown.
+        self._waiting: deque[tuple[int, Change | PackedChanges]] = deque()
+        #: Packed changes that can be shown.
+        self.packed: list[PackedChanges] = []
+        #: Whether the cluster has a journal; None while this is unknown.
         self._has_journal: bool | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, changes: Iterable[Change], now_ms: int) -> None:
+    def add(self, changes: Iterable[Change | PackedChanges], now_ms: int) -> None:
         self._waiting.extend((now_ms + self._wait_ms, change) for change in changes)
 
     def take(self, journal: RecentEvents, now_ms: int, *, has_journal: bool, at_once: bool = False) -> list[Change]:
         """Removes and returns the changes that can be shown now; all of them with `at_once`, if the journal cannot be
-        read.
+        read. Packed ones go to `packed`.
         """
         if has_journal:
             self._has_journal = True
-        ready = []
+        ready: list[Change] = []
         while self._waiting:
             deadline_ms, change = self._waiting[0]
-            explained = None if change.kind in _SELF_EVIDENT else journal.explain(change)
+            explained = _explained(change, journal)
             if explained is None and not at_once and self._may_come(change):
                 if now_ms < deadline_ms:
                     break
                 if self._has_journal is None:
                     self._has_journal = False
             self._waiting.popleft()
-            ready.append(explained or change)
+            shown = explained or change
+            if isinstance(shown, PackedChanges):
+                self.packed.append(shown)
+            else:
+                ready.append(shown)
         return ready
 
-    def _may_come(self, change: Change) -> bool:
+    def _may_come(self, change: Change | PackedChanges) -> bool:
         """Whether the journal can still deliver a cause of the change."""
-        if change.kind in _SELF_EVIDENT:
-            return False
-        return self._has_journal is True or (self._has_journal is None and change.kind not in _QUIET)
+        if not isinstance(change, PackedChanges):
+            if change.kind in _SELF_EVIDENT:
+                return False
+            if change.kind in _QUIET:
+                return self._has_journal is True
+        return self._has_journal is not False
+
+
+def _explained(change: Change | PackedChanges, journal: RecentEvents) -> Change | PackedChanges | None:
+    """Returns a change with its cause; None if there is none yet."""
+    if isinstance(change, PackedChanges):
+        journal.explain_packed(change)
+        return change if not change.unexplained else None
+    return None if change.kind in _SELF_EVIDENT else journal.explain(change)

@@ -39,7 +39,7 @@ def change_lines(changes: Iterable[Change]) -> list[ChangeLine]:
         if (
             group is None
             or abs(change.time_ms - group[0].time_ms) > WITHIN_MS
-            # The second change of a partition does not belong to the first ones of the others.
+            # A line contains at most one change of each partition.
             or (id(group), change.subject) in partitions
         ):
             group = []

@@ -1,6 +1,6 @@
 """Events of the journal, applied to the table.
 
-The journal can be behind a look, and then delivers what the table already has. So an event of a partition is applied
+The journal can be behind a poll, and then delivers what the table already has. So an event of a partition is applied
 only if its state before is the table's, or its epochs are higher; if its state after is the table's, it only confirms
 it. An event that fits neither shows that something was missed. New topics are taken from the journal only if the event
 is younger than the watch: an old one could be about a topic that was deleted since.
@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from barnabas.common.bulk_events import is_bulk, row_event, topic_fields
+from barnabas.common.bulk_events import is_bulk
 from barnabas.common.types import uuid_from_text
+from barnabas.monitor.bulk_transitions import Transitions
 from barnabas.monitor.changes import Event
 from barnabas.monitor.columns import UNKNOWN, IntArray, unpacked
 from barnabas.monitor.delta import NO_TOPIC_ID, Delta, Partitions, Rows, Source, TopicName
@@ -45,7 +46,9 @@ class JournalEvents:
         self.is_about_brokers = False
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Applies events, in their order. `has_gap` and `is_about_brokers` then say what else has to be asked."""
+        """Applies events, in their order. `has_gap` and `is_about_brokers` then show whether more requests are
+        needed.
+        """
         self.has_gap = self.is_about_brokers = False
         for event in events:
             kind = event["kind"]
@@ -134,11 +137,16 @@ class JournalEvents:
         is_same = is_known & (known == epochs)
         is_newer = is_known & (known < epochs) | is_same & (known_partition_epochs < partition_epochs)
         doubtful = np.flatnonzero(is_same & (known_partition_epochs == UNKNOWN))
-        for row in doubtful.tolist():
-            single = row_event(event, row, topic_fields(event, event["topics"][topics[row]]))
-            fits = self._fits(single["topic"], single["partition"], single)
-            self.has_gap |= fits is False
-            is_newer[row] = bool(fits)
+        if len(doubtful):
+            # Without an epoch of the partition, the state itself shows whether the event continues it.
+            steps, own = Transitions(event, states.width), places[doubtful]
+            numbers = np.array(event["transition"], np.int32)[doubtful]
+            present = states.leader_epoch[own]
+            fits = steps.before.agrees(numbers, present, states, own) | steps.after.agrees(
+                numbers, present, states, own
+            )
+            is_newer[doubtful] = fits
+            self.has_gap |= not fits.all()
         found: list[int] = np.flatnonzero(is_newer).tolist()
         return found
 
@@ -149,8 +157,8 @@ class JournalEvents:
         for row in rows:
             if topics[row] != last:
                 last = topics[row]
-                name, topic_id, _, _ = event["topics"][last]
-                self._batch.add_topic(name, _topic_id(topic_id), is_complete=False)
+                # A row continues only a topic that the table has.
+                self._batch.add_topic(*self._table.topics.by_name[event["topics"][last][0]].identity, is_complete=False)
             indexes.append(len(self._batch.topics) - 1)
         states = [each["after"] for each in event["transitions"]]
         numbers, partition = event["transition"], event["partition"]

@@ -1,7 +1,7 @@
 """Feed J, the journal: each change with its cause, by a long poll at the leader of `__cluster_events`.
 
-Events are applied to the table, and kept for those who match causes with changes. If they show that something was
-missed, the look is hurried.
+Events are applied to the table, and kept for those who match causes with changes. If they show that an event was
+missed, the next poll begins immediately.
 """
 
 from __future__ import annotations

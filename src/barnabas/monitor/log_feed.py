@@ -68,7 +68,9 @@ class LogFeed:
 
     @property
     def is_live(self) -> bool:
-        """Whether the table has what the log has, as it is written."""
+        """Whether the table contains everything that the log contains, so that new records are applied as they are
+        written.
+        """
         return self._records.is_live and self.problem is None
 
     def close(self) -> None:
@@ -164,7 +166,7 @@ class LogFeed:
             await asyncio.sleep(_UNDECIDED_PAUSE_S)
 
     async def _load(self, connection: BrokerConnection, end_offset: int, epoch: int) -> None:
-        """Reads a snapshot, and continues behind it."""
+        """Reads a snapshot, and continues after the snapshot's end."""
         data = bytearray()
         while True:
             answer = await connection.call(self._snapshot_request(end_offset, epoch, len(data)), FetchSnapshotResponse)

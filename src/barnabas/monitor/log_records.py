@@ -183,7 +183,7 @@ class LogRecords:
             self._flush()
             row = None if name is None else self._image.row_of(name, record.partition_id)
             if row is None:
-                raise DecodeError("a change of a partition that is not there")
+                raise DecodeError("a change of a partition that does not exist")
         states = self._image.states
         changes_leader = record.leader != _NO_CHANGE
 

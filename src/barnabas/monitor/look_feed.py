@@ -1,4 +1,4 @@
-"""Feed P, the rolling look: each broker is asked on its own, for pages of partitions, for sizes and for offsets.
+"""Feed P, the rolling poll: separate requests to each broker, for pages of partitions, for sizes and for offsets.
 
     lane of a broker    a ping each interval (Metadata without topics: does it answer, who is in the cluster), the pages
                         that it is to be asked for, and the sizes and offsets of its replicas
@@ -39,14 +39,14 @@ from barnabas.protocol.messages.describe_topic_partitions import (
 )
 from barnabas.protocol.messages.metadata import MetadataResponse
 
-#: How often a lane looks for something to do; with many brokers less often.
+#: How often the task of a broker checks for requests that are due; with many brokers less often.
 _TICK_S: Final = 0.1
 _TICK_PER_BROKER_S: Final = 0.01
 #: The shortest interval between two pings.
 _PING_INTERVAL_S: Final = 0.05
 #: A broker that answered within this time can name the brokers of the cluster.
 _AUTHORITY_S: Final = 3.0
-#: Changed rows of one page from which on the other pages are looked at immediately.
+#: The number of changed rows in one page from which on the other pages are polled immediately.
 _MANY_ROWS: Final = 50
 _HURRY_INTERVAL_S: Final = 1.0
 #: The part of a broker's budget for sizes and offsets.
@@ -56,7 +56,7 @@ _NEVER: Final = float("-inf")
 
 @dataclass(slots=True)
 class _Lane:
-    """One broker, as it is asked."""
+    """The requests to one broker."""
 
     broker_id: int
     sweep: VolumeSweep
@@ -88,7 +88,7 @@ class LookFeed:
         self._lanes: dict[int, _Lane] = {}
         self._hurried_s = _NEVER
         self._is_hurry_wanted = False
-        #: Whether the first look is complete: until then there is no budget.
+        #: Whether the first poll is complete: until then there is no budget.
         self.is_complete = False
         self.first_look = asyncio.Event()
         #: The broker that leads the journal; None if there is no journal.
@@ -97,18 +97,18 @@ class LookFeed:
         self._exact_feeds: set[Source] = set()
         #: The controller that Metadata names; None before the first answer.
         self.named_controller: int | None = None
-        #: Rows whose sizes and offsets are asked for first.
+        #: Rows whose sizes and offsets are requested first.
         self.focus: Collection[int] = ()
 
     def note_exact(self, source: Source, is_following: bool) -> None:
-        """Notes whether another feed delivers each change, so that a look has nothing to hurry for."""
+        """Notes whether another feed delivers each change, so that polls are not urgent."""
         if is_following:
             self._exact_feeds.add(source)
         else:
             self._exact_feeds.discard(source)
 
     def hurry(self) -> None:
-        """Looks at all partitions soon, whatever the budget says."""
+        """Polls all partitions soon, regardless of the budget."""
         self._is_hurry_wanted = True
         now_s = asyncio.get_running_loop().time()
         if now_s - self._hurried_s >= _HURRY_INTERVAL_S:
@@ -121,7 +121,7 @@ class LookFeed:
             lane.pinged_s = _NEVER
 
     async def run(self) -> None:
-        """Keeps a lane for each broker of the table, until it is cancelled."""
+        """Keeps one task with requests for each broker of the table, until this is cancelled."""
         try:
             while True:
                 for broker_id in self._table.brokers:
@@ -186,7 +186,7 @@ class LookFeed:
                     await asyncio.sleep(self._tick_s if self.is_complete else 0.005)
 
     async def _next(self, lane: _Lane, broker: BrokerState, connection: BrokerConnection) -> bool:
-        """Asks the broker for what is due next. Returns False if nothing is. Raises NoAnswer."""
+        """Sends the next request that is due to the broker. Returns False if none is due. Raises NoAnswer."""
         now_s = asyncio.get_running_loop().time()
         if connection.is_ended or now_s - lane.pinged_s >= max(self._interval_s, _PING_INTERVAL_S):
             lane.pinged_s = now_s
@@ -232,7 +232,9 @@ class LookFeed:
         self._apply(delta)
 
     def _is_authority(self, lane: _Lane) -> bool:
-        """Whether this broker's answer says who is in the cluster. Of two brokers that are asked, one can be behind."""
+        """Whether this broker's answer decides which brokers are in the cluster. Of two brokers that are asked, one can
+        be behind.
+        """
         answering = [
             each.broker_id
             for each in self._lanes.values()

@@ -1,4 +1,6 @@
-"""The requests of a look, and what their responses say: pages of partitions, brokers, sizes, offsets and min ISRs."""
+"""The requests of a poll, and the contents of their responses: pages of partitions, brokers, sizes, offsets and min
+ISRs.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ PAGE_MAX: Final = 2_000
 LATEST: Final = -1
 EARLIEST: Final = -2
 CONSUMER: Final = -1
-#: A reader of any replica, whatever its role is.
+#: The replica id of a reader that queries any replica, whether or not it leads.
 DEBUGGING_REPLICA: Final = -2
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
 _PAGE_COLUMNS: Final = frozenset({"elr", "offline"})
 _METADATA_COLUMNS: Final = frozenset({"offline"})
 
-#: A partition of which sizes or offsets are asked.
+#: A partition whose sizes or offsets are requested.
 Key = tuple[str, int]
 #: The first partition of a page.
 Cursor = tuple[str, int]
@@ -88,7 +90,7 @@ def metadata_request(names: Iterable[str] | None) -> MetadataRequest:
 def metadata_partitions(response: MetadataResponse, only: str | None = None) -> Partitions:
     found = Partitions(_METADATA_COLUMNS)
     for topic in response.topics:
-        # A topic without a leader somewhere has an error code, and its partitions are there.
+        # A topic of which a partition has no leader has an error code, but its partitions are in the response.
         is_missing = topic.name is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if is_missing or only not in (None, topic.name):
             continue

@@ -96,7 +96,7 @@ FAMILIES: Final = (
 
 
 class MetricBlocks:
-    """The blocks of one table, which it follows."""
+    """The blocks of metrics text of one table, updated when the table changes."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table

@@ -43,7 +43,7 @@ def cluster_text(table: ClusterTable, problem: str | None, now_ms: int) -> Itera
     yield family(
         "barnabas_broker_up",
         GAUGE,
-        "1 if a broker answers, 0 if what is shown about its replicas is old",
+        "1 if a broker responds, 0 if the values of its replicas are outdated",
         [({"broker": each.broker_id}, int(each.problem is None)) for each in brokers],
     )
     yield family(
@@ -108,7 +108,7 @@ def _sums(sums: Mapping[tuple[str, str], int]) -> list[Sample]:
 
 
 def course_text(table: ClusterTable, availability: Availability, now_ms: int) -> Iterator[str]:
-    """Yields what was counted since the monitor started."""
+    """Yields the counters, which begin when the monitor starts."""
     yield family(
         "barnabas_partition_unavailable_seconds_total",
         COUNTER,
@@ -128,6 +128,6 @@ def course_text(table: ClusterTable, availability: Availability, now_ms: int) ->
     yield family(
         "barnabas_missed_elections",
         GAUGE,
-        "Elections between two looks that are known only by the leader epochs",
+        "Elections between two polls that are known only from the leader epochs",
         [({}, missed)],
     )

@@ -47,9 +47,9 @@ class MetricsServer:
         if self._server is not None:
             self._server.close()
 
-    def told(self, changes: list[Change]) -> None:
+    def count(self, changes: list[Change]) -> None:
         for change in changes:
-            self._availability.told(change)
+            self._availability.count(change)
 
     async def body(self, *, is_gzip: bool) -> bytes:
         """Returns the metrics, in Prometheus's text format."""

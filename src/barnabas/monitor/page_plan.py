@@ -1,4 +1,4 @@
-"""The pages of a rolling look: where each begins, when it was last asked, and which broker is asked next. Pure.
+"""The pages of a rolling poll: where each begins, when it was last asked, and which broker is asked next. Pure.
 
 A page begins where the one before ended, so the answers decide about the beginnings. Each page has one broker at a
 time, so that two brokers of which one is behind do not change a row back and forth; with each round of `HEAL_S` all
@@ -24,7 +24,7 @@ class Page:
     """A range of partitions. `frame` is the last answer."""
 
     start: Cursor | None
-    #: The topics to ask for; None for all.
+    #: The topics to request; None for all.
     names: tuple[str, ...] | None = None
     #: Whether it has only a second copy of what other pages have, and is asked once in `HEAL_S`.
     is_rare: bool = False
@@ -44,7 +44,7 @@ class PagePlan:
         self.interval_s = interval_s
         self.names = names
         self.pages = [Page(None, names)]
-        #: Complete rounds; every page was asked that often.
+        #: The number of complete rounds, each of which requested every page.
         self._rotation = 0
         self._rotated_s: float | None = None
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from barnabas.common.bulk_events import row_event, topic_fields
 from barnabas.monitor.changes import Event
 
 #: Rows in the events that are kept.
 _ROWS_MAX: Final = 200_000
+
+
+_COLUMNS: Final = ("partition", "transition", "leader_epoch", "partition_epoch")
 
 
 class _Bulk:
@@ -19,7 +27,8 @@ class _Bulk:
 
     def __init__(self, number: int, event: Event) -> None:
         self.number = number
-        self.event = event
+        # Numbers in a list take ten times the memory.
+        self.event = event | {name: array("i", event[name]) for name in _COLUMNS}
         self.used = bytearray(len(event["partition"]))
 
 
@@ -37,10 +46,7 @@ class RecentBulkEvents:
         bulk = _Bulk(number, event)
         self._order.append(bulk)
         self._rows += len(bulk.used)
-        begin = 0
-        for topic in event["topics"]:
-            self._by_topic.setdefault(topic[0], deque()).append((bulk, topic, begin))
-            begin += topic[3]
+        self._index(bulk)
         while self._rows > _ROWS_MAX and len(self._order) > 1:
             self._drop_first()
 
@@ -50,6 +56,28 @@ class RecentBulkEvents:
             (bulk.number, row_event(bulk.event, row, topic_fields(bulk.event, entry)))
             for bulk, entry, row in self._rows_of(topic, partition)
         ]
+
+    def newest_first(self) -> Iterator[tuple[Event, NDArray[np.uint8]]]:
+        """Yields the events, each with its rows that have explained a change; whoever reads them marks more."""
+        for bulk in reversed(self._order):
+            yield bulk.event, np.frombuffer(bulk.used, np.uint8)
+
+    def forget_used(self) -> None:
+        """Drops the events whose rows have all explained a change."""
+        kept = [bulk for bulk in self._order if 0 in bulk.used]
+        if len(kept) == len(self._order):
+            return
+        self._order = deque(kept)
+        self._rows = sum(len(bulk.used) for bulk in kept)
+        self._by_topic = {}
+        for bulk in kept:
+            self._index(bulk)
+
+    def _index(self, bulk: _Bulk) -> None:
+        begin = 0
+        for topic in bulk.event["topics"]:
+            self._by_topic.setdefault(topic[0], deque()).append((bulk, topic, begin))
+            begin += topic[3]
 
     def use(self, topic: str, partition: int, last: int) -> None:
         """Marks the events of a partition up to this number: they explain no further change."""

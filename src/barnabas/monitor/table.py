@@ -1,6 +1,6 @@
 """The state of a cluster: columns over the partitions, one version, and one change set for each version.
 
-    table.apply(delta)            a look, a page, an event or a record: returns what changed, None if nothing did
+    table.apply(delta)            a poll, a page, an event or a record: returns what changed, None if nothing did
     table.apply_volumes(seen)     sizes and offsets from one broker
     table.rows, .states, .volumes the live rows, and the columns that they index
     table.severities()            by live row
@@ -8,7 +8,7 @@
     table.state(row)              one row as a value
 
 Rows keep their number as long as their partition exists. All feeds write to one table, and all views read it. An answer
-of a look can be older than what the table knows: it does not replace a higher leader epoch, nor what an exact feed
+of a poll can be older than what the table knows: it does not replace a higher leader epoch, nor what an exact feed
 delivered shortly before. A topic that was deleted by an exact feed, or replaced by one of the same name, does not
 return under its old id.
 """

@@ -15,19 +15,20 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from barnabas.monitor.change_set import ChangeSet
-from barnabas.monitor.changes import Change
+from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.cluster_feeds import ClusterFeeds
 from barnabas.monitor.course import Course
+from barnabas.monitor.packed_changes import PackedChanges
 from barnabas.monitor.table import ClusterTable
 
 #: The interval between two checks of changes that wait for their causes.
 _CAUSE_INTERVAL_S: Final = 0.25
-#: News that arrive within this time make one step.
+#: Changes that arrive within this time make one step.
 _GATHER_S: Final = 0.1
 
 
 class Step(NamedTuple):
-    """The result of one step of a watch. `table` is None before the first look. `problem` says why no broker answers,
+    """The result of one step of a watch. `table` is None before the first poll. `problem` says why no broker answers,
     `log_problem` why the metadata log that was wanted is not read.
     """
 
@@ -35,11 +36,34 @@ class Step(NamedTuple):
     changes: list[Change]
     problem: str | None
     log_problem: str | None = None
+    #: Self-reports of brokers, about themselves and their links.
+    reports: tuple[Event, ...] = ()
+    packed: tuple[PackedChanges, ...] = ()
 
 
-async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
-    """Yields a step when something changed, and one in each interval."""
-    course = Course(feeds.table)
+#: The kinds of events that a broker writes about itself and its links (docs/explain.md).
+REPORTS: Final = frozenset(
+    {
+        "stalled",
+        "overloaded",
+        "clock-jumped",
+        "throttled",
+        "disk-slow",
+        "disk-full",
+        "disk-failed",
+        "link-lost",
+        "recovering",
+    }
+)
+
+
+async def watch(
+    feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[], int], packs: bool = False
+) -> AsyncGenerator[Step, None]:
+    """Yields a step when something changed, and one in each interval. With `packs`, the changes of very many partitions
+    by one version are in `packed`, and not among the others.
+    """
+    course = Course(feeds.table, packs=packs)
     seen: list[ChangeSet] = []
     is_filled = False
 
@@ -59,11 +83,15 @@ async def watch(feeds: ClusterFeeds, *, interval_s: float, clock_ms: Callable[[]
             for change_set in seen:
                 course.seen(change_set)
             seen.clear()
-            changes += course.explained(feeds.events(), now_ms)
+            events = feeds.events()
+            reports = tuple(event for event in events if event["kind"] in REPORTS)
+            changes += course.explained(events, now_ms)
             if feeds.problem is not None:
                 changes += course.unreachable(feeds.problem, now_ms)
-            if is_filled or changes or feeds.problem is not None:
-                yield Step(feeds.table if is_filled else None, changes, feeds.problem, feeds.log_problem)
+            packed = tuple(course.packed())
+            if is_filled or changes or reports or packed or feeds.problem is not None:
+                table = feeds.table if is_filled else None
+                yield Step(table, changes, feeds.problem, feeds.log_problem, reports, packed)
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -91,7 +91,7 @@ _LINE_VALUES = itemgetter(*(field.name for field in LINE_FIELDS))
 
 
 class Parsed(NamedTuple):
-    """The figures of a valid order that the books need."""
+    """The totals of a valid order."""
 
     order_id: int
     line_count: int
@@ -116,7 +116,7 @@ def problem(value: bytes | None) -> str | None:
 
 
 def parse(value: bytes | None) -> Parsed:
-    """Returns a good order's figures, added up from its lines.
+    """Returns the totals of a valid order, computed from its lines.
 
     Raises:
         Broken: the value breaks a rule; it contains the reason of the first one.

@@ -53,7 +53,7 @@ class Send(NamedTuple):
     value: bytes
     #: The record's timestamp: always the order's event time.
     timestamp_ms: int
-    #: The event time at which it is sent.
+    #: The event time at which the record is sent.
     due_ms: int
     line_count: int
     total_cents: int

@@ -38,7 +38,7 @@ _RULES = frozenset(REASONS)
 
 @dataclass(slots=True)
 class TableCounts:
-    """The contents of the tables. `order_rows`: the number of rows of each order id (1 if all is well)."""
+    """The contents of the tables. `order_rows`: the number of rows of each order id (1 if correct)."""
 
     order_rows: Counter[int]
     lines: int
@@ -113,7 +113,7 @@ class Proof:
         return self.log.doubled + (self.tables.doubled if self.tables else 0)
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """Returns the lines of the proof as (what is counted, number, details)."""
+        """Returns the lines of the proof as (name of the count, number, details)."""
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self.acknowledged.items() if count)
         books, found = self.acknowledged_books, self.log_books
         rows = [
@@ -243,7 +243,9 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
 
 
 def _read(proof: Proof, record: Record) -> tuple[Parsed | None, str | None]:
-    """Adds the record to the log's books. Returns a good order's figures, or the reason why the record is bad."""
+    """Adds the record to the counts of the log. Returns the totals of a valid order, or the reason why the record is
+    invalid.
+    """
     try:
         parsed = parse(record.value)
     except Broken as broken:

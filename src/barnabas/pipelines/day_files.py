@@ -75,7 +75,7 @@ class DayFiles:
 
 
 class _Work:
-    """The files and figures of one task."""
+    """The files and counts of one task."""
 
     def __init__(self, job: DayFiles, part: int) -> None:
         self._job = job

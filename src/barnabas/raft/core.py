@@ -102,6 +102,8 @@ class Core:
         self.bootstrap: tuple[Address, ...] = ()
         self._log: MetadataLog | None = None
         self._quorum: QuorumState | None = None
+        #: The callback before the process ends because the disk of the metadata log failed.
+        self.on_disk_failed: Callable[[], None] = lambda: None
         #: Whether this node has followed a leader since its start.
         self.has_joined = False
         self._duplicate_ids: set[int] = set()
@@ -356,5 +358,7 @@ class Core:
 
     def fail(self, error: BaseException) -> NoReturn:
         message = f"the metadata log in {self._log_dir} failed: {error}"
+        if isinstance(error, OSError | StorageFault):
+            self.on_disk_failed()
         self.host.faults.fatal(message, error)
         raise FatalFault(message) from error

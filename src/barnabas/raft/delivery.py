@@ -94,7 +94,7 @@ class Delivery:
             if snapshot_id.end_offset < self.offset:
                 return
             self._log_end = None
-        assert snapshot_id.end_offset >= self.offset, "a snapshot older than what was delivered"
+        assert snapshot_id.end_offset >= self.offset, "a snapshot older than the records already delivered"
         self.offset = snapshot_id.end_offset
         self.high_watermark = max(self.high_watermark, snapshot_id.end_offset)
         for listener in self.listeners:

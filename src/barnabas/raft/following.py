@@ -228,7 +228,7 @@ class Following:
             return None
         endpoints = endpoints_in(response, leader.leader_id, core.listener)
         is_current = core.learn_from(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
-        # A role that is new has already sent its request.
+        # A new role has already sent its request.
         return (answer, is_current) if core.quorum.role is role else None
 
     def _on_silence(self, role: Follower | Unattached) -> None:

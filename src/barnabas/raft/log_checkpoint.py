@@ -268,7 +268,7 @@ class LogCheckpointWriter:
         try:
             self._file.write(checkpoint)
         except OSError as error:
-            # The checkpoint stays behind the log: it proves less, but nothing wrong.
+            # The checkpoint stays behind the log: it proves less, but is still correct.
             if not is_exhausted(error):
                 raise
 

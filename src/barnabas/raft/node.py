@@ -115,6 +115,10 @@ class RaftNode:
         """Calls `callback(True)` when this node leads and has delivered all earlier records, else `callback(False)`."""
         self._on_leadership.append(callback)
 
+    def on_disk_failed(self, callback: Callable[[], None]) -> None:
+        """Calls back before the process ends because the disk of the metadata log failed."""
+        self._core.on_disk_failed = callback
+
     def on_leader(self, callback: Callable[[], None]) -> None:
         """Calls `callback()` when this node's role has changed, and with it possibly the leader that it knows."""
         self._on_leader.append(callback)

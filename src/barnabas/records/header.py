@@ -37,7 +37,7 @@ LOG_APPEND_TIME = 1
 
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 
-#: The size of baseOffset and batchLength, which tell where an entry ends.
+#: The size of baseOffset and batchLength, which determine where an entry ends.
 LOG_OVERHEAD = 12
 #: The position of the magic, and the size of a prefix that includes it.
 MAGIC_OFFSET = 16

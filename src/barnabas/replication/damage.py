@@ -25,7 +25,9 @@ def may_be_cut(image: PartitionImage, node_id: int) -> bool:
 
 
 def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_id: int) -> None:
-    """Repairs the log before its replica assumes its role, where that can be decided. Raises StorageFault."""
+    """Repairs the log before its replica assumes its role, if the image already decides how: by truncation, or by
+    accepting the losses. Raises StorageFault.
+    """
     log = partition.log
     losses = log.losses
     if losses.suspected and not log.config.is_compacted:

@@ -81,7 +81,7 @@ class FollowedPartition:
         self.epoch = partition.leader_epoch
         #: Whether the leader reported that a newer epoch has begun.
         self.is_fenced = False
-        #: Whether the last response brought it up to the leader's HW.
+        #: Whether the last response brought the log up to the leader's HW.
         self.is_in_sync = False
         #: The time before which the partition is not fetched.
         self.resume_ms = 0
@@ -161,6 +161,10 @@ class Fetcher:
     @property
     def is_idle(self) -> bool:
         return not self._followed
+
+    @property
+    def channel(self) -> Channel:
+        return self._channel
 
     def partitions(self) -> list[TopicPartition]:
         return [followed.partition.topic_partition for followed in self._followed.values()]

@@ -8,12 +8,13 @@ from typing import Final
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import StorageFault
-from barnabas.common.host import Host
+from barnabas.common.host import Host, LinkCondition
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.peer_security import inter_broker_security
+from barnabas.protocol.reach import Reach
 from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition, Role
@@ -124,11 +125,18 @@ class FetcherPool:
             del self._fetchers[leader]
             fetcher.close()
 
-    def unanswered(self) -> Iterator[tuple[int, int]]:
-        """Yields each leader that has not answered a fetch yet, and the time of that fetch."""
+    def unanswered(self) -> Iterator[tuple[int, int, Reach]]:
+        """Yields each leader that has not answered a fetch yet, the time of that fetch, and what is known of it."""
         for (leader_id, _, _), fetcher in self._fetchers.items():
             if fetcher.unanswered_ms is not None:
-                yield leader_id, fetcher.unanswered_ms
+                yield leader_id, fetcher.unanswered_ms, fetcher.channel.reach.known
+
+    def conditions(self) -> Iterator[tuple[int, LinkCondition]]:
+        """Yields each leader whose connection works, with the condition of the network."""
+        for (leader_id, _, _), fetcher in self._fetchers.items():
+            condition = fetcher.channel.reach.condition()
+            if condition is not None:
+                yield leader_id, condition
 
     def close(self) -> None:
         for fetcher in self._fetchers.values():

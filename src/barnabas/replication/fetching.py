@@ -225,7 +225,7 @@ def _read_into(
             if loaded is None and result.diverging is None:
                 _note_follower(partition, item, plan)
             item.is_throttled = loaded is None and replicas.quotas.holds_back(partition, plan.replica_id)
-            # Without a session it is unknown what the follower was answered last: it would never wait.
+            # Without a session the last response to the follower is unknown: it would never wait.
             behind = item.session is not None and item.answered_high_watermark < partition.high_watermark
             result.is_urgent = behind and replicas.environment.pushes_high_watermark
         if result.diverging is None and not item.is_throttled and (remaining > 0 or min_one_batch):

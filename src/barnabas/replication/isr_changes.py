@@ -50,7 +50,7 @@ class Proposer(Protocol):
     leadership: Leadership | None
 
     def on_isr_committed(self) -> None:
-        """Handles a new committed ISR of its leadership."""
+        """Handles a new committed ISR of the partition."""
 
 
 class IsrChanges:

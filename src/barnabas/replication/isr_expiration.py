@@ -12,8 +12,9 @@ from barnabas.replication.partition import Environment, Partition
 
 
 class IsrExpiration:
-    """Checks twice per `replica.lag.time.max.ms`, so that a follower leaves the ISR at most half of it late, as in
-    Kafka."""
+    """Checks twice per `replica.lag.time.max.ms`, so that a follower leaves the ISR at most half that time too late, as
+    in Kafka.
+    """
 
     def __init__(self, timers: Timers, environment: Environment, partitions: Callable[[], Iterator[Partition]]) -> None:
         self._timers = timers

@@ -57,13 +57,13 @@ class FollowerState:
         #: The follower's LEO as of its last fetch; UNKNOWN before the first one.
         self.leo = UNKNOWN
         self.log_start_offset = UNKNOWN
-        #: Log directory of its replica, from the metadata.
+        #: The log directory of the follower's replica, from the metadata.
         self.directory = UNASSIGNED_DIRECTORY
         #: Broker epoch of the incarnation that fetched; UNKNOWN if not sent.
         self.broker_epoch = UNKNOWN
         #: The time at which the follower was last caught up with the leader's LEO of that time.
         self.caught_up_ms = caught_up_ms
-        #: The time of its last fetch, and the leader's LEO at that time.
+        #: The time of the follower's last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0
         self.leader_leo = _UNREACHABLE
         #: The follower's fetch session while it is caught up: each of its fetches counts for this partition too.

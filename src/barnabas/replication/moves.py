@@ -367,7 +367,7 @@ class ReplicaMoves:
         self._end(topic_partition)
         move.close_file()
         if isinstance(error, OSError):
-            # Errors of the future log arrive as StorageFault, so this one is the source's.
+            # Errors of the future log arrive as StorageFault, so this error is from the current log.
             error = _fault(move.source, f"{topic_partition}: cannot read", error)
         if isinstance(error, StorageFault) and not isinstance(error, StorageExhausted):
             self._logs.storage_fault(error)

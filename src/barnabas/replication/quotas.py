@@ -60,7 +60,7 @@ class ReplicationQuota:
         return indexes is None or index in indexes
 
     def holds_back(self, topic: str, index: int, now_ms: int) -> bool:
-        """Returns whether a replica that is out of sync has to wait."""
+        """Returns whether a replica that is out of sync has to wait, because the quota is exceeded."""
         return self.is_listed(topic, index) and self.throttle.wait_ms(now_ms) > 0
 
     def follow_rate(self, image: MetadataImage) -> None:

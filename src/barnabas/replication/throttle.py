@@ -11,8 +11,8 @@ UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    """A limit of `rate_bytes` per second over `windows` windows of `window_ms` each. It is exceeded by one copy at
-    most.
+    """A limit of `rate_bytes` per second over `windows` windows of `window_ms` each. Traffic exceeds the limit by one
+    response at most.
     """
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows", "rate_bytes")

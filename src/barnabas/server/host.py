@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
@@ -23,6 +24,8 @@ from barnabas.server.thread_pool import ThreadPool
 from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
+
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 class LoopTimers:
@@ -125,6 +128,18 @@ class ServerHost:
 
     def process_cpu_ns(self) -> int:
         return time.process_time_ns()
+
+    def cpu_wait_ns(self) -> int:
+        """Returns the second number of schedstat (Linux): nanoseconds on a run queue."""
+        try:
+            return int(_SCHEDSTAT.read_bytes().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def machine_up_ms(self) -> int:
+        """Returns the time with that in which the machine was suspended, where the system counts it."""
+        clock = getattr(time, "CLOCK_BOOTTIME", None)
+        return 0 if clock is None else time.clock_gettime_ns(clock) // 1_000_000
 
     def close(self) -> None:
         self.blocking.close()

@@ -1,4 +1,4 @@
-"""The limits of connections on a node's listeners: their admissions, what is above the broker's limit, host names.
+"""The limits of connections on a node's listeners: admission, connections above the broker's limit, host names.
 
 When an inter-broker connection exceeds `max.connections`, or the limit is lowered, the connections of other listeners
 that were not used for the longest time are closed, a few per turn of the loop.
@@ -23,12 +23,12 @@ log = logging.getLogger("barnabas.connections")
 
 #: The number of connections closed in one turn of the loop.
 _CLOSED_PER_TURN: Final = 64
-#: The time after which connections whose handshake was under way are looked at again.
+#: The time after which connections whose handshake was in progress are checked again.
 _HANDSHAKE_POLL_S: Final = 1.0
 
 
 class _Listening(Protocol):
-    """A listener whose connections can give way (`listener.ListeningSocket`)."""
+    """A listener whose connections can be closed for others (`listener.ListeningSocket`)."""
 
     @property
     def name(self) -> str: ...
@@ -63,7 +63,7 @@ class LimitedListeners:
         return Admission(self._limits[listener], listener, self._now_ms, self._rejected)
 
     def use(self, sockets: Sequence[_Listening]) -> None:
-        """Sets the listeners whose connections can give way."""
+        """Sets the listeners whose connections can be closed for others."""
         self._sockets = list(sockets)
 
     # -- connections above the limit of the broker
@@ -88,7 +88,7 @@ class LimitedListeners:
             for _, close in heapq.nsmallest(count, found, key=itemgetter(0)):
                 close()
             if limits.excess:
-                # Connections in their handshake cannot give way.
+                # Connections in their handshake cannot be closed for others.
                 self._loop.call_later(0 if len(found) > count else _HANDSHAKE_POLL_S, self._close_soon)
 
     # -- host names in max.connections.per.ip.overrides

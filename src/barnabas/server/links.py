@@ -11,10 +11,11 @@ import asyncio
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.host import Buffer, LinkCondition, LinkEnd, PeerLink
 from barnabas.common.reports import LineLimit
 from barnabas.server.acceptor import cause_of
 from barnabas.server.clock import SystemClock
@@ -29,6 +30,8 @@ _PROBE_S: Final = 1
 #: cause.
 _HANDSHAKE_S: Final = 8.0
 _SHUTDOWN_S: Final = 1.0
+#: tcpi_unacked, tcpi_rtt and tcpi_total_retrans in Linux's `struct tcp_info`.
+_TCP_INFO: Final = struct.Struct("=24xI40xI28xI")
 
 
 class ClientContexts(Protocol):
@@ -174,6 +177,18 @@ class DialledLink(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    def condition(self) -> LinkCondition | None:
+        """Returns what TCP_INFO says (Linux)."""
+        sock: socket.socket | None = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is None or not hasattr(socket, "TCP_INFO"):
+            return None
+        try:
+            found = _TCP_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
+        except (OSError, struct.error):
+            return None
+        unacknowledged, round_trip_us, retransmits = found
+        return LinkCondition(round_trip_us, retransmits, unacknowledged > 0)
+
     def pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -216,7 +231,7 @@ class LoopLinks:
         """Sets the contexts for links with TLS."""
         self._contexts = contexts
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         if tls is None:
             return DialledLink(self._loop, host, port, end, self._turns)
         assert self._contexts is not None, "the node has no TLS contexts"

@@ -51,7 +51,7 @@ class SocketOptions(NamedTuple):
 
     #: `socket.listen.backlog.size`; the system can reduce it.
     backlog: int = BACKLOG
-    #: `connections.max.idle.ms`; 0 is no limit.
+    #: `connections.max.idle.ms`; 0 means no limit.
     idle_ms_max: int = 0
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
@@ -422,7 +422,7 @@ class ListeningSocket:
         return len(self._open)
 
     def closable(self) -> Iterator[Closable]:
-        """Yields the connections that can give way to others."""
+        """Yields the connections that can be closed for others."""
         yield from self._acceptor.silent()
         for protocol in self._open:
             if protocol.slot is not None:

@@ -142,7 +142,8 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
         host.close()
         return 0
     config = broker.config
-    listeners = NodeListeners(broker, host, listener_log, NodeTls(config, host.links))
+    tls = NodeTls(config, host.links)
+    listeners = NodeListeners(broker, host, listener_log, tls)
     exporter: Exporter | None = None
     try:
         prepare()
@@ -161,6 +162,7 @@ async def _serve(options: Options, loop: asyncio.AbstractEventLoop) -> int:
         host.turns.begin_serving()
         if ready.is_set():
             _announce(config)
+        tls.import_aside()
         await stop.wait()
         log.info("stopping")
         return 0

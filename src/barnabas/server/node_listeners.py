@@ -40,7 +40,7 @@ class NodeListeners:
             asyncio.get_running_loop(), broker.connection_limits, host.clock.now_ms, listener_log.rejected
         )
         self._sockets: dict[str, ListeningSocket] = {}
-        #: Whether listeners for clients serve.
+        #: Whether the listeners for clients serve connections.
         self._serves_clients = False
         self._is_closed = False
         self._follows_again = False

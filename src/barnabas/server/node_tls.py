@@ -1,15 +1,18 @@
-"""The TLS of a node, loaded with its first listener that needs it: most nodes do without."""
+"""The TLS of a node: its stores are read with the first listener that needs them, since most nodes do without."""
 
 from __future__ import annotations
 
 import importlib
+import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.endpoints import TLS_PROTOCOLS
 from barnabas.protocol.peer_security import tls_listeners
 from barnabas.server.links import LoopLinks
+
+_MODULE: Final = "barnabas.tls.node_contexts"
 
 if TYPE_CHECKING:
     from barnabas.tls.certificates import Certificate
@@ -27,6 +30,16 @@ class NodeTls:
         if tls_listeners(config):
             self._load()
         config.use_files(self._check, self._refresh)
+
+    def import_aside(self) -> threading.Thread | None:
+        """Imports the modules of TLS in a thread, so that a listener with TLS that is added later does not import them
+        in a turn of the event loop. Returns the thread; None if there is nothing to import, or no listener can come.
+        """
+        if self._contexts is not None or self._config.is_zookeeper_mode or not self._config.is_broker:
+            return None
+        thread = threading.Thread(target=importlib.import_module, args=(_MODULE,), name="import-tls", daemon=True)
+        thread.start()
+        return thread
 
     def _load(self) -> NodeContexts:
         made = self._contexts = _contexts_of(self._config)
@@ -62,5 +75,5 @@ class NodeTls:
 
 
 def _contexts_of(config: BrokerConfig) -> NodeContexts:
-    made: NodeContexts = importlib.import_module("barnabas.tls.node_contexts").NodeContexts(config)
+    made: NodeContexts = importlib.import_module(_MODULE).NodeContexts(config)
     return made

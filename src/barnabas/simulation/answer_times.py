@@ -21,7 +21,7 @@ from barnabas.simulation.simulated_cluster import Cluster
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, format_time
 
 _INTERVAL_US: Final = SECOND_US // 2
-#: Requests younger than this are not looked at.
+#: Requests that have waited for less time are not checked.
 _YOUNG_US: Final = SECOND_US
 _PRODUCE, _FETCH, _JOIN, _SYNC = 0, 1, 11, 14
 #: OffsetCommit, OffsetFetch, Heartbeat, LeaveGroup, transactions, DeleteGroups, ConsumerGroupHeartbeat.
@@ -123,7 +123,9 @@ class AnsweredInTime(Listener):
         return self._bound_ms(request) + (_PAUSE_MS if is_limited else 0)
 
     def _bound_ms(self, request: Request) -> int:
-        """Returns the bound of a request: its own timeout, that of its group, or that of what it waits for."""
+        """Returns the time in which a request must be answered: its own timeout, that of its group, or that of the
+        event it waits for.
+        """
         if request.api_key in (_JOIN, _SYNC):
             return self._rebalance_ms + _SLACK_MS
         own = _TIMEOUTS.get(request.api_key)

@@ -71,7 +71,7 @@ class BareProducer(SessionWorker):
                     self.acked += await session.transaction(self._topic.places, self._random)
                     await asyncio.sleep(self._random.expovariate(1))
             except Failed as error:
-                self._cluster.world.note(self.client.name, f"{name} begins anew: {error}")
+                self._cluster.world.note(self.client.name, f"{name} starts over: {error}")
                 await asyncio.sleep(_PAUSE_S)
 
 

@@ -20,7 +20,7 @@ class Checker(Protocol):
 
 
 class PeriodicChecker(Checker, Protocol):
-    """A checker that looks now and then: calls after every event would cost time and find nothing."""
+    """A checker that runs now and then: calls after every event would cost time and find nothing more."""
 
     is_periodic: bool
 
@@ -40,7 +40,7 @@ class Watch:
         self._interval = interval
         self._left = interval
         self._due_us = 0
-        #: The nodes that periodic checkers have not looked at since their programs ran; in no order.
+        #: The nodes that periodic checkers have not checked since their programs ran; in no order.
         self._unseen: set[Node] = set()
         self.runs = 0
         cluster.world.watch(self._after_event)

@@ -53,7 +53,7 @@ class Received:
 
 @dataclass(slots=True, frozen=True)
 class Committed:
-    """A commit that a client made. `offsets` is what it passed, None for the positions of its consumer."""
+    """A commit of a client. `offsets` is its argument, None for the positions of its consumer."""
 
     client: str
     at_ms: int

@@ -204,7 +204,9 @@ def judge_log(history: KeyedHistory, place: Place, log: Sequence[tuple[int, byte
 
 
 def judge_readings(history: KeyedHistory) -> Iterator[Problem]:
-    """Checks what a reader found: for each key, nothing older than the last record acknowledged before it began."""
+    """Checks the records that a reader found: for each key, none older than the last record acknowledged before the
+    reader began.
+    """
     for began_us, place, table in history.readings:
         newest: dict[bytes, tuple[int, Write]] = {}
         for name, (offset, acked_us) in history.acked.items():
@@ -215,7 +217,9 @@ def judge_readings(history: KeyedHistory) -> Iterator[Problem]:
             at = table.get(key, (-1, True))[0]
             is_deleted = write.is_tombstone or any(each.is_tombstone for each in history.later(place, key, offset))
             if at < offset and not is_deleted:
-                yield _problem("old value", (place, at), f"a reader got it for {key!r}, {offset} was acked before")
+                yield _problem(
+                    "old value", (place, at), f"a reader got this record for {key!r}, although {offset} had been acked"
+                )
 
 
 def twice_below_cleaned(disk: Any, directory: str) -> Iterator[str]:

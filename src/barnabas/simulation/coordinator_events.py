@@ -163,7 +163,7 @@ SHARDS: Final = (
         needs=_TRANSACTIONS,
     ),
     RareEvent(
-        "a load ends because leadership is gone",
+        "a load ends because leadership was lost",
         f"{_LOADER}stop",
         lambda call: not call.before,
         lambda call: call.subject._stopped,
@@ -345,7 +345,7 @@ CONSUMER_GROUPS: Final = (
     ),
     RareEvent("a consumer group is loaded", f"{_CONSUMER}consumer_loading:_build", needs=_GROUPS),
     RareEvent(
-        "a consumer group ends its writes because leadership is gone",
+        "a consumer group ends its writes because leadership was lost",
         f"{_CONSUMER}writes:Writes.close",
         lambda call: bool(call.before),
         lambda call: bool(call.subject.slots),

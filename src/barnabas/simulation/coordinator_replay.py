@@ -177,7 +177,7 @@ def _first_difference(what: str, found: Any, expected: Any) -> str:
 
 
 def wrong_groups(shard: GroupShard, replayed: CoordinatorDict, *, is_loaded: bool) -> str:
-    """Compares a shard of groups with the replay. Returns what is wrong, or ""."""
+    """Compares a shard of groups with the replay. Returns a description of the first difference, or ""."""
     offsets = {
         (group_id, *place): tuple(committed)
         for group_id in shard.offsets.groups()
@@ -351,7 +351,7 @@ def _owned_once(currents: dict[str, Json]) -> dict[str, Json]:
 
 
 def wrong_transactions(shard: TransactionShard, replayed: CoordinatorDict, *, is_loaded: bool) -> str:
-    """Compares a shard of transactions with the replay. Returns what is wrong, or ""."""
+    """Compares a shard of transactions with the replay. Returns a description of the first difference, or ""."""
     found: dict[str, Json] = {}
     for transaction in shard.transactions():
         image = transaction.image

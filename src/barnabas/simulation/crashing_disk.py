@@ -35,7 +35,7 @@ class _Inode:
 
 
 class CrashingFile:
-    """A file that counts changes, forwards them, and records what is synced."""
+    """A file that counts changes, forwards them, and records syncs."""
 
     def __init__(self, disk: CrashingDisk, file: MemoryFile, inode: _Inode, path: str) -> None:
         self._disk, self._file, self._inode, self._path = disk, file, inode, path

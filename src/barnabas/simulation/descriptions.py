@@ -115,7 +115,7 @@ class Descriptions:
     # -- coordinators
 
     def _replays(self, broker: Any, shards: Iterable[Any]) -> list[CoordinatorDict] | None:
-        """Returns the replays of what a broker coordinates; None if one is missing."""
+        """Returns the replays of the shards that a broker coordinates; None if one is missing."""
         found = []
         for shard in shards:
             replay = self._coordinators.replay_of(broker, shard)

@@ -49,7 +49,7 @@ class DurableContent(_Content):
         self.safe_bytes = 0
         #: (position, old bytes) of each part of the durable bytes that was overwritten or cut off.
         self.undo: list[tuple[int, bytes]] = []
-        #: The number of the last change of its name.
+        #: The sequence number of the file's last creation, rename or removal.
         self.name_sequence = 0
 
     def before_change(self, start: int, end: int | None) -> None:

@@ -25,7 +25,7 @@ _CLOCKS_US = 100_000
 
 class Owned(NamedTuple):
     """A member's ownership of a partition. `until_us`: when it was given back, or until when the group could not know
-    that its owner had gone.
+    that its owner had ended.
     """
 
     member: str

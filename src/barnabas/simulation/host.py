@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from barnabas.common.continuations import detached, later
-from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.host import Buffer, LinkEnd, PeerLink
 from barnabas.common.kerberos import Kerberos, NoKerberos
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.web import MemoryWeb
@@ -126,7 +126,7 @@ class RefusingLinks:
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         self._time.call_soon(lambda: end.closed(ConnectionRefusedError(f"nobody listens at {host}:{port}")))
         return MemoryLink()
 
@@ -192,6 +192,13 @@ class MemoryHost:
         """Returns 0: code takes no time here."""
         return 0
 
+    def cpu_wait_ns(self) -> int:
+        """Returns 0: nothing else uses the CPU."""
+        return 0
+
+    def machine_up_ms(self) -> int:
+        return self.clock.now_ms()
+
 
 class MemoryLink:
     """The outgoing half of a broker's connection, as bytes in a list."""
@@ -208,6 +215,9 @@ class MemoryLink:
     @property
     def unsent_bytes(self) -> int:
         return 0
+
+    def condition(self) -> None:
+        """Returns None: there is no network."""
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -22,7 +22,7 @@ from barnabas.simulation.world import MILLISECOND_US, Process
 
 
 class _Armed:
-    """A fault that waits for its event; `late`: why it waits for another event than its own."""
+    """A fault that waits for its event; `late`: why it waits for a different event instead."""
 
     def __init__(self, fault: Fault, trigger: Trigger, late: str = "") -> None:
         self.fault = fault
@@ -46,7 +46,7 @@ class Injector:
 
     @contextmanager
     def injecting(self, faults: Sequence[Fault]) -> Iterator[None]:
-        """Injects the faults while the context is open, and looks for the events to which some of them are tied."""
+        """Injects the faults while the context is open, and watches for the events to which some of them are tied."""
         tied = {fault.trigger.event for fault in faults if fault.trigger is not None}
         rows = rows_of({*tied, *([FaultEvent.APPEND] if tied else [])})
         self._rows = named(rows)

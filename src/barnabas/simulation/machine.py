@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, RequestFailed, StorageFault
-from barnabas.common.host import Link, LinkEnd
+from barnabas.common.host import LinkEnd, PeerLink
 from barnabas.common.kerberos import NoKerberos
 from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
@@ -23,6 +23,8 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Proc
 #: The greatest error of a machine's oscillator, in parts per million.
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
+#: The time since its start that a machine shows to its first process: booting takes no virtual time.
+_BOOT_MS = 1
 _POOL_DELAY_US = 200
 #: Errors that a disk, a network or a peer can cause in a node; any other reported error is a mistake in our code.
 _MAY_HAPPEN = (OSError, StorageFault, DecodeError, RecordsRejected, RequestFailed, FatalFault)
@@ -178,7 +180,7 @@ class MachineLinks:
         self._process = process
         self._machine = machine
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         dialled = DialledEnd(end)
         dialled.socket = self._network.dial(self._process, self._machine, host, port, dialled)
         return dialled.socket
@@ -216,6 +218,7 @@ class MachineHost:
     def __init__(self, machine: Machine, process: Process) -> None:
         world = machine.world
         self._process = process
+        self._machine = machine
         self.clock = machine.clock
         self.timers = ProcessTimers(world, process, machine.clock)
         self.random = SeededRandom(world.stream(f"host/{process.name}").getrandbits(64))
@@ -237,6 +240,12 @@ class MachineHost:
         cpu = self._process.cpu
         return 0 if cpu is None else cpu.total_us * 1_000
 
+    def cpu_wait_ns(self) -> int:
+        return self._process.waited_us * 1_000
+
+    def machine_up_ms(self) -> int:
+        return _BOOT_MS + (self._machine.world.now_us - self._machine.on_since_us) // MILLISECOND_US
+
 
 class Machine:
     """A machine by name. `spawn` starts a program; there is at most one at a time."""
@@ -251,6 +260,7 @@ class Machine:
         self.disk = FaultyDisk(world.stream(f"disk/{name}"), self.clock, self._charge)
         self.process: Process | None = None
         self.is_on = True
+        self.on_since_us = world.now_us
         self.incarnation = 0
 
     def _charge(self, duration_us: int) -> None:
@@ -300,6 +310,7 @@ class Machine:
     def power_on(self) -> None:
         if not self.is_on:
             self.is_on = True
+            self.on_since_us = self.world.now_us
             self.network.switch_on(self.name)
             self.world.note(self.name, "power is back")
 

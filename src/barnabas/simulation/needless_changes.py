@@ -26,7 +26,9 @@ _PAUSED_US: Final = 2 * SECOND_US
 
 
 class NeedlessChanges:
-    """The checker. It looks at the cluster's condition now and then, and at every decision of the controller."""
+    """Finds needless changes of ISRs: compares every decision of the controller with the condition of the cluster,
+    which is sampled now and then.
+    """
 
     is_periodic = True
 
@@ -43,7 +45,7 @@ class NeedlessChanges:
         self._troubled_us = 0
         self._is_calm = False
         self._epoch = 0
-        #: The number of looks at a cluster that was well for long enough.
+        #: The number of checks of a cluster that was healthy for long enough.
         self.looks = 0
 
     def check(self, cluster: Cluster) -> None:
@@ -70,7 +72,7 @@ class NeedlessChanges:
         """Does nothing: this is about decisions."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """Checks a decision, unless something has begun to fail since the last look."""
+        """Checks a decision, unless a fault has begun since the last sample."""
         is_recent = self._cluster.world.now_us <= self._looked_us + _PAUSED_US
         if not self._is_calm or not is_recent or self._last_fault_us() > self._troubled_us:
             return
@@ -97,7 +99,7 @@ class NeedlessChanges:
         return 0 if self._cluster.zookeeper else max((each.quorum.raft.epoch for each in brokers), default=0)
 
 
-_NEEDLESS: Final = "a needless change although all nodes are well"
+_NEEDLESS: Final = "a needless change although all nodes are healthy"
 
 
 def _gone(before: PartitionImage, now: PartitionImage) -> list[int]:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
-from barnabas.common.host import Buffer
+from barnabas.common.host import Buffer, LinkCondition
 from barnabas.simulation.network_direction import RETRANSMIT_US_MAX, Direction
 from barnabas.simulation.network_ends import Address, End, failure
 from barnabas.simulation.world import SECOND_US, Process, World
@@ -73,9 +73,20 @@ Item = bytes | _Mark
 
 
 class Pipe:
-    """A direction of a connection: the data in flight, in order."""
+    """A direction of a connection: the data in flight, in order. `delay_us`: smoothed, of what was sent only once."""
 
-    __slots__ = ("_holds", "_stalled", "_stalled_since_us", "direction", "last_us", "source", "target", "unconsumed")
+    __slots__ = (
+        "_holds",
+        "_stalled",
+        "_stalled_since_us",
+        "delay_us",
+        "direction",
+        "last_us",
+        "retransmits",
+        "source",
+        "target",
+        "unconsumed",
+    )
 
     def __init__(self, direction: Direction, source: Socket, target: Socket) -> None:
         self.direction = direction
@@ -83,6 +94,7 @@ class Pipe:
         self.target = target
         self.last_us = 0
         self.unconsumed = 0
+        self.delay_us = self.retransmits = 0
         self._holds = 0
         self._stalled: deque[Item] = deque()
         self._stalled_since_us = 0
@@ -91,11 +103,20 @@ class Pipe:
         source = self.source
         size = 0 if isinstance(item, _Mark) else len(item)
         self.unconsumed += size
-        arrival_us = source.process.now_us + self.direction.delay_us(size)
+        arrival_us = source.process.now_us + self._delay_us(size)
         if arrival_us < self.last_us:
             arrival_us = self.last_us
         self.last_us = arrival_us
         source.network.world.at(arrival_us, lambda: self._arrive(item), None, source.label)
+
+    def _delay_us(self, size: int) -> int:
+        direction = self.direction
+        before, waited_us = direction.retransmits, direction.retransmitted_us
+        delay_us = direction.delay_us(size)
+        self.retransmits += direction.retransmits - before
+        once_us = delay_us - (direction.retransmitted_us - waited_us)
+        self.delay_us = once_us if not self.delay_us else (7 * self.delay_us + once_us) // 8
+        return delay_us
 
     def _arrive(self, item: Item) -> None:
         if self.direction.cuts or self._stalled or self._holds or not self.target.machine_is_on():
@@ -246,6 +267,12 @@ class Socket:
     @property
     def unsent_bytes(self) -> int:
         return 0 if self.out is None else self.out.unconsumed
+
+    def condition(self) -> LinkCondition | None:
+        """Returns what the system of this side knows: what is cut off is not acknowledged."""
+        out = self.out
+        back_us = 0 if out is None or out.target.out is None else out.target.out.delay_us
+        return None if out is None else LinkCondition(out.delay_us + back_us, out.retransmits, out.has_stalled)
 
     def pause_reading(self) -> None:
         self._reading = False
@@ -432,7 +459,7 @@ class Network:
         return direction
 
     def cut(self, source: str, target: str) -> None:
-        """Cuts the direction from `source` to `target` until `heal` is called as often as this."""
+        """Cuts the direction from `source` to `target` until `heal` was called as many times as `cut`."""
         self.direction(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
@@ -506,8 +533,7 @@ class _Dial:
             else:
                 self._send(again_us)
         elif not network.is_on(socket.remote[0]):
-            gone = failure(errno.EHOSTUNREACH)
-            world.after(_UNREACHABLE_US, lambda: socket.break_off(gone), None, "unreachable")
+            world.after(_UNREACHABLE_US, lambda: socket.break_off(failure(errno.EHOSTUNREACH)), None, "unreachable")
         else:
             self._answer()
 

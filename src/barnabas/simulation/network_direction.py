@@ -22,7 +22,17 @@ class Stalled(Protocol):
 class Direction:
     """One direction between two machines."""
 
-    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "stalled")
+    __slots__ = (
+        "bytes_per_s",
+        "cuts",
+        "extra_us",
+        "latency_us",
+        "loss_percent",
+        "random",
+        "retransmits",
+        "retransmitted_us",
+        "stalled",
+    )
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -34,6 +44,8 @@ class Direction:
         #: The number of faults that currently cut the direction.
         self.cuts = 0
         self.stalled: dict[Stalled, None] = {}
+        #: The segments that were sent again, and the time that passed until then.
+        self.retransmits = self.retransmitted_us = 0
 
     def delay_us(self, size: int) -> int:
         """Draws the delay of one message: usually short, with a long tail and retransmissions of lost segments."""
@@ -45,5 +57,7 @@ class Direction:
             wait = _RETRANSMIT_US
             while random() * 100 < min(self.loss_percent, 90) and wait < RETRANSMIT_US_MAX:
                 delay += wait
+                self.retransmits += 1
+                self.retransmitted_us += wait
                 wait *= 2
         return delay

@@ -84,7 +84,7 @@ class LookupClient:
         if answer is None or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
             return False
         found = answer.topics[0].partitions[0]
-        # A broker that does not know yet that it is deposed answers with what it had.
+        # A broker that does not know yet that it was deposed answers from its own log.
         known_us = requested_us if self._decided.leads(node, *place) else 0
         self.lookups.append(Lookup(place, asked, known_us, found.offset, found.timestamp))
         self.acked += 1

@@ -39,7 +39,7 @@ class Register:
         self.group = group
         self._can_expire = can_expire
         self.offsets: dict[Place, int] = {}
-        #: The places whose offset can be gone by now.
+        #: The places whose offset can have expired.
         self._expiring: set[Place] = set()
 
     def committed(self, place: Place, offset: int, *, expires: bool) -> None:
@@ -52,7 +52,7 @@ class Register:
         self.offsets.pop(place, None)
 
     def problem(self, place: Place, offset: int) -> Problem | None:
-        """Returns what is wrong with an offset that was read, and records an expired one as gone."""
+        """Returns the fault of an offset that was read, and records an expired one as absent."""
         known = self.offsets.get(place, _NONE)
         if offset == known:
             return None

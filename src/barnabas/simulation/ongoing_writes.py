@@ -294,7 +294,9 @@ def _kinds_of_links(links: Mapping[tuple[str, str], str], programs: list[str]) -
 
 
 def _groups(cluster: Cluster, troubled: Collection[str | tuple[str, str]]) -> Iterator[frozenset[int]]:
-    """Yields the ids of brokers that are well and reach each other and a majority of the controllers, or the server."""
+    """Yields the ids of brokers that are healthy and reach each other and a majority of the controllers, or the
+    ZooKeeper server.
+    """
 
     def connected(names: tuple[str, ...]) -> bool:
         return all(pair not in troubled for pair in itertools.combinations(names, 2))

@@ -1,4 +1,4 @@
-"""The check of what components count themselves: each count is made again from what it counts.
+"""The check of counts that components keep: each is compared with the number of the counted objects.
 
 A wrong count shows late, if at all: memory that is never free again, a queue that is believed to be full, a member for
 which a group waits in vain. Every ten seconds and at the end of a run, all counts of a node are compared.
@@ -25,7 +25,7 @@ _Count = tuple[str, object, object]
 
 
 class OwnCounts:
-    """The checker."""
+    """Compares the counts that nodes keep with the counted objects."""
 
     is_periodic = True
 

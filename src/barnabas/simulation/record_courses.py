@@ -137,11 +137,11 @@ def _text(step: LogStep, partition: str, offset: int) -> str:
         others = "" if step.end == step.start + 1 else f" ({step.start} to {step.end - 1})"
         return f"appends {partition}@{offset}{others} as {step.role.value}, epoch {step.epoch}"
     if step.kind is StepKind.DELETED:
-        return f"deletes {partition} up to {step.end}: {offset} is gone here"
+        return f"deletes {partition} up to {step.end}: {offset} is lost here"
     if step.kind is StepKind.CUT:
         as_what = f"{step.role.value} in epoch {step.epoch}"
-        return f"cuts {partition} from {step.start} to {step.end}: {offset} is gone here, {as_what}"
-    return f"opens {partition}, which ends at {step.end} instead of {step.start}: {offset} is gone here"
+        return f"cuts {partition} from {step.start} to {step.end}: {offset} is lost here, {as_what}"
+    return f"opens {partition}, which ends at {step.end} instead of {step.start}: {offset} is lost here"
 
 
 def _ends_between(node: str, begin_us: int, end_us: int, notes: Sequence[Note]) -> Iterator[Note]:

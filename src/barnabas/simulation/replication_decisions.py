@@ -34,7 +34,7 @@ class Decisions:
         self._unregisters = unregisters
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
-        """Does nothing: replicas decide nothing that is checked here."""
+        """Does nothing: this checks only the controller."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         for (tp, _), earlier, decided in changed_partitions(before, now):

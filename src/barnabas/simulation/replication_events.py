@@ -174,7 +174,9 @@ ROLES: Final = (
         _end_and_epochs,
         needs=_BROKERS,
     ),
-    RareEvent("a follower begins anew at its leader's log start", f"{_PARTITION}start_anew_at", needs=_BROKERS),
+    RareEvent(
+        "a follower empties its log and begins at its leader's log start", f"{_PARTITION}start_anew_at", needs=_BROKERS
+    ),
     RareEvent("a follower cannot append", f"{_PARTITION}append_as_follower", is_error=True, needs=_BROKERS),
     RareEvent(
         "a leader's replica is removed",
@@ -242,7 +244,7 @@ FOLLOWERS: Final = (
         needs=_BROKERS,
     ),
     RareEvent(
-        "a leader tells its follower where their logs diverge",
+        "a leader reports to its follower where their logs diverge",
         f"{_FETCHER}_take_one",
         lambda call: call.arguments[2].diverging_epoch is not None,
         needs=_BROKERS,

@@ -172,7 +172,7 @@ def generator_of(settings: Settings) -> FaultGenerator:
 
 
 def struck_clients(settings: Settings) -> list[str]:
-    """Returns the clients that faults can strike."""
+    """Returns the clients that faults can affect."""
     return [*client_names(settings.work, settings.size), *clients_of(drawn_features(settings))]
 
 

@@ -343,7 +343,9 @@ def _config_request(key: Key, value: str | None) -> Message:
 
 
 def _answer(response: Any) -> Answer:
-    """Returns what an answer says about the change; an error with another cause says nothing."""
+    """Returns whether an answer proves that the change was made or refused; an error with another cause proves
+    neither.
+    """
     if response is None:
         return Answer.UNKNOWN
     rows = response.entries if isinstance(response, AlterClientQuotasResponse) else response.responses

@@ -12,12 +12,12 @@ from barnabas.simulation.simulated_cluster import Cluster
 
 
 class SoundLogs:
-    """The checker. It looks at nodes whose disks have never lost anything, once after each start."""
+    """Checks, once after each start, that nodes whose disks have never lost anything report no damaged log."""
 
     is_periodic = True
 
     def __init__(self) -> None:
-        #: Node -> its broker that was looked at last.
+        #: Node -> the broker on it that was checked last.
         self._seen: dict[str, object] = {}
         #: Nodes whose disks have failed.
         self._failed: set[str] = set()

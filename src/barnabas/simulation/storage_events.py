@@ -93,10 +93,10 @@ SEGMENTS: Final = (
     RareEvent("a log is cut", f"{_LOG}truncate_to", _is_cut, _place_of_cut),
     RareEvent("a log is cut below its recovery point", f"{_LOG}truncate_to", _is_cut_below_synced, _place_of_cut),
     RareEvent("a log loses whole segments at a cut", f"{_LOG}truncate_to", _loses_segments_at_cut, _place_of_cut),
-    # A cut inside a batch is no row: what replicas have of one leader epoch is in the same batches, so logs are cut
+    # No row for a cut inside a batch: what replicas have of one leader epoch is in the same batches, so logs are cut
     # between batches. Tests of one log have it.
     RareEvent(
-        "a log is emptied and begins anew",
+        "a log is emptied and begins at a new offset",
         f"{_LOG}truncate_fully_and_start_at",
         lambda call: not _is_of_metadata(call),
     ),

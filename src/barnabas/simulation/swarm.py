@@ -93,7 +93,7 @@ _CONNECTIONS: Final[Sequence[_Choice]] = (
     {"connections.max.idle.ms": "5000"},
     {"socket.request.max.bytes": "100000"},
 )
-#: Preferred leaders are elected by themselves within a run.
+#: Automatic preferred elections happen within a run.
 _BALANCES: Final[Sequence[_Choice]] = (
     {"leader.imbalance.check.interval.seconds": "2"},
     {"leader.imbalance.check.interval.seconds": "15"},

@@ -18,7 +18,7 @@ from barnabas.simulation.world import SECOND_US, Note, ProcessState, format_time
 
 #: A repetition after a longer silence begins a line of its own.
 _SILENCE_US: Final = 30 * SECOND_US
-#: A failing start within this time after the last one is its repetition.
+#: A failed start within this time after the last one counts as a repetition.
 _NEXT_START_US: Final = 5 * SECOND_US
 #: Numbers that can differ between repetitions: not those of a name, such as broker1, orders-0 or broker 2.
 _NUMBER: Final = re.compile(r"(?<![\w-])(?<!broker )(?<!node )\d[\d.:,]*")
@@ -92,7 +92,9 @@ class _Folder:
             open_lines[key] = self._add(note)
 
     def take_step(self, note: Note) -> None:
-        """Takes a start, an end or a pause of a process: a start like the last one is its repetition."""
+        """Adds a start, an end or a pause of a process. A start that equals the last one counts as a repetition of
+        it.
+        """
         steps = self._steps.get(note.node, [])
         if len(steps) > 1:
             before = self.lines[steps[0]]

@@ -117,7 +117,7 @@ class TransactionalWork:
             ends = await consumer.end_offsets(places)
             found = found or any([await consumer.position(place) < ends[place] for place in places])
         except CLIENT_ERRORS as error:
-            self._cluster.world.note(self._auditor.name, f"cannot tell whether the chains are done: {error!r}")
+            self._cluster.world.note(self._auditor.name, f"cannot determine whether the chains are done: {error!r}")
             found = True
         await closed(consumer.stop)
         return not found

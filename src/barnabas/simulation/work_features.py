@@ -28,7 +28,7 @@ class WorkFeature(Enum):
     IDLE = "idle"  # days without work
 
 
-#: The clients of each feature that faults can strike.
+#: The clients of each feature that faults can affect.
 CLIENTS: Final[Mapping[WorkFeature, tuple[str, ...]]] = {
     WorkFeature.BULK: ("hauler1", "hauler2", "clerk"),
     WorkFeature.COMPACTED: ("keeper1", "keeper2"),

@@ -131,6 +131,7 @@ class Process:
         "outbox",
         "owner",
         "state",
+        "waited_us",
         "world",
     )
 
@@ -139,7 +140,9 @@ class Process:
         self.name = name
         self.state = ProcessState.RUNNING
         self.busy_until_us = 0
-        #: The cost of its code; None if it takes no time.
+        #: How long the process waited for a CPU that other processes used.
+        self.waited_us = 0
+        #: The simulated CPU cost of the process's code; None if code takes no time.
         self.cpu: Cpu | None = None
         #: Resources such as sockets, in the order of creation.
         self.holdings: dict[Ending, None] = {}
@@ -169,6 +172,12 @@ class Process:
         """Keeps the process busy for this long, as the cost of the current call."""
         world_us, busy_us = self.world.now_us, self.busy_until_us
         self.busy_until_us = (busy_us if busy_us > world_us else world_us) + duration_us
+
+    def preempt(self, duration_us: int) -> None:
+        """Lets other processes use the CPU for this long."""
+        if self.state is ProcessState.RUNNING:
+            self.charge(duration_us)
+            self.waited_us += duration_us
 
     def enter(self, callback: Callable[[], None]) -> None:
         """Runs code of this process now, or as soon as it can run."""

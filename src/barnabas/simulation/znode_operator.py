@@ -211,7 +211,7 @@ class ZnodeOperator:
     # -- client.store.StoreListener
 
     def session_opened(self, session_id: int) -> None:
-        """Does nothing: an edit waits for no session of its own."""
+        """Does nothing: edits do not wait for the session."""
 
     def disconnected(self) -> None: ...
 

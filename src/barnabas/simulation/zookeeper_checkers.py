@@ -205,7 +205,7 @@ class Deletions:
         self._cluster = cluster
 
     def note(self, model: TreeModel, session_id: int, changes: Sequence[Change]) -> None:
-        """Looks for logs on the disks of all brokers, also of dead ones, when a topic goes."""
+        """Searches the disks of all brokers, including dead ones, for logs of a topic when its znodes are deleted."""
         for path, before, after in changes:
             topic = path.removeprefix(f"{paths.TOPICS}/")
             if after is not None or before is None or topic == path or "/" in topic:
@@ -223,7 +223,7 @@ class Deletions:
         with node.disk.without_effects():
             for path in (f"{root}/{name}/{PARTITION_METADATA}" for root in roots):
                 if node.disk.exists(path) and decode_partition_metadata(path, node.disk.read(path)) == topic_id:
-                    self.problem = f"a topic is gone whose log is still there: {name} on {node.name}"
+                    self.problem = f"a topic was deleted whose log still exists: {name} on {node.name}"
 
 
 def _is_state(path: str) -> bool:

@@ -234,7 +234,7 @@ CLUSTER: Final = (
         lambda call: call.result is ErrorCode.STALE_CONTROLLER_EPOCH,
         needs=_BROKERS,
     ),
-    # A role for another topic of the same name is no row: a topic's name is free only when no broker has its log,
+    # No row for a role for another topic of the same name: a topic's name is free only when no broker has its log,
     # unless somebody removes its znodes by hand, for which nothing is promised.
     RareEvent(
         "a replica stops without losing its log",

@@ -72,7 +72,7 @@ class TransactionObserver(Protocol):
     """An observer of the transactions of a server, outside its process."""
 
     def recovered(self, database: Database) -> None:
-        """Handles a start: the database contains what the files contain."""
+        """Handles a start: the database was read from the files."""
 
     def appended(self, entry: TxnEntry) -> None:
         """Handles an appended entry of the log, synced or not."""

@@ -44,7 +44,7 @@ _NOT_NUMBERS: Final = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
-#: Tokens that represent them without quotes.
+#: Tokens that represent NaN and infinity without quotes.
 NOT_NUMBERS: Final = tuple(_NOT_NUMBERS)
 _DAY_US: Final = 86_400_000_000
 _LONG: Final = range(-(1 << 63), 1 << 63)

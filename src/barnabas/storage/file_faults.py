@@ -1,4 +1,4 @@
-"""Findings of `verify`: faults, each with its place, and notes on what is unusual but not a fault."""
+"""Findings of `verify`: faults, each with its place, and notes on unusual states that are not faults."""
 
 from __future__ import annotations
 

@@ -38,6 +38,9 @@ _SETTLE_MS: Final = 10_000
 _SETTLE_MS_MAX: Final = 300_000
 _RELAPSE_MS: Final = 600_000
 
+#: Durations of syncs that are kept until they are taken.
+_SYNCS_MAX: Final = 64
+
 FULL: Final = "has no free space"
 SLOW: Final = "is slow"
 HUNG: Final = "does not respond"
@@ -74,6 +77,8 @@ class WriteHealth:
         self._closed = False
         self._tokens = 0
         self._listeners: list[Callable[[], None]] = []
+        #: Directory -> durations of the syncs since they were last taken.
+        self._sync_ms: dict[str, list[int]] = {}
         #: Whether any directory is unwritable; most appends check only this.
         self.is_any_unwritable = False
         #: Whether the last append to some directory was slow; then the next one is reported even if it is fast.
@@ -139,14 +144,22 @@ class WriteHealth:
             return
         self._tokens += 1
         token = self._tokens
-        directory.pending[token] = self._clock.now_ms()
+        began_ms = directory.pending[token] = self._clock.now_ms()
         self._arm()
 
         def ended(result: object, error: BaseException | None) -> None:
             directory.pending.pop(token, None)
+            took = self._sync_ms.setdefault(path, [])
+            if len(took) < _SYNCS_MAX:
+                took.append(self._clock.now_ms() - began_ms)
             done(result, error)
 
         self._host.blocking.run(work, ended)
+
+    def take_syncs(self) -> dict[str, list[int]]:
+        """Returns the durations of the last syncs by directory, in ms, those since the last call."""
+        taken, self._sync_ms = self._sync_ms, {}
+        return taken
 
     def failed(self, path: str) -> None:
         """Stops monitoring a directory that is offline, because the broker reports that state separately."""

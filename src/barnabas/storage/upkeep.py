@@ -34,7 +34,7 @@ _INITIAL_TASK_DELAY_MS = 30_000
 _SLICE_MS = 3
 _STEPS_AT_ONCE = 100
 _PAUSE_MS = 1
-#: The pause before a checkpoint is looked at again if a draft of it is being written.
+#: The pause before a checkpoint is checked again if a draft of it is being written.
 _DRAFT_PAUSE_MS = 100
 _FINISHED = object()
 #: The checkpoint's name, and a function that returns a log's offset in it, or None for no entry.

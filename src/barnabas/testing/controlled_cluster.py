@@ -55,7 +55,7 @@ class Cluster:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """Returns what a client of the user admin must set, by librdkafka's names; empty for a cluster without
+        """Returns the settings for a client of the user admin, by librdkafka's names; empty for a cluster without
         security.
         """
         security = self._embedded.security

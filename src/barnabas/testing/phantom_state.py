@@ -125,7 +125,7 @@ class PhantomState:
         self._changed([event | {"topic_id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}])
 
     def kill(self, broker: int) -> int:
-        """Takes a broker out of the cluster: it leaves the ISRs, and what it led gets other leaders. Returns how many
+        """Removes a broker from the cluster: it leaves the ISRs, and its partitions get other leaders. Returns how many
         partitions changed.
         """
         self.is_up[broker] = False
@@ -181,6 +181,10 @@ class PhantomState:
         self.volume_version += 1
 
     # -- parts of changes
+
+    def report(self, kind: str, broker: int, text: str, **facts: Any) -> None:
+        """Adds a self-report of a broker to the journal."""
+        self._changed([{"kind": kind, "broker": broker, "text": text, "begin_ms": self._now_ms(), **facts}])
 
     def _add(self, name: str, partitions: int) -> PhantomTopic:
         number = self._next_id

@@ -79,7 +79,7 @@ class NodeContexts:
     # -- listeners
 
     def add(self, listener: str) -> None:
-        """Reads the stores of a listener that begins to accept, unless they are there. Raises ConfigError."""
+        """Reads the stores of a listener that begins to accept, unless they were read already. Raises ConfigError."""
         if listener not in self._by_name:
             made = self._by_name[listener] = _contexts(self._config, listener)
             self._warn(listener, made)

@@ -100,7 +100,7 @@ def _content(words: _Words, store: StoreSettings) -> bytes:
         raise words.refused("this is a JCEKS file; JKS, PKCS12 and PEM are allowed")
     if is_binary and store.is_pem:
         kind = "JKS" if data.startswith(jks.MAGIC) else "PKCS12"
-        raise words.refused(f"this is no PEM file; set the store's type to {kind} if it is one")
+        raise words.refused(f"this is not a PEM file; set the store's type to {kind} if it is one")
     if not is_binary and not store.is_pem:
         if b"-----BEGIN " in data:
             raise words.refused("this is a PEM file; set the store's type to PEM, and no store password")

@@ -35,7 +35,7 @@ class Answer:
     partitions: Sequence[Outcome] = ()
     #: How many partitions had each effect before already, and keep it.
     already: Mapping[Effect, int] = field(default_factory=dict)
-    #: The assumptions of the answer, and the gaps in what is known.
+    #: The assumptions of the answer, and the facts that are unknown.
     notes: Sequence[str] = ()
     #: The order of a rolling restart.
     plan: RollingPlan | None = None
@@ -83,7 +83,7 @@ class Answer:
         }
 
     def reassignment_text(self) -> str:
-        """Returns the moves as the text of such a file."""
+        """Returns the moves as the text of a file for `kafka-reassign-partitions`."""
         return json.dumps(self.reassignment(), separators=(",", ":"))
 
     def to_json(self) -> dict[str, Any]:

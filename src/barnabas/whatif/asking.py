@@ -35,7 +35,7 @@ _Note = Callable[[str], None]
 
 
 def ask(situation: Situation, question: Question) -> Answer:
-    """Returns the answer. Raises BadQuestion if the question names what the cluster does not have."""
+    """Returns the answer. Raises BadQuestion if the question names a broker, topic or partition that does not exist."""
     notes: list[str] = list(situation.gaps)
     before = _as_it_is(situation, notes.append)
     return _answer(question, before, notes)
@@ -77,7 +77,7 @@ def _is_up(model: Model, voter: int) -> bool:
 
 @singledispatch
 def _answer(question: Question, before: Model, notes: list[str]) -> Answer:
-    raise BadQuestion(f"{question} is no question")
+    raise BadQuestion(f"{question} is not a question")
 
 
 @_answer.register
@@ -249,7 +249,7 @@ def _changes(before: Model, happen: Callable[[Model], None], *, is_min_isr_asked
 
 
 def _already(before: Model) -> dict[Effect, int]:
-    """Returns how many partitions are not well before anything happens."""
+    """Returns how many partitions have a problem already."""
     found = Counter(effect for key in before.partitions for effect in states_of(before, key))
     return {effect: found[effect] for effect in sorted(found)}
 

@@ -1,4 +1,4 @@
-"""The requests for the facts that the monitor's table does not have, and what their responses say."""
+"""The requests for the facts that the monitor's table does not have, and the contents of their responses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def unclean_request(topics: Iterable[str]) -> DescribeConfigsRequest:
 
 
 def unclean_topics(response: DescribeConfigsResponse) -> tuple[set[str], set[str]]:
-    """Returns the topics that allow unclean elections, and those whose setting is not told."""
+    """Returns the topics that allow unclean elections, and those whose setting the broker does not return."""
     allowed, unknown = set(), set()
     for result in response.results:
         values = {config.name: config.value for config in result.configs}

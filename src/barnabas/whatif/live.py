@@ -1,4 +1,4 @@
-"""The situation of a live cluster: one look of the monitor, and the facts that only other requests give.
+"""The situation of a live cluster: one poll of the monitor, and the facts that only other requests give.
 
 What a cluster does not support, or does not let this client see, becomes a gap of the situation, not an error.
 """
@@ -37,7 +37,7 @@ async def situation_now(
     clock_ms: Callable[[], int],
     timeout_s: float = 3.0,
 ) -> Situation:
-    """Returns the cluster as it is now, with what the question needs. Raises Unreachable."""
+    """Returns the present situation of the cluster, with the facts that the question needs. Raises Unreachable."""
     options = FeedOptions(timeout_s=timeout_s, wants_all_volumes=isinstance(question, Drain))
     feeds = ClusterFeeds(bootstrap, security, options, clock_ms=clock_ms)
     await feeds.first_look()

@@ -148,7 +148,7 @@ class Model(ModelState):
         self._apply(key, change)
 
     def unclean_candidate(self, key: Key) -> int:
-        """Returns who would lead after an unclean election; -1 if no replica is there."""
+        """Returns the replica that would lead after an unclean election; -1 if no replica is online."""
         partition = self.partitions[key]
         state = Candidates(partition.leader, partition.replicas, partition.isr, partition.elr)
         return elect(state, lambda replica: self.is_online(partition, replica), Election.UNCLEAN).leader

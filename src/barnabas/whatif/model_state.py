@@ -17,7 +17,7 @@ class ModelState:
         self.min_isrs: dict[str, int] = {}
         #: The leaders that were elected without being in the ISR or the ELR.
         self.unclean: dict[Key, int] = {}
-        #: Whether a controller decides.
+        #: Whether the cluster has a controller that can make decisions.
         self.has_controller = True
         self._gone: set[int] = set()
         self._stopping: set[int] = set()
@@ -46,7 +46,7 @@ class ModelState:
         return True
 
     def is_online(self, partition: PartitionImage, replica: int) -> bool:
-        """Returns whether the replica's broker and log directory are there."""
+        """Returns whether the replica's broker and log directory are online."""
         return self.is_active(replica) and partition.directory_of(replica) != LOST_DIRECTORY
 
     # -- the cluster, as an election strategy asks about it

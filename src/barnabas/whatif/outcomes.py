@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     after: PartitionImage
     #: The broker that leads afterwards; -1 if none does, although the metadata possibly names one.
     leader: int
-    #: The members of the ISR that are there.
+    #: The members of the ISR whose brokers run.
     in_sync: tuple[int, ...]
     min_isr: int
     #: The effects that the question has, the worst first.
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     already: tuple[Effect, ...]
     #: The reason for the leader, or why there is none.
     why: str
-    #: Who would lead after an unclean election; -1 if the partition has a leader, or no replica is there.
+    #: The replica that would lead after an unclean election; -1 if the partition has a leader, or no replica is online.
     unclean_candidate: int = NO_BROKER
 
     @property

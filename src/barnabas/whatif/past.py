@@ -1,4 +1,4 @@
-"""The facts for a state of the past: what the state shows, and the settings of the cluster today, if it answers."""
+"""The facts for a past state: those in the recorded state, and today's settings of the cluster, if it responds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TODAY: Final = "voters, features and settings of topics except min ISR are thos
 
 
 def facts_in(table: ClusterTable) -> ClusterFacts:
-    """Returns the facts that the state itself shows, with what it does not show as gaps."""
+    """Returns the facts in the recorded state, and the missing ones as gaps."""
     has_elr = bool((table.states.elr[table.rows] != UNKNOWN).any())
     elr = "partitions had an ELR: it is assumed to be on" if has_elr else "no partition had an ELR: none is assumed"
     gaps = (

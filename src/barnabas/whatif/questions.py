@@ -17,7 +17,7 @@ from typing import Final
 
 
 class BadQuestion(Exception):
-    """A question that cannot be parsed, or does not fit the cluster. The text says why."""
+    """A question that cannot be parsed, or does not fit the cluster. The message names the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def parse_question(words: Sequence[str]) -> Question:
     """Returns the question that these words ask. Raises BadQuestion."""
     kind, objects = (words[0], tuple(words[1:])) if words else ("", ())
     if kind not in KINDS:
-        raise BadQuestion(f"{kind or 'nothing'} is no question; the questions are {', '.join(KINDS)}")
+        raise BadQuestion(f"{kind or 'nothing'} is not a question; the questions are {', '.join(KINDS)}")
     if kind == "restart-all":
         if objects:
             raise BadQuestion("restart-all takes no brokers; restart takes some")
@@ -115,19 +115,19 @@ _OBJECTS: Final = {
 
 def _node(word: str) -> int:
     if not (word.isascii() and word.isdigit()):
-        raise BadQuestion(f"{word} is no id of a broker")
+        raise BadQuestion(f"{word} is not a broker id")
     return int(word)
 
 
 def _disk(word: str) -> tuple[int, str]:
     broker, colon, path = word.partition(":")
     if not colon or not path:
-        raise BadQuestion(f"{word} is no log directory; write BROKER:PATH")
+        raise BadQuestion(f"{word} is not a log directory; write BROKER:PATH")
     return _node(broker), path
 
 
 def _min_isr(word: str) -> tuple[str, int]:
     topic, equals, value = word.rpartition("=")
     if not equals or not topic or not (value.isascii() and value.isdigit()) or int(value) < 1:
-        raise BadQuestion(f"{word} is no min ISR; write TOPIC=N, where N is at least 1")
+        raise BadQuestion(f"{word} is not a min ISR; write TOPIC=N, where N is at least 1")
     return topic, int(value)

@@ -1,6 +1,6 @@
 """The order of a rolling restart in which no partition goes under its min ISR, or the reasons why there is none.
 
-Brokers are restarted by id, the nodes of the metadata quorum that are no brokers after them, and the active controller
+Brokers are restarted by id, the nodes of the metadata quorum that are not brokers after them, and the active controller
 last, so that it changes once. A step is safe if no partition is offline or under its min ISR while the broker is down.
 If a step is safe only when lagging replicas have caught up, or a broker that is absent is back, then the step waits for
 that. A step that is not safe even then is a reason: the partition has one replica, or its min ISR leaves no room.
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A partition that cannot be kept while a broker restarts; broker -1: it is not well in any case."""
+    """A partition that becomes unavailable or falls below min ISR while a broker restarts; broker -1: it already is."""
 
     broker: int
     key: Key

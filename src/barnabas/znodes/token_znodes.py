@@ -9,7 +9,7 @@ from barnabas.znodes import paths
 from barnabas.znodes.jvm_order import immutable_order
 from barnabas.znodes.znode_json import JsonObject, json_bytes, read_object, reordered, text_of
 
-#: 3 added who requested the token (KIP-373).
+#: Version 3 added the requester of the token (KIP-373).
 TOKEN_VERSION: Final = 3
 
 

@@ -90,7 +90,7 @@ def read_object(path: str, data: Buffer | None) -> JsonObject:
     try:
         value = json.loads(text, parse_constant=_no_constant)
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # half of a UTF-16 pair alone is no text
+            json.dumps(value, ensure_ascii=False).encode()  # half of a UTF-16 pair alone is not text
     except (ValueError, RecursionError) as error:
         raise ZnodeError(path, f"is not JSON: {error}") from error
     if not isinstance(value, dict):

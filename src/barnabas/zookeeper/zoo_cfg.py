@@ -121,7 +121,7 @@ class _Key(NamedTuple):
     part: str
     field: str
     parse: Callable[[str, str], Any]
-    #: The field's unit in units of the key.
+    #: The number by which values of the key are multiplied for the field.
     factor: int = 1
 
 

@@ -14,7 +14,7 @@ from tests.support.wired import WiredBroker
 from barnabas.broker.handlers.envelope import has_not_controller_error
 from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Link, LinkEnd
+from barnabas.common.host import LinkEnd, PeerLink
 from barnabas.common.portions import whole
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
@@ -172,7 +172,7 @@ class SilentLinks:
     def __init__(self) -> None:
         self.dialled: list[tuple[str, int]] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         self.dialled.append((host, port))
         return MemoryLink()
 

@@ -12,7 +12,7 @@ from tests.support.wired import WiredBroker
 
 from barnabas.common import config_table
 from barnabas.common.config_keys import ResourceType
-from barnabas.common.host import Link, LinkEnd
+from barnabas.common.host import LinkEnd, PeerLink
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -79,7 +79,7 @@ class Watch:
         self.dialled.clear()
         self.opened.clear()
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         self.dialled.append(f"{host}:{port}")
         self._time.call_soon(lambda: end.closed(ConnectionRefusedError("nobody listens")))
         return MemoryLink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.broker.peers.quorum_peers import QuorumPeers
-from barnabas.common.host import Link, LinkEnd
+from barnabas.common.host import LinkEnd, PeerLink
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -24,7 +24,7 @@ class Dials:
         self.peers = QuorumPeers(self.host, ReceiveArea(), "raft-client-1")
         self.answers: list[Message | None] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         self.ends.append(end)
         if self._connects:
             self.host.timers.call_soon(end.connected)

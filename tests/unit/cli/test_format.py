@@ -53,6 +53,14 @@ def refused(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -
     return " ".join(capsys.readouterr().err.split())
 
 
+def test_a_log_in_without_its_settings_does_not_keep_directories_from_being_formatted(tmp_path: Path) -> None:
+    """Kafka's kafka-storage reads no JAAS file, which can come with the start of the node."""
+    protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:SASL_PLAINTEXT"
+    file = properties(tmp_path, listener_security_protocol_map=protocols, barnabas_jaas_config_file="/nowhere/jaas")
+    assert run(["format", file, "--cluster-id", CLUSTER_ID, "--standalone"]) == 0
+    assert run(["info", file]) == 0
+
+
 def test_standalone_makes_the_files_that_kafka_makes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["format", properties(tmp_path), "--cluster-id", CLUSTER_ID, "--standalone"]) == 0
     assert capsys.readouterr().out == f"Formatting {tmp_path}/data with metadata.version 4.1-IV1.\n"

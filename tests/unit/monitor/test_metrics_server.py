@@ -121,7 +121,7 @@ def test_unavailable_seconds_and_elections_by_cause() -> None:
         table.apply(look(partition("a-0", leader=2, epoch=2, isr=(2,)), at_ms=T0 + 3_500)),
     ):
         assert change_set is not None
-        server.told(changes_of(change_set, table))
+        server.count(changes_of(change_set, table))
     samples = scraped(server)
     assert of(samples, "barnabas_partition_unavailable_seconds_total", topic="a", partition="0") == 2.5
     assert of(samples, "barnabas_elections_total", cause="unknown") == 2

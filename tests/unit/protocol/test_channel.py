@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.common.host import Buffer, LinkCondition, LinkEnd, PeerLink
 from barnabas.common.kerberos import NoKerberos
 from barnabas.protocol import codec
 from barnabas.protocol.channel import Channel, ChannelTimes
@@ -27,11 +27,12 @@ TIMES = ChannelTimes(request_timeout_ms=1000, setup_timeout_ms=500, backoff_ms=5
 API_VERSIONS, FIND_COORDINATOR, HEARTBEAT = 18, 10, 63
 
 
-class ScriptedPeer(Link):
+class ScriptedPeer(PeerLink):
     """The other end of one dial."""
 
     def __init__(self, end: LinkEnd) -> None:
         self.end = end
+        self.network: LinkCondition | None = None
         self.sent = bytearray()
         self.is_closed = False
         self.is_aborted = False
@@ -44,6 +45,9 @@ class ScriptedPeer(Link):
     @property
     def unsent_bytes(self) -> int:
         return 0
+
+    def condition(self) -> LinkCondition | None:
+        return self.network
 
     def pause_reading(self) -> None: ...
 
@@ -116,7 +120,7 @@ class World:
         self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
         self.answers: list[Message | None] = []
 
-    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> Link:
+    def dial(self, host: str, port: int, end: LinkEnd, tls: str | None = None) -> PeerLink:
         assert (host, port) == ("peer", 9093)
         self.dials.append(ScriptedPeer(end))
         return self.dials[-1]

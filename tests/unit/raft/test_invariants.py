@@ -21,7 +21,7 @@ def test_delivered_records_are_never_truncated() -> None:
 def test_no_snapshot_is_older_than_what_was_delivered() -> None:
     delivery = Delivery([])
     delivery.offset = 10
-    with pytest.raises(AssertionError, match="a snapshot older than what was delivered"):
+    with pytest.raises(AssertionError, match="a snapshot older than the records already delivered"):
         delivery.reset(SnapshotId(9, 1), Snapshot())
     assert delivery.offset == 10
 

@@ -30,19 +30,19 @@ def test_an_object_that_is_named_twice_counts_once() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "nothing is no question"),
-        ("destroy 1", "destroy is no question; the questions are kill, rack"),
+        ("", "nothing is not a question"),
+        ("destroy 1", "destroy is not a question; the questions are kill, rack"),
         ("kill", "kill needs the ids of brokers"),
-        ("kill x", "x is no id of a broker"),
-        ("kill -1", "-1 is no id of a broker"),
-        ("kill ²", "² is no id of a broker"),
-        ("disk 2", "2 is no log directory; write BROKER:PATH"),
-        ("disk 2:", "2: is no log directory"),
-        ("min-isr orders", "orders is no min ISR; write TOPIC=N"),
-        ("min-isr orders=0", "orders=0 is no min ISR"),
+        ("kill x", "x is not a broker id"),
+        ("kill -1", "-1 is not a broker id"),
+        ("kill ²", "² is not a broker id"),
+        ("disk 2", "2 is not a log directory; write BROKER:PATH"),
+        ("disk 2:", "2: is not a log directory"),
+        ("min-isr orders", "orders is not a min ISR; write TOPIC=N"),
+        ("min-isr orders=0", "orders=0 is not a min ISR"),
         ("restart-all 1", "restart-all takes no brokers"),
     ],
 )
-def test_what_is_no_question_is_refused(text: str, reason: str) -> None:
+def test_an_invalid_question_is_refused(text: str, reason: str) -> None:
     with pytest.raises(BadQuestion, match=reason):
         parse_question(text.split())

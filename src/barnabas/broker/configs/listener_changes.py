@@ -212,7 +212,7 @@ def _fixed_settings(texts: Mapping[str, str], listener: str) -> dict[str, str]:
 
 
 def _set(names: Sequence[str]) -> str:
-    """Returns a set of listeners as Scala shows it. The order of five and more depends on hashes there."""
+    """Returns a set of listeners as Scala shows it. In Scala the order of five and more elements depends on hashes."""
     return f"{'Set' if len(names) < 5 else 'HashSet'}({', '.join(f'ListenerName({name})' for name in names)})"
 
 

@@ -1,5 +1,6 @@
 """AlterUserScramCredentials (51), version 0: decided by the controller, answered when committed (KIP-554).
 
+In ZooKeeper mode the broker that is the controller writes the credentials into the znodes of the users.
 A change applies to log-ins that begin after it; open connections stay open, as in Kafka.
 """
 
@@ -15,4 +16,4 @@ ERROR_ROWS: Final = (ErrorRows("results", "deletions", key="user"), ErrorRows("r
 
 
 def handle(context: RequestContext, request: AlterUserScramCredentialsRequest, services: Services) -> None:
-    services.quorum.controller.alter_user_scram_credentials(request, context.reply, actor=context.principal)
+    services.side.alter_user_scram_credentials(context, request)

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40), versions 1-2: sets the end of a token, or removes it.
+"""ExpireDelegationToken (40), versions 1-2: sets the expiry time of a token, or removes the token.
 
 The owner and the renewers of a token may do so; the controller decides (KIP-48).
 """

@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 #: The number of times a log is searched if it is truncated or compacted meanwhile.
 _ATTEMPTS_MAX = 5
-#: The version from which clients know OFFSET_NOT_AVAILABLE; before, it is LEADER_NOT_AVAILABLE.
+#: The version from which clients know OFFSET_NOT_AVAILABLE; older versions get LEADER_NOT_AVAILABLE.
 _NOT_AVAILABLE_SINCE = 5
 _NOTHING = Found(-1, -1, -1)
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), versions 1-2: moves the end of a token.
+"""RenewDelegationToken (39), versions 1-2: moves the expiry time of a token.
 
 The owner and the renewers of a token may do so; the controller decides (KIP-48).
 """

@@ -94,7 +94,7 @@ class DelayedMarkers(DelayedOperation):
             self._waiters.append(waiter)
 
     def written(self, services: Services) -> None:
-        """Begins to wait for what is not committed yet."""
+        """Begins to wait for the markers that are not committed yet."""
         self._settled(0)
         if not self.completed:
             deadline_ms = self._context.now_ms + services.config.int_of("request.timeout.ms")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
 
 _PREFIX: Final = "kafka_server_socket_server_metrics_"
-#: Addresses that are shown; those that connect most often are preferred.
+#: The number of addresses that are shown: those that connect most often.
 _ADDRESSES_MAX: Final = 100
 
 

@@ -20,11 +20,12 @@ from typing import Final, Protocol
 
 from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Host, Timer
+from barnabas.common.host import Host, LinkCondition, Timer
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.frame_reader import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.peer_security import PLAINTEXT, ChannelSecurity
+from barnabas.protocol.reach import Reach
 
 Address = tuple[str, int]
 Reply = Callable[[Message | None], None]
@@ -72,6 +73,15 @@ class ControllerAccess:
     def own(self) -> LocalController:
         """Returns the controller of this process."""
         return self._make_own()
+
+    @property
+    def reach(self) -> Reach:
+        """Returns what is known about a controller on another node that does not answer."""
+        return Reach() if self._channel is None else self._channel.reach.known
+
+    def condition(self) -> LinkCondition | None:
+        """Returns the condition of the network to the controller, if it is on another node."""
+        return None if self._channel is None else self._channel.reach.condition()
 
     def send(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
         """Sends a request. `reply` can be called within this call if the controller is in this process."""
@@ -121,7 +131,7 @@ class PendingRequest:
     def __init__(self, access: ControllerAccess, request: Message, reply: Reply, deadline_ms: int) -> None:
         self._access = access
         self._request = request
-        #: The callback for the reply; None after its call.
+        #: The callback for the reply; None once it was called.
         self._reply: Reply | None = later(reply)
         self._deadline_ms = deadline_ms
         self._pause_ms = _RETRY_MS

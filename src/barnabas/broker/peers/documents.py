@@ -17,7 +17,7 @@ from barnabas.common.host import Host, Timer, WebRequest
 from barnabas.common.oauth_settings import Source
 
 _REPORT_MS = 3_600_000
-#: A larger document is refused.
+#: The maximum size of a document in bytes; a larger one is refused.
 DOCUMENT_BYTES_MAX = 1 << 18
 
 

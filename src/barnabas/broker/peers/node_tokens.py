@@ -1,8 +1,8 @@
 """The OAUTHBEARER tokens with which this node logs in to others: from an endpoint, from a file, or unsecured ones.
 
-A token is replaced before its end (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While the
-endpoint does not answer, the last token stays in use until it ends; without a token no connection logs in, and the
-channels try again.
+A token is replaced before it expires (Kafka's `sasl.login.refresh.*`), so that sessions can be renewed in time. While
+the endpoint does not answer, the last token stays in use until it expires; without a token no connection logs in, and
+the channels try again.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Fetched(_Source):
     """Tokens from an endpoint or a file."""
 
     def __init__(self, host: Host, settings: EndpointLogin, listener: str, timeout_ms: int) -> None:
-        """Raises ConfigError if the file cannot be used."""
+        """Creates a source of tokens. Raises ConfigError if the file cannot be used."""
         super().__init__(host, settings)
         self._refresh = settings.refresh
         self._is_file = settings.source.path is not None

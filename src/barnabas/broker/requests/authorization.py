@@ -84,7 +84,7 @@ class AuthorizationCheck(Protocol):
 
     @property
     def refusal(self) -> str:
-        """Returns a text with what a client without the right gets."""
+        """Returns a text that describes the response to a client without the right."""
 
     def authorize(self, context: AuthorizationContext, request: Message) -> AuthorizationSteps: ...
 

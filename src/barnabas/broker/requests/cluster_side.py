@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
     )
+    from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
     from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
     from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -147,6 +148,9 @@ class ClusterSide(Protocol):
 
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
         """Obtains a decision about changes of quotas, and answers the request."""
+
+    def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
+        """Obtains a decision about changes of SCRAM credentials, and answers the request."""
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Requests a decision about the change of feature levels, and answers the client's request."""

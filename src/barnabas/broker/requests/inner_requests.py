@@ -73,7 +73,7 @@ class InnerRequest:
         self.principal = principal
         #: Whether the client has logged in by a delegation token, and whether a broker forwarded its request.
         self.token_authenticated = self.is_forwarded = False
-        #: The callback for the response; None after its call.
+        #: The callback for the response; None once it was called.
         self._answered: Callable[[Message], None] | None = answered
         #: The owner of the caller: `answered` runs on its behalf.
         self._caller = continuations.owner()

@@ -38,7 +38,7 @@ TICK_MS: Final = 50
 _PIECE_BYTES: Final = 64 * 1024
 #: A connection that was allowed to read its whole frame keeps that permission if it makes progress at least this often.
 _GRANT_MS: Final = 1_000
-#: The maximum of connections that one tick closes: closing thousands would block the loop.
+#: The maximum number of connections that one tick closes: closing thousands would block the loop.
 _CLOSED_PER_TICK: Final = 100
 
 
@@ -55,7 +55,7 @@ class Holder(Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Returns the bytes that its incomplete frame lacks."""
+        """Returns the number of bytes that are missing from the incomplete frame of the connection."""
 
     def wait_for_memory(self) -> None:
         """Stops reading and serving until `on_memory_available`."""

@@ -78,7 +78,7 @@ class OAuthLogIn:
             if self._is_fresh(document):
                 raise TokenRefused("its key is not in the key set") from None
             if not document.has_failed:
-                # After a failure the next fetch is due soon; strangers must not hasten it.
+                # After a failure the next fetch is due soon; tokens with unknown keys must not bring it forward.
                 document.fetch()
             raise LogInUndecided("the token's key is not in the key set, which is fetched again") from None
 

@@ -33,6 +33,6 @@ class RequestCounts:
         return found
 
     def __iter__(self) -> Iterator[tuple[int, int, TimeBuckets]]:
-        """Yields (API key, version, durations of its requests)."""
+        """Yields (API key, version, durations of the requests of that API and version)."""
         for key, times in sorted(self._found.items()):
             yield key >> _VERSION_BITS, key & (1 << _VERSION_BITS) - 1, times

@@ -78,7 +78,7 @@ class Steps:
         self._latest = ("a slice of long work", "")
         #: The units of `begin` since the last reset; once they are used up, a reset follows after the turn.
         self._begun_units = 0
-        #: The bytes of all frames that wait here.
+        #: The total size of the frames that wait in the queue, in bytes.
         self.held_bytes = 0
         #: The number of slices so far: a job that finds it changed was interrupted by others.
         self.slices = 0

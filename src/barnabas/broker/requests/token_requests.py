@@ -24,7 +24,7 @@ R = TypeVar("R", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
 
 #: The first version whose responses name the requester of a token (KIP-373).
 REQUESTER_VERSION: Final = 3
-#: The times in a broker's refusal.
+#: The value of the times in a refusal by a broker.
 NO_TIME: Final = -1
 _ANONYMOUS: Final = "User:ANONYMOUS"
 

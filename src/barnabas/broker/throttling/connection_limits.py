@@ -27,7 +27,7 @@ CREATION_RATE: Final = "max.connection.creation.rate"
 
 #: The value of a limit that does not exist.
 UNLIMITED: Final = 2**31 - 1
-#: Rates of addresses that are kept before those without recent connections are dropped.
+#: The number of rates of addresses above which those without recent connections are dropped.
 _KEPT_MIN: Final = 1_000
 #: The windows of the average throttle times: those of Kafka's metrics (`metrics.num.samples`).
 _METRIC_WINDOWS: Final = (2, 30_000)

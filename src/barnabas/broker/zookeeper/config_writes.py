@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch, entity_path
-from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, create, make_path
+from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, create, make_path, read
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
@@ -21,7 +21,8 @@ from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.records_metadata import ConfigRecord
 from barnabas.znodes import paths
-from barnabas.znodes.config_znodes import encode_config, encode_config_change
+from barnabas.znodes.config_znodes import decode_config, encode_config, encode_config_change
+from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import MultiReply, ZnodeStore
 from barnabas.zookeeper.wire.codes import ANY_VERSION, CreateFlags, OpCode
 from barnabas.zookeeper.wire.codes import ErrorCode as StoreError
@@ -97,6 +98,29 @@ class ConfigWrites:
             return ErrorCode.UNKNOWN_SERVER_ERROR, problem
         yield from self._watch.refresh(entity)
         return result
+
+
+def change_entity(
+    store: ZnodeStore, watch: ConfigWatch, entity: str, changes: Mapping[str, str | None]
+) -> Steps[str | None]:
+    """Changes keys in the configuration of a user, a client or an address, and reads it into the image; None removes a
+    key. Returns the error message; None if it is written.
+    """
+    path = f"{paths.CONFIG}/{entity}"
+    reply = yield from read(store, path)
+    try:
+        overrides = decode_config(path, None if reply.znode is None else reply.znode.data)
+    except ZnodeError:
+        return f"{path} is not a configuration; see the log of the broker."
+    for key, value in changes.items():
+        if value is None:
+            overrides.pop(key, None)
+        else:
+            overrides[key] = value
+    problem = yield from write_config(store, entity, overrides)
+    if problem is None:
+        yield from watch.refresh_client(entity)
+    return problem
 
 
 def write_config(store: ZnodeStore, entity: str, overrides: Mapping[str, str]) -> Steps[str | None]:

@@ -47,7 +47,7 @@ from barnabas.protocol.messages.update_metadata import UpdateMetadataRequest, Up
 from barnabas.replication.partition import Role
 from barnabas.replication.replica_manager import ReplicaManager
 
-#: Leaders in UpdateMetadata that are no broker: the topic is being deleted.
+#: Leaders in UpdateMetadata that are not broker ids: the topic is being deleted.
 LEADER_DURING_DELETE: Final = -2
 #: Leader epochs of StopReplica that no replica's epoch refuses: a deletion, and versions without the field.
 EPOCH_DURING_DELETE: Final = -2

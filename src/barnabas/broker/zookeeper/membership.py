@@ -16,6 +16,7 @@ from barnabas.broker.zookeeper.config_writes import ConfigWrites
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
 from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
+from barnabas.broker.zookeeper.scram_writes import ScramWrites
 from barnabas.broker.zookeeper.store_steps import Steps, StoreSteps, create
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
@@ -30,7 +31,7 @@ from barnabas.zookeeper.client.store import ChildrenReply, ExistsReply, ZnodeSto
 from barnabas.zookeeper.wire.codes import CreateFlags, EventType
 
 _UNREGISTERED: Final = -1
-#: The topics that are read at the same time, while clients wait.
+#: The number of topics that are read at the same time while clients wait.
 _READS_AT_ONCE: Final = 16
 
 
@@ -64,6 +65,7 @@ class Membership:
         self.configs = ConfigWatch(host, store, metadata)
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
         self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
+        self.scram_writes = ScramWrites(host, config, store, metadata, self.configs)
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -176,12 +178,14 @@ class Membership:
             self._join()
             self.writes.resume()
             self.quota_writes.resume()
+            self.scram_writes.resume()
 
     def disconnected(self) -> None:
         self._controller.disconnected()
 
     def reconnected(self) -> None:
-        for steps in (self._joining, self.configs, self.writes, self.quota_writes, *self._others):
+        writes = self.writes, self.quota_writes, self.scram_writes
+        for steps in (self._joining, self.configs, *writes, *self._others):
             if steps is not None:
                 steps.resume()
         self._controller.reconnected()

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import write_config
-from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps, read
+from barnabas.broker.zookeeper.config_writes import change_entity
+from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
@@ -23,9 +23,7 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.records_metadata import ClientQuotaRecord
 from barnabas.znodes import paths
-from barnabas.znodes.config_znodes import decode_config
 from barnabas.znodes.image_znodes import quota_path, quota_text
-from barnabas.znodes.znode_json import ZnodeError
 from barnabas.zookeeper.client.store import ZnodeStore
 
 _Request = AlterClientQuotasRequest
@@ -78,21 +76,8 @@ class QuotaWrites:
         """Changes the znode of an entity. Returns the error message; None if it is written."""
         name = _entity_path(entity)
         assert name is not None, "the decision allows no other entity"
-        path = f"{paths.CONFIG}/{name}"
-        reply = yield from read(self._store, path)
-        try:
-            overrides = decode_config(path, None if reply.znode is None else reply.znode.data)
-        except ZnodeError:
-            return f"{path} is not a configuration; see the log of the broker."
-        for record in records:
-            if record.remove:
-                overrides.pop(record.key, None)
-            else:
-                overrides[record.key] = quota_text(record.key, record.value)
-        problem = yield from write_config(self._store, name, overrides)
-        if problem is None:
-            yield from self._watch.refresh_client(name)
-        return problem
+        texts = {record.key: None if record.remove else quota_text(record.key, record.value) for record in records}
+        return (yield from change_entity(self._store, self._watch, name, texts))
 
 
 def _entity_path(entity: QuotaEntity) -> str | None:

@@ -26,10 +26,12 @@ from barnabas.broker.zookeeper.membership import Membership
 from barnabas.broker.zookeeper.session import ZooKeeperSession
 from barnabas.broker.zookeeper.session_counts import SessionCounts
 from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.controller.listener import CommitListener
 from barnabas.controller.requests.configs import AlterResult, ResourceChange
+from barnabas.controller.requests.scram import refused
 from barnabas.controller.zookeeper.feature_answers import feature_answers
 from barnabas.controller.zookeeper.runtime import ZookeeperController
 from barnabas.decisions import strategies
@@ -40,6 +42,7 @@ from barnabas.protocol.api import EARLY_ZOOKEEPER_APIS, ZOOKEEPER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 from barnabas.protocol.peer_security import security_on
@@ -228,6 +231,13 @@ class ZooKeeperSide:
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> None:
         """Decides about the changes and writes them, as any broker can."""
         self._membership.quota_writes.alter(request, context.principal, context.reply)
+
+    def alter_user_scram_credentials(self, context: RequestContext, request: AlterUserScramCredentialsRequest) -> None:
+        """Decides about the changes and writes them, as only the controller can."""
+        if self.controller.is_active:
+            self._membership.scram_writes.alter(request, context.principal, context.reply)
+        else:
+            context.reply(refused(request, ErrorCode.NOT_CONTROLLER))
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> None:
         """Refuses each update, because ZooKeeper mode has no features."""

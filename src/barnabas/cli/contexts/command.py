@@ -26,7 +26,7 @@ app = typer.Typer(help="List, choose, create and delete named clusters", no_args
 
 @app.command(name="list")
 def list_contexts(as_json: Json = False) -> None:
-    """List the contexts; `*` marks the one that a command here and now would use"""
+    """List the contexts; `*` marks the one that a command in this directory would use"""
     contexts = _file().read()
     used = _name_in_use(contexts)
     items = [_shown(contexts, name, used) for name in sorted(contexts.contexts)]

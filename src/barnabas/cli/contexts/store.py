@@ -44,7 +44,7 @@ class Context:
     properties: Mapping[str, str] = field(default_factory=dict)
     #: Directory of a cluster that `barnabas up` started.
     directory: str | None = None
-    #: Working directory of that `barnabas up`, and its time.
+    #: Working directory of the `barnabas up` that wrote this context, and the time of that command.
     started_in: str | None = None
     started_ms: int = 0
     #: Whether destructive commands warn; the colour is that of the warning.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from barnabas.console.problems import Problem
+from barnabas.console.security.scope import EVERYTHING, Scope
 
 _MANY: Final = 100_000
 _TEXT_MAX: Final = 65_536
@@ -13,8 +14,9 @@ Key = tuple[str, int]
 
 
 class Inputs:
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    def __init__(self, body: Mapping[str, Any], scope: Scope = EVERYTHING) -> None:
         self.body = body
+        self.scope = scope
 
     @property
     def is_dry_run(self) -> bool:

@@ -25,7 +25,7 @@ _PAUSE_S: Final = 0.25
 #: The time for a new topic to be in the table, and between two looks for it.
 _KNOWN_S: Final = 10.0
 _LOOK_S: Final = 0.02
-_UNKNOWN: Final = "no answer came, so it is not known whether it was done"
+_UNKNOWN: Final = "no response arrived, so the outcome is unknown"
 
 
 async def ask_controller(

@@ -62,7 +62,9 @@ async def delete_topic(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     if inputs.is_dry_run:
         sizes = leader_sizes(cluster.table, rows)
         readers = sorted(
-            group for group, state in cluster.groups.items() if any(topic == name for topic, _ in state.offsets)
+            group
+            for group, state in cluster.groups.items()
+            if inputs.scope.sees_group(group) and any(topic == name for topic, _ in state.offsets)
         )
         warnings = [f"{len(readers)} groups have offsets there: {', '.join(readers[:20])}"] if readers else []
         size = int(sizes[sizes >= 0].sum())

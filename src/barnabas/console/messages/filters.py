@@ -2,6 +2,7 @@
 
 value.amount > 10 && key.startsWith("a")     value: JSON, or text
 headers["trace"] == "7" || offset == 12      headers: by name, as text
+value.lines.exists(line, line.count > 2)     a list: all, exists, exists_one, filter, map
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from barnabas.records.record import Record
 
 NAMES: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "size")
 LENGTH_MAX: Final = 2_000
+_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _WHERE: Final = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 
 
 class FilterError(Exception):
-    """The error for an expression that is no filter. `where` is its line and column."""
+    """The error for an expression that is not a filter. `where` is its line and column."""
 
     def __init__(self, text: str, where: tuple[int, int] | None = None) -> None:
         super().__init__(text)
@@ -29,7 +31,7 @@ class FilterError(Exception):
 
 
 class Filter:
-    """Raises FilterError for an expression that cannot be a filter."""
+    """A compiled filter expression. Raises FilterError for an invalid one."""
 
     def __init__(self, expression: str) -> None:
         if len(expression) > LENGTH_MAX:
@@ -38,7 +40,8 @@ class Filter:
             self._program = cel.compile(expression)
         except ValueError as error:
             raise _error_of(str(error)) from error
-        unknown = sorted(set(self._program.variables()).difference(NAMES))
+        # The variable of a macro, such as x in value.lines.exists(x, x.n > 2), is listed like a name.
+        unknown = sorted(set(self._program.variables()).difference(NAMES, _MACRO.findall(expression)))
         if unknown:
             raise FilterError(f"there is no name {unknown[0]} in a filter; names: {', '.join(NAMES)}")
         self._wants_headers = "headers" in self._program.variables()
@@ -47,7 +50,7 @@ class Filter:
         self.first_failure: str | None = None
 
     def matches(self, record: Record, partition: int) -> bool:
-        """A record without what the filter asks for does not match."""
+        """A record without a field that the filter uses does not match."""
         try:
             found = self._program.execute(self._names(record, partition))
         except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:

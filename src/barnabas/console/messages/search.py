@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from barnabas.common.errors import ErrorCode
 from barnabas.console.cluster_view import ClusterView
+from barnabas.console.messages.chunks import FETCH_BY_NAME, Chunks, error_name, fetch_request
+from barnabas.console.messages.registry import SchemaRegistry
 from barnabas.console.messages.workers import Worker
 from barnabas.console.problems import Problem
 from barnabas.monitor.broker_connection import BrokerConnection, NoAnswer
 from barnabas.monitor.look_requests import CONSUMER, EARLIEST, LATEST, offsets_of, offsets_request
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 
 LIMIT_MAX: Final = 1_000
 SECONDS_MAX: Final = 30
 BYTES_MAX: Final = 256 << 20
-_CHUNK_BYTES: Final = 1 << 20
-#: The last version that names topics by name.
-_FETCH_BY_NAME: Final = 12
+#: Text of all records that are found: what an answer holds in memory.
+_TEXT_MAX: Final = 64 << 20
 _WAIT_MS: Final = 100
 #: The first window of a backward search with a filter, and the largest.
 _WINDOW: Final = 500
@@ -51,6 +51,9 @@ class SearchQuestion:
     key: str = "auto"
     body: str = "auto"
     text_max: int = 65_536
+    #: Fields that are masked, and whether the bytes of the records are wanted as they were written.
+    hidden: tuple[str, ...] = ()
+    is_raw: bool = False
 
     @property
     def is_backward(self) -> bool:
@@ -60,10 +63,10 @@ class SearchQuestion:
     def is_selective(self) -> bool:
         return bool(self.filter or self.q)
 
-    def begin(self) -> dict[str, Any]:
+    def begin(self, *, has_registry: bool) -> dict[str, Any]:
         """Returns the header by which a worker begins."""
-        names = ("filter", "q", "key", "body", "text_max")
-        return {"type": "begin", **{name: getattr(self, name) for name in names}}
+        names = ("filter", "q", "key", "body", "text_max", "hidden", "is_raw")
+        return {"type": "begin", "has_registry": has_registry, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(slots=True)
@@ -83,9 +86,11 @@ class _Range:
 class Search:
     """A search. `run` returns the answer."""
 
-    def __init__(self, cluster: ClusterView, worker: Worker, question: SearchQuestion) -> None:
+    def __init__(
+        self, cluster: ClusterView, worker: Worker, question: SearchQuestion, registry: SchemaRegistry | None = None
+    ) -> None:
         self._cluster = cluster
-        self._worker = worker
+        self._chunks = Chunks(worker, registry)
         self._question = question
         self._loop = asyncio.get_running_loop()
         self._begin_s = self._loop.time()
@@ -96,19 +101,17 @@ class Search:
         self._next: dict[int, int] = {}
         self._counts = {"records": 0, "bytes": 0, "skipped": 0, "filter_failures": 0}
         self._filter_failure: str | None = None
+        self._text_bytes = 0
         self._stopped = "end"
         #: Partitions that are not read any further.
         self._failed: set[int] = set()
 
     async def run(self) -> dict[str, Any]:
-        """Raises Problem for a topic that does not exist, and a filter that is none."""
+        """Runs the search. Raises Problem for a topic that does not exist, and for an invalid filter."""
         question = self._question
         partitions = self._partitions()
         try:
-            begun = await self._worker.ask(question.begin(), timeout_s=self._left_s() + _SLACK_S)
-            if begun["error"] is not None:
-                where = {"where": begun["error"]["where"]} if begun["error"]["where"] else {}
-                raise Problem("filter", begun["error"]["text"], **where)
+            await self._chunks.begin(question, timeout_s=self._left_s() + _SLACK_S)
             ranges = [each for each in await asyncio.gather(*map(self._range, partitions)) if each is not None]
             if question.is_backward:
                 await self._backward(ranges)
@@ -180,7 +183,7 @@ class Search:
         answer = await self._cluster.questions.of(leader, request, ListOffsetsResponse)
         row = next((row for topic in answer.topics for row in topic.partitions), None)
         if row is None or row.error_code:
-            raise NoAnswer(f"it refused ({_name(row.error_code if row else 0)})")
+            raise NoAnswer(f"it refused ({error_name(row.error_code if row else 0)})")
         found = offsets_of(answer).get((self._question.topic, partition))
         if found is None and timestamp < 0:
             raise NoAnswer("it did not say where the log begins and ends")
@@ -233,7 +236,7 @@ class Search:
             self._stopped = "count"
         elif self._left_s() <= 0:
             self._stopped = "time"
-        elif self._counts["bytes"] >= BYTES_MAX:
+        elif self._counts["bytes"] >= BYTES_MAX or self._text_bytes >= _TEXT_MAX:
             self._stopped = "bytes"
         else:
             return False
@@ -259,13 +262,14 @@ class Search:
             "to": part.end,
             "count_max": count_max,
         }
-        found = await self._worker.ask(head, data, timeout_s=max(0.0, self._left_s()) + _SLACK_S)
+        found = await self._chunks.ask(head, data, timeout_s=max(0.0, self._left_s()) + _SLACK_S)
         self._counts["records"] += found["searched"]
         self._counts["skipped"] += found["skipped"]
         self._counts["bytes"] += len(data)
         self._counts["filter_failures"] = found["filter_failures"]
         self._filter_failure = found["filter_failure"]
         self._records += found["records"]
+        self._text_bytes += sum(_text_size(record) for record in found["records"])
         if found["problem"] is not None:
             self._fail(part.partition, f"offset {found['next']}: {found['problem']}")
             return False
@@ -283,23 +287,15 @@ class Search:
         connection = self._connections.get(part.leader)
         if connection is None:
             connection = self._connections[part.leader] = self._cluster.questions.new_connection(part.leader)
-        partition = FetchRequest.FetchPartition(
-            partition=part.partition,
-            fetch_offset=part.begin,
-            partition_max_bytes=_CHUNK_BYTES,
-            current_leader_epoch=-1,
-        )
-        topic = FetchRequest.FetchTopic(topic=self._question.topic, partitions=[partition])
-        request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_CHUNK_BYTES, topics=[topic])
-        answer = await connection.call(request, FetchResponse, version_max=_FETCH_BY_NAME)
+        request = fetch_request(self._question.topic, {part.partition: part.begin}, wait_ms=_WAIT_MS)
+        answer = await connection.call(request, FetchResponse, version_max=FETCH_BY_NAME)
         row = next((row for each in answer.responses for row in each.partitions), None)
         if row is None or row.error_code:
-            raise NoAnswer(f"it refused ({_name(row.error_code if row else answer.error_code)})")
+            raise NoAnswer(f"it refused ({error_name(row.error_code if row else answer.error_code)})")
         return bytes(row.records or b"")
 
 
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+def _text_size(record: dict[str, Any]) -> int:
+    """Returns the characters of a record's key and value, as text or in base 64."""
+    fields = (record["key"], record["value"])
+    return sum(len(each["text"] if isinstance(each, dict) else each) for each in fields if each is not None)

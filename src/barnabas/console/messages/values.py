@@ -6,24 +6,34 @@ from typing import Any, Final
 
 import orjson
 
+from barnabas.console.messages.sight import Form
+
 DECODERS: Final = ("auto", "text", "json", "hex")
+_PLAIN: Final = Form()
 _CONTROLS: Final = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
 _JSON_STARTS: Final = (b"{", b"[", b'"')
 
 
-def shown(data: bytes | None, decoder: str, text_max: int) -> dict[str, Any] | None:
-    """Returns bytes as the page gets them; None for null. A decoder that does not fit gives way to the next simpler
-    one.
-    """
+def shown(data: bytes | None, decoder: str, text_max: int, form: Form = _PLAIN) -> dict[str, Any] | None:
+    """Returns bytes as the page gets them; None for null. If a decoder fails, the next simpler one is used."""
     if data is None:
         return None
     kind, text = _decoded(data, decoder, text_max)
-    return {"kind": kind, "text": text[:text_max], "size": len(data), "is_cut": len(text) > text_max}
+    found = {
+        "kind": form.kind if form.kind is not None and kind == "json" else kind,
+        "text": text[:text_max],
+        "size": len(data),
+        "is_cut": len(text) > text_max,
+    }
+    if form is _PLAIN:
+        return found
+    schema = None if form.schema_id is None else {"id": form.schema_id, "name": form.name}
+    return found | {"schema": schema, "is_masked": form.is_masked, "problem": form.problem}
 
 
 def value_of(data: bytes | None) -> Any:
     """Returns bytes as a filter sees them: JSON as its value, else text, in which bytes that
-    are no UTF-8 are replaced."""
+    are not UTF-8 are replaced."""
     if data is None:
         return None
     try:

@@ -5,11 +5,13 @@ file and no connection, and is killed when its time is over. Frames on its stand
 a JSON header, the header, and the bytes of record batches; each is answered by u32 length and JSON.
 
     {"type": "begin", "filter": ..., "q": ..., ...}     answered {"error": null}, or the error of the filter
-    {"type": "chunk", "partition": 0, "from": 5, ...}   answered by the matching records
+    {"type": "schemas", "found": {"7": {...}}}          schemas of the registry, or their errors; answered {}
+    {"type": "chunk", "partition": 0, "from": 5, ...}   answered by the matching records, or by the schemas it lacks
 """
 
 from __future__ import annotations
 
+import base64
 import resource
 import sys
 from dataclasses import dataclass, field
@@ -19,49 +21,65 @@ import orjson
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.console.messages.filters import Filter, FilterError
+from barnabas.console.messages.masks import Hidden
+from barnabas.console.messages.schemas import Schemas
+from barnabas.console.messages.sight import Seen, Sight
 from barnabas.console.messages.values import shown
 from barnabas.records import compression
 from barnabas.records.batch import HEADER_BYTES, BatchHeader, decode_batch, iter_headers
 from barnabas.records.header import MAGIC_V2
 from barnabas.records.record import Record, read_records
 
-#: Address space of this process.
+#: The maximum address space of this process, in bytes.
 MEMORY_MAX: Final = 1 << 30
 _UINT32: Final = 4
 _LOG_APPEND_TIME: Final = 1
+#: Schemas that one chunk asks for at once.
+_WANTED_MAX: Final = 32
 _TIME_TYPES: Final = ("create", "append")
 
 
 @dataclass(slots=True)
 class Job:
-    """The conditions of a search. `needle` are bytes that a record must have somewhere."""
+    """The conditions of a search. `needle` are bytes that a record must have somewhere. `is_raw` asks for the bytes of
+    the records, for a copy.
+    """
 
     filter: Filter | None = None
     needle: bytes = b""
     key: str = "auto"
     body: str = "auto"
     text_max: int = 65_536
+    sight: Sight = field(default_factory=lambda: Sight(Hidden(), None))
+    schemas: Schemas | None = None
+    is_raw: bool = False
 
 
 @dataclass(slots=True)
 class Found:
-    """The answer to one chunk. `next` is the offset after what was read."""
+    """The answer to one chunk. `next` is the offset after the last record that was read."""
 
     next: int
     records: list[dict[str, Any]] = field(default_factory=list)
     searched: int = 0
     skipped: int = 0
     problem: str | None = None
+    #: Schemas that must be known before this chunk can be read.
+    wanted: list[int] = field(default_factory=list)
 
 
 def job_of(head: dict[str, Any]) -> Job:
-    """Raises FilterError."""
+    """Returns the job of the search that `head` describes. Raises FilterError for an invalid filter."""
+    schemas = Schemas() if head.get("has_registry") else None
     return Job(
         Filter(head["filter"]) if head.get("filter") else None,
         str(head.get("q") or "").encode(),
         head.get("key", "auto"),
         head.get("body", "auto"),
         head.get("text_max", 65_536),
+        Sight(Hidden.of(head.get("hidden", ())), schemas),
+        schemas,
+        bool(head.get("is_raw")),
     )
 
 
@@ -95,25 +113,39 @@ def _search_batch(
         found.searched += header.record_count
         found.next = header.next_offset
         return False
-    partition = head["partition"]
+    partition, sight = head["partition"], job.sight
+    records = [each for each in records if each.offset >= head["from"]]
+    if job.schemas is not None and (wanted := _wanted(sight, records)):
+        found.wanted = wanted
+        return True
     for record in records:
-        if record.offset < head["from"]:
-            continue
         if record.offset >= head["to"]:
             return True
         found.searched += 1
         found.next = record.offset + 1
-        if _has(job, record) and (job.filter is None or job.filter.matches(record, partition)):
-            found.records.append(_shown(job, record, partition, header))
+        seen = sight.of(record)
+        if _has(job, seen.record) and (job.filter is None or job.filter.matches(seen.record, partition)):
+            found.records.append(_raw(record, partition) if job.is_raw else _shown(job, seen, partition, header))
             if len(found.records) >= head["count_max"]:
                 return True
     found.next = header.next_offset
     return False
 
 
+def _wanted(sight: Sight, records: list[Record]) -> list[int]:
+    """Returns the schemas that records lack, at most so many that one question about them is short."""
+    found: set[int] = set()
+    for record in records:
+        found |= sight.unknown(record)
+        if len(found) >= _WANTED_MAX:
+            break
+    return sorted(found)[:_WANTED_MAX]
+
+
 def _records(job: Job, data: bytes, position: int, header: BatchHeader) -> list[Record] | None:
     """Returns the records of a batch; None if its bytes do not have the needle."""
-    if not job.needle or header.magic != MAGIC_V2:
+    # The bytes of a record that is seen otherwise do not say whether it has the needle.
+    if not job.needle or header.magic != MAGIC_V2 or not job.sight.is_plain:
         return decode_batch(data, position)
     body = memoryview(data)[position + HEADER_BYTES : position + header.size_bytes]
     plain = compression.decompress(compression.codec_of(header.attributes), body)
@@ -133,14 +165,33 @@ def _has(job: Job, record: Record) -> bool:
     )
 
 
-def _shown(job: Job, record: Record, partition: int, header: BatchHeader) -> dict[str, Any]:
+def _raw(record: Record, partition: int) -> dict[str, Any]:
+    """Returns a record as it was written, in base 64."""
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        "key": _base64(record.key),
+        "value": _base64(record.value),
+        "headers": [
+            [_base64(name.encode("utf-8", "surrogateescape")), _base64(value)] for name, value in record.headers
+        ],
+    }
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _shown(job: Job, seen: Seen, partition: int, header: BatchHeader) -> dict[str, Any]:
+    record = seen.record
     return {
         "partition": partition,
         "offset": record.offset,
         "time_ms": record.timestamp,
         "time_type": _TIME_TYPES[header.timestamp_type],
-        "key": shown(record.key, job.key, job.text_max),
-        "value": shown(record.value, job.body, job.text_max),
+        "key": shown(record.key, job.key, job.text_max, seen.key),
+        "value": shown(record.value, job.body, job.text_max, seen.value),
         "headers": [
             {"name": name.encode("utf-8", "replace").decode(), "value": shown(value, "auto", job.text_max)}
             for name, value in record.headers
@@ -163,9 +214,15 @@ def main() -> None:
                 job = job_of(head)
             except FilterError as error:
                 answer = {"error": {"text": error.text, "where": error.where}}
+        elif head["type"] == "schemas":
+            answer = {}
+            for schema_id, found_schema in head["found"].items():
+                if job.schemas is not None:
+                    job.schemas.add(int(schema_id), found_schema)
         else:
             found = search_chunk(job, head, data)
             answer = {
+                "wanted": found.wanted,
                 "next": found.next,
                 "records": found.records,
                 "searched": found.searched,

@@ -44,7 +44,9 @@ class Worker:
         return worker
 
     async def ask(self, head: dict[str, Any], data: bytes = b"", *, timeout_s: float) -> Any:
-        """Raises Problem if there is no answer in time; the worker is then not usable any more."""
+        """Sends one chunk to the worker and returns the answer. Raises Problem if there is none in time; the worker is
+        then no longer usable.
+        """
         self.is_usable = False
         packed = orjson.dumps(head)
         incoming, outgoing = self._process.stdin, self._process.stdout
@@ -85,7 +87,7 @@ class Workers:
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
-        """Raises Problem while too many searches run."""
+        """Yields a worker for one search. Raises Problem while too many searches run."""
         try:
             async with asyncio.timeout(_WAIT_S):
                 await self._places.acquire()

@@ -72,7 +72,7 @@ class Gate:
         await self._app(scope, received, send_checked)
 
     def _check(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Raises Problem for a request that no part of the console is to see."""
+        """Raises Problem for a request that must not reach the application."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS_MAX:
             raise Problem("too-large", f"the headers of a request have at most {_HEADERS_MAX} bytes")
         host = headers.get("host", "")
@@ -107,7 +107,9 @@ def name_of(host: str) -> str:
 
 
 async def _body(receive: Receive, headers: dict[str, str]) -> Receive:
-    """Reads the body. Returns what gives it to the application. Raises Problem for one that is too large or slow."""
+    """Reads the body. Returns the function that passes it to the application. Raises Problem for a body that is too
+    large or slow.
+    """
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Problem("bad-request", "the body must be JSON (Content-Type: application/json)")
     length = headers.get("content-length", "0")

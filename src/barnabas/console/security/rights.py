@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Role(IntEnum):
-    """A higher role has the rights of the lower ones. NOBODY has not logged in."""
+    """The roles of users. A higher role has the rights of the lower ones; NOBODY is a client that has not logged in."""
 
     NOBODY = 0
     VIEWER = 1
@@ -29,6 +29,7 @@ PAST: Final = frozenset(
         "lanes",
         "brokers",
         "broker",
+        "links",
         "quorum",
         "timeline",
         "search",
@@ -76,6 +77,11 @@ ROUTES: Final = (
     Route("GET", "/api/group", "group", Role.VIEWER),
     Route("GET", "/api/messages", "messages", Role.VIEWER),
     Route("GET", "/api/message", "message", Role.VIEWER),
+    Route("GET", "/api/tail", "tail", Role.VIEWER),
+    Route("GET", "/api/links", "links", Role.VIEWER),
+    Route("GET", "/api/acls", "acls", Role.OPERATOR),
+    Route("GET", "/api/scram-users", "scram_users", Role.OPERATOR),
+    Route("GET", "/api/quotas", "quotas", Role.OPERATOR),
     Route("GET", "/api/history", "history", Role.VIEWER),
     Route("GET", "/api/whatif", "whatif", Role.VIEWER),
     Route("GET", "/api/compare", "compare", Role.VIEWER),
@@ -103,6 +109,14 @@ ROUTES: Final = (
     Route("POST", "/api/actions/throttle-moves", "throttle_moves", Role.ADMIN),
     Route("POST", "/api/actions/cancel-moves", "cancel_moves", Role.ADMIN),
     Route("POST", "/api/actions/verify-moves", "verify_moves", Role.ADMIN),
+    Route("POST", "/api/actions/produce", "produce", Role.OPERATOR),
+    Route("POST", "/api/actions/produce-again", "produce_again", Role.OPERATOR),
+    Route("POST", "/api/actions/copy-records", "copy_records", Role.OPERATOR),
+    Route("POST", "/api/actions/add-acl", "add_acl", Role.ADMIN),
+    Route("POST", "/api/actions/remove-acl", "remove_acl", Role.ADMIN),
+    Route("POST", "/api/actions/set-scram-user", "set_scram_user", Role.ADMIN),
+    Route("POST", "/api/actions/remove-scram-user", "remove_scram_user", Role.ADMIN),
+    Route("POST", "/api/actions/set-quotas", "set_quotas", Role.ADMIN),
     Route("GET", "/api/lab", "lab", Role.ADMIN),
     Route("POST", "/api/lab/stop", "lab_stop", Role.ADMIN),
     Route("POST", "/api/lab/kill", "lab_kill", Role.ADMIN),

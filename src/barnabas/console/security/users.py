@@ -1,6 +1,7 @@
 """The file of the console's users, readable by its owner only.
 
-    {"version": 1, "users": {"anna": {"role": "operator", "salt": "...", "digest": "...", "n": 16384, "r": 8, "p": 1}}}
+    {"version": 1, "users": {"anna": {"role": "operator", "salt": "...", "digest": "...", "n": 16384, "r": 8, "p": 1,
+                                      "topics": ["shop-*"]}}}
 
 The file is replaced as a whole, so a reader sees the old or the new content. A running console reads it again after a
 change: a user who was removed has no session any more.
@@ -18,10 +19,12 @@ from typing import Any, Final
 
 from barnabas.console.security.passwords import Hashed
 from barnabas.console.security.rights import ROLES, Role
+from barnabas.console.security.scope import EVERY, UNLIMITED, Patterns
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
 PASSWORD_MIN: Final = 8
 PASSWORD_MAX: Final = 1_024
+PATTERN_KINDS: Final = ("clusters", "topics", "groups")
 _VERSION: Final = 1
 
 
@@ -34,6 +37,7 @@ class User:
     name: str
     role: Role
     password: Hashed
+    patterns: Patterns = UNLIMITED
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ class UsersFile:
         content = {
             "version": _VERSION,
             "users": {
-                name: {"role": user.role.name.lower(), **user.password._asdict()}
+                name: {"role": user.role.name.lower(), **user.password._asdict(), **_shown(user.patterns)}
                 for name, user in sorted(users.items())
             },
         }
@@ -87,7 +91,7 @@ class UsersFile:
 
 def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise UsersError(f"{name!r} is no name of a user: letters, digits and . _ @ - are allowed")
+        raise UsersError(f"{name!r} is not a valid user name: letters, digits and . _ @ - are allowed")
     return name
 
 
@@ -110,4 +114,17 @@ def _parsed(data: bytes, path: Path) -> dict[str, User]:
 def _user(name: str, row: Mapping[str, Any]) -> User:
     password = Hashed(str(row["salt"]), str(row["digest"]), int(row["n"]), int(row["r"]), int(row["p"]))
     bytes.fromhex(password.salt + password.digest)
-    return User(name, ROLES[row["role"]], password)
+    patterns = {kind: _patterns(row[kind]) for kind in PATTERN_KINDS if kind in row}
+    return User(name, ROLES[row["role"]], password, Patterns(**patterns))
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    """Raises ValueError for what is no list of patterns: a damaged restriction must not become none."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"not a list of patterns: {value!r}")
+    return tuple(value)
+
+
+def _shown(patterns: Patterns) -> dict[str, list[str]]:
+    found = {kind: getattr(patterns, kind) for kind in PATTERN_KINDS}
+    return {kind: list(each) for kind, each in found.items() if each != EVERY}

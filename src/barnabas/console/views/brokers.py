@@ -22,7 +22,7 @@ from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest,
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 _REPLICAS_SHOWN: Final = 500
-#: Replicas up to which the answer about log directories names all of them.
+#: The number of replicas up to which DescribeLogDirs is requested for all of them.
 _REPLICAS_NAMED: Final = 5_000
 
 

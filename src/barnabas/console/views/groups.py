@@ -1,4 +1,4 @@
-"""Consumer groups: who is behind, by how many records and seconds, and which member reads which partition."""
+"""Consumer groups: the lag of each group in records and seconds, and which member reads which partition."""
 
 from __future__ import annotations
 
@@ -68,6 +68,8 @@ async def group_view(cluster: ClusterView, rates: Rates, name: str) -> dict[str,
     if state is None:
         raise Problem("not-found", f"there is no group {name}")
     members, problem = await _members(cluster, name, state)
+    for member in members:
+        member["assignments"] = [each for each in member["assignments"] if cluster.shows_topic(each["topic"])]
     readers = {
         (each["topic"], each["partition"]): member["member"] for member in members for each in member["assignments"]
     }
@@ -110,7 +112,7 @@ def _rows(cluster: ClusterView, rates: Rates, state: GroupState) -> Iterator[dic
 
 
 async def _members(cluster: ClusterView, name: str, state: GroupState) -> tuple[list[dict[str, Any]], str | None]:
-    """Returns the members, and why they are not known."""
+    """Returns the members, and the reason if they are unknown."""
     if state.coordinator is None:
         return [], "its coordinator is not known"
     try:

@@ -138,7 +138,7 @@ def packed(head: dict[str, Any], columns: dict[str, NDArray[Any]]) -> bytes:
         for name, column in columns.items()
     }
     head = head | {"columns": described}
-    # Room for the digits of the offsets.
+    # Reserves space for the digits of the offsets, which are added to the head below.
     length = _aligned(4 + len(orjson.dumps(head)) + 12 * len(columns)) - 4
     place = 4 + length
     for name, column in columns.items():

@@ -1,4 +1,4 @@
-"""The overview: is the cluster well, and what comes first if it is not."""
+"""The overview: whether the cluster is healthy, and its most urgent problems."""
 
 from __future__ import annotations
 

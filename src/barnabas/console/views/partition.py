@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.occurrences import Lane
+from barnabas.console.packed_lanes import Lane
 from barnabas.console.problems import Problem
 from barnabas.console.views.partitions import known, partitions_json
 from barnabas.monitor.broker_connection import NoAnswer
@@ -22,7 +22,9 @@ _LANES_SHOWN: Final = 2_000
 
 
 def partition_state(cluster: ClusterView, topic: str, partition: int) -> dict[str, Any]:
-    """Returns the partition without what brokers must be asked for. Raises Problem if there is no such partition."""
+    """Returns the partition without the parts for which brokers must be queried. Raises Problem if there is no such
+    partition.
+    """
     row = cluster.table.row_of(topic, partition)
     if row is None:
         raise Problem("not-found", f"there is no partition {topic}-{partition}")

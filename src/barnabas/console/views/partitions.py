@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from barnabas.console.cluster_view import ClusterView
-from barnabas.console.occurrences import Lane
+from barnabas.console.packed_lanes import Lane
 from barnabas.monitor.columns import UNKNOWN, IntArray, LongArray, unpacked
 from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable

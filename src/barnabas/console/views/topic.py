@@ -22,7 +22,7 @@ async def topic_view(
     limit: int = PARTITIONS_MAX,
     with_configs: bool = True,
 ) -> dict[str, Any]:
-    """Raises Problem if there is no such topic."""
+    """Returns one topic with its partitions and settings. Raises Problem if there is no such topic."""
     shown = topic_state(cluster, topics, name, offset=offset, limit=limit)
     if with_configs:
         shown |= await topic_configs(cluster, name)

@@ -119,8 +119,9 @@ def delete_acls(view: ControllerView, request: DeleteAclsRequest, actor: str) ->
 def _search(
     view: ControllerView, work: Portions[_Matched], request: DeleteAclsRequest, actor: str
 ) -> Result[DeleteAclsResponse]:
-    """Takes one portion of the search, and removes what it found after the last one. The search is among the rules that
-    were there when the request came."""
+    """Searches one portion of the rules; after the last portion, removes the rules that were found. The search covers
+    the rules that existed when the request arrived.
+    """
     try:
         next(work)
     except StopIteration as end:
@@ -156,7 +157,7 @@ def _matched(security: SecurityImage, request: DeleteAclsRequest) -> Portions[_M
 def _remove(
     view: ControllerView, removed: Sequence[tuple[bytes, AclRule]], response: DeleteAclsResponse, actor: str
 ) -> Result[DeleteAclsResponse]:
-    """Removes the rules that are still there, up to a portion of them."""
+    """Removes the found rules that still exist, up to a portion of them."""
     first, left = removed[:_RULES_IN_PORTION], removed[_RULES_IN_PORTION:]
     present = [(rule_id, rule) for rule_id, rule in first if rule_id in view.image.security.acls]
     records: list[Versioned] = [(RemoveAccessControlEntryRecord(id=rule_id), 0) for rule_id, _ in present]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import broker_registrations, directories, features, scram
+from barnabas.controller.kraft import broker_registrations, directories, features
 from barnabas.controller.kraft.acl_control import AclControl
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.broker_sessions import BrokerSessions
@@ -26,7 +26,7 @@ from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.token_control import TokenControl
 from barnabas.controller.listener import ControllerListener
 from barnabas.controller.replication_requests import decide
-from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, topics
+from barnabas.controller.requests import brokers, configs, elections, partitions, producer_ids, scram, topics
 from barnabas.controller.requests.feature_requests import failed
 from barnabas.controller.requests.result import Cause, ControllerEvent, Result, in_portions
 from barnabas.decisions.strategies import NamedStrategy

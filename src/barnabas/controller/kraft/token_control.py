@@ -128,7 +128,7 @@ class TokenControl:
 
 
 class TokenIndex:
-    """HMAC -> token, computed when a token is first looked for."""
+    """HMAC -> token, computed when a token is first looked up."""
 
     def __init__(self, secret_key: bytes) -> None:
         self._secret_key = secret_key
@@ -151,7 +151,7 @@ class TokenIndex:
     def _update(self, image: MetadataImage) -> Portions[None]:
         known = image.security.tokens
         if len(self._indexed) > 2 * len(known) + _PORTION:
-            # Most of these were removed.
+            # Most of the indexed tokens no longer exist.
             self._ids.clear()
             self._indexed.clear()
         computed = 0

@@ -1,7 +1,7 @@
 """Decisions about delegation tokens (KIP-48, KIP-373), with Kafka's rules and error codes.
 
-A token is found by its HMAC, which is its secret; `TokenControl` looks it up. Times are milliseconds since 1970. The
-end of a token moves when it is renewed, at most to its maximum, which is fixed when it is created.
+A token is found by its HMAC, which is its secret; `TokenControl` looks it up. Times are milliseconds since 1970. When a
+token is renewed, its expiry time moves, at most to the maximum that was fixed at its creation.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def expire(
     question: TokenQuestion,
     token: DelegationTokenRecord | None,
 ) -> Result[ExpireDelegationTokenResponse]:
-    """Decides on a new end of a token. A negative period removes it, whether it has expired or not."""
+    """Decides on a new expiry time of a token. A negative period removes the token, whether it has expired or not."""
     code = _refusal(view, question)
     cause = Cause(ControllerEvent.EXPIRE_DELEGATION_TOKEN, question.requester, _shown(token))
     if code is ErrorCode.NONE:
@@ -177,7 +177,7 @@ def _refusal(view: ControllerView, question: TokenQuestion) -> ErrorCode:
 
 
 def _ending(token: DelegationTokenRecord, end_ms: int) -> DelegationTokenRecord:
-    """Returns the token with another end."""
+    """Returns the token with another expiry time."""
     changed = copy(token)
     changed.expiration_timestamp = end_ms
     return changed

@@ -189,7 +189,7 @@ def _counted(records: Sequence[Versioned]) -> str:
     return f"{len(records)} partitions"
 
 
-# The loss by an election.
+# Possible losses by an election.
 
 
 def unclean_leaders(before: MetadataImage, records: Iterable[Versioned]) -> list[str]:

@@ -135,7 +135,7 @@ def _check_new_name(view: ControllerView, name: str) -> None:
 
 
 def _colliding_name(view: ControllerView, name: str) -> str | None:
-    """Returns an existing name that differs only in "." and "_": metrics could not tell the two topics apart."""
+    """Returns an existing name that differs only in "." and "_": metrics could not distinguish the two topics."""
     unified = name.replace(".", "_")
     colliding = (existing for existing in view.image.topics_by_name if existing.replace(".", "_") == unified)
     return min(colliding, default=None)

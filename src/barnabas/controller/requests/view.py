@@ -163,7 +163,7 @@ class ControllerView:
             choose=None if self.strategy is None else partial(self._elector_of(self.strategy).choose, topic),
         )
 
-    # Questions of election strategies.
+    # Queries of election strategies.
 
     def leaders(self) -> Counter[int]:
         """Returns how many partitions each broker leads."""

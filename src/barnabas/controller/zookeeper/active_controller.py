@@ -53,7 +53,7 @@ class ActivityEvents(NamedTuple):
 
     #: The callback when everything is read; it is called once.
     on_loaded: Callable[[], None]
-    #: Another controller has claimed.
+    #: Another controller has claimed `/controller`.
     on_fenced: Callable[[], None]
     #: The callback before a decision is written: gets its cause, the image before it, and its records. Returns the
     #: cause with the records that its elections possibly lose.

@@ -43,13 +43,13 @@ class BrokerWatch:
         self._decide_first_states = decide_first_states
         listener = ProcessListener(self._process_gone, self._process_answers)
         self._processes = BrokerProcesses(core.host, core.own_id, core.config.inter_broker_listener, listener)
-        #: The names of znodes that are no broker ids.
+        #: The names of znodes that are not broker ids.
         self._invalid_names: set[str] = set()
         #: The epochs of brokers that have a znode and no process.
         self._without_process: dict[int, int] = {}
         #: Brokers that are gone, and are taken out of their partitions now; their znodes are read afterwards.
         self._leaving: set[int] = set()
-        #: The brokers among them whose znodes have changed since.
+        #: The brokers of `_leaving` whose znodes have changed since.
         self._returning: set[int] = set()
 
     def start(self) -> None:

@@ -28,7 +28,7 @@ from barnabas.znodes.znode_json import ZnodeError
 #: The actor of a change for which no principal is known.
 SELF = "controller"
 
-#: A partition by its topic's id.
+#: A partition: topic id and number.
 Place = tuple[bytes, int]
 #: Makes decisions about some partitions in their current state.
 Decide = Callable[[ControllerView, Sequence[Located]], Result[Any]]

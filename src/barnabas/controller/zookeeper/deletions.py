@@ -81,7 +81,7 @@ class TopicDeletions:
     def __init__(self, core: Core, topic_names: Callable[[], frozenset[str]]) -> None:
         self._core = core
         self._topic_names = topic_names
-        #: The markers that exist.
+        #: The topics with a znode in /admin/delete_topics, which marks them for deletion.
         self._markers: frozenset[str] = frozenset()
         self._begun: dict[str, _Deletion] = {}
         self._reports = LimitedReports(core.host.faults, core.host.clock)

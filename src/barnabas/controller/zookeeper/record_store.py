@@ -42,7 +42,7 @@ Settled = Callable[[frozenset[str]], None]
 #: The bits of an offset that count the changes of one controller epoch; the epoch is above them, so that offsets order
 #: the changes of all controllers.
 _COUNT_BITS: Final = 32
-#: A partition by its topic's id.
+#: A partition: topic id and number.
 _Place = tuple[bytes, int]
 
 
@@ -59,7 +59,7 @@ class ReadPartitions(NamedTuple):
 
     topic_id: bytes
     partitions: Mapping[int, PartitionImage]
-    #: The epochs of the controllers that wrote their states.
+    #: Partition -> epoch of the controller that wrote its state.
     epochs: Mapping[int, int] = MappingProxyType({})
 
 

@@ -46,8 +46,8 @@ def is_unsettled(view: ControllerView, partition: PartitionImage) -> bool:
 
 
 def controlled_shutdown(view: ControllerView, broker_id: int, partitions: Iterable[Located]) -> list[Versioned]:
-    """Moves leaderships away from a broker that the view shows in controlled shutdown, and takes it out of every ISR
-    where that leaves a member. It keeps the leaderships that no other replica can take over.
+    """Moves leaderships away from a broker that the view shows in controlled shutdown, and removes it from every ISR
+    that has another member. It keeps the leaderships that no other replica can take over.
     """
     records: list[Versioned] = []
     for located in partitions:

@@ -266,7 +266,7 @@ class ZookeeperController:
         active.core.propose(result, settled)
         return True
 
-    # Actions of the life.
+    # Actions of the lifecycle.
 
     def _office(self) -> ActiveController:
         assert self._active is not None, "the controller is not active"

@@ -226,8 +226,8 @@ class OffsetRequests:
 
         def settled(code: ErrorCode) -> None:
             """Reads the offsets once all commits in flight have ended. Fails if one of them failed or does not end:
-            another coordinator may have taken it over, or may still commit it. The client looks for that one; Java's
-            consumer takes COORDINATOR_NOT_AVAILABLE here as fatal.
+            another coordinator may have taken it over, or may still commit it. The client then searches for the new
+            coordinator; Java's consumer treats COORDINATOR_NOT_AVAILABLE here as fatal.
             """
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))

@@ -110,7 +110,7 @@ class TransactionShard(LoadSink):
         )
         self._loader = LogLoader(host, loads, partition, self)
         self._transactions: dict[str, Transaction] = {}
-        #: The open transactions among them, which can time out.
+        #: The transactions of `_transactions` that are open, and can time out.
         self._ongoing: dict[str, Transaction] = {}
         self._deliveries: dict[str, MarkerDelivery] = {}
         #: Requests that are processed again when the transaction of an id is free.

@@ -151,7 +151,7 @@ class ScramServer:
 
     def _credentials(self, name: str, *, by_token: bool) -> tuple[Credential | None, Credential]:
         """Returns the credential of the user or token, if there is one, and an imitation. Both are computed for every
-        user, so that the time does not tell which one is used."""
+        user, so that the response time does not reveal which one is used."""
         self._outcome = Outcome(name)
         if not by_token:
             imitated = self._imitate(name)

@@ -27,7 +27,7 @@ _KEY_TYPES: Final[Mapping[tuple[str, str | None], Sequence[str]]] = {
 ALGORITHMS: Final = frozenset(name for names in _KEY_TYPES.values() for name in names)
 _RSA_BITS_MIN: Final = 2_048
 _RSA_BITS_MAX: Final = 16_384
-#: A larger set is refused.
+#: The maximum number of keys in a set; a larger one is refused.
 _KEYS_MAX: Final = 100
 _KEY_ID_LENGTH_MAX: Final = 1_000
 #: The number of keys that are tried for a token without a key id.

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from barnabas.common.oauth_settings import Expectations
 
-#: A larger token is refused before it is decoded.
+#: The maximum size of a token in bytes; a larger one is refused before it is decoded.
 TOKEN_BYTES_MAX: Final = 65_536
 #: A longer name is refused: names of users are in error messages and audit lines.
 NAME_LENGTH_MAX: Final = 1_000
@@ -38,7 +38,7 @@ class ValidToken(NamedTuple):
     """An accepted token."""
 
     name: str
-    #: The end of the token, in milliseconds since the epoch.
+    #: The expiry time of the token, in milliseconds since the epoch.
     expires_ms: int
 
 
@@ -90,7 +90,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def check_claims(claims: Claims, expected: Expectations, now_ms: int) -> ValidToken:

@@ -59,7 +59,7 @@ class Checker:
         #: Base offset -> batch, ascending.
         self.committed: dict[int, Batch] = {}
         self.committed_end = 0
-        #: (epoch, base offset) of each, as they were committed.
+        #: (epoch, base offset) of each committed batch, in the order of the commits.
         self.committed_in: list[tuple[int, int]] = []
         self.shadows: dict[VoterKey, Shadow] = {}
         self.promised: dict[int, str] = {}

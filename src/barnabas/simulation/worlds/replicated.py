@@ -167,7 +167,7 @@ class Replicated:
             self.node(number).properties["broker.rack"] = rack
         self.client = RawClient(self.cluster, "client", security=self.security)
         self.cluster.start()
-        self.run_until(lambda: self._all_unfenced(brokers), "all brokers are there")
+        self.run_until(lambda: self._all_unfenced(brokers), "all brokers are registered")
 
     def _all_unfenced(self, brokers: int) -> bool:
         nodes = [node.broker for node in self.cluster.nodes.values()]

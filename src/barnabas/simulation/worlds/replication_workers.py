@@ -263,7 +263,7 @@ class Reader(Worker):
                     self.run.violations.append(f"two values at one offset: {index}-{offset}: {known!r} and {value!r}")
                 self.position[index] = offset + 1
         if self.position[index] > self.run.committed_end(index):
-            self.run.violations.append(f"read what is not committed: {index} up to {self.position[index]}")
+            self.run.violations.append(f"read an uncommitted record: {index} up to {self.position[index]}")
 
 
 class Deleter(Worker):

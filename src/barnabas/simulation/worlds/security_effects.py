@@ -116,7 +116,7 @@ class _View:
 
 
 class Effects(Observer):
-    """The checker of a run."""
+    """Checks the effects in a run: each must follow from the metadata of its node."""
 
     def __init__(self, cluster: Cluster, users: Iterable[User], quota: Quota) -> None:
         self._cluster = cluster

@@ -136,7 +136,7 @@ class Actor:
         self.producer_id, self.epoch = -1, -1
         self.sequences: Counter[int] = Counter()
         self.transactions: list[Txn] = []
-        #: Whether a request to begin was never answered: it can arrive late and fence what has begun since.
+        #: Whether an InitProducerId was never answered: it can arrive late and fence a producer that has begun since.
         self.may_be_fenced = self.is_slow
         self.fenced: list[str] = []
 

@@ -94,7 +94,7 @@ class ZookeeperRig(Replicated):
         self.tree = ServerTree(self.cluster, [OneWriter(), self.followed, Deletions(self.cluster)])
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
-        self.run_until(self._all_serve, "all brokers are there")
+        self.run_until(self._all_serve, "all brokers are registered")
         self.accepted = AcceptedRequests()
         self.accepted.check(self.cluster)
 
@@ -132,7 +132,7 @@ class ZookeeperRig(Replicated):
 
 
 class ZookeeperRun(ReplicationRun):
-    """One run."""
+    """One run of the explorer of ZooKeeper mode."""
 
     DURATION_S = 4
     rig: ZookeeperRig
@@ -191,7 +191,7 @@ class ZookeeperRun(ReplicationRun):
         return super()._is_whole() and not unfinished_request(cluster) and self._is_known()
 
     def _is_known(self) -> bool:
-        """Returns whether there is one controller, and it knows what the znodes say."""
+        """Returns whether there is one controller, and its image agrees with the znodes."""
         controllers: list[ZookeeperController] = []
         for node in self.rig.cluster.nodes.values():
             if node.broker is not None:
@@ -209,7 +209,7 @@ class Restorer(Mover):
     """An administrator who only makes all brokers replicas again, at the end."""
 
     def start(self) -> None:
-        """Does nothing before the end."""
+        """Does nothing: this administrator acts only at the end of the run."""
 
 
 def explore(seed: int, *, kinds: Sequence[FaultKind] = (), duration_s: int | None = None) -> Outcome:

@@ -129,7 +129,7 @@ class PartitionVerification:
         self.scans: list[SegmentScan] = []
         #: The recovery points by partition; None if the checkpoint cannot be read.
         self.epochs: list[EpochEntry] | None = []
-        #: Base offset -> what a transaction index must contain, for segments that could need a new one.
+        #: Base offset -> the entries that a transaction index must contain, for segments that could need a new one.
         self.aborted: dict[int, list[AbortedTxn]] = {}
         self._names: Sequence[str] = ()
 

@@ -159,7 +159,7 @@ class DamagedLogs:
         try:
             self.report(log)
         except OSError as error:
-            raise storage_fault(log, "cannot record what was lost", error) from error
+            raise storage_fault(log, "cannot record which offsets were lost", error) from error
 
     def accept_losses(self, topic_partition: TopicPartition) -> Log:
         """Repairs a log whose lost records no other replica has, so that it continues without them. Returns the log

@@ -68,7 +68,7 @@ class Losses(NamedTuple):
     suspected: tuple[Hole, ...] = ()
     #: The log start offset if the first records of the log were lost: their range is still part of the log.
     starts_at: int = 1 << 63
-    #: Other messages to report.
+    #: Further messages for the broker's log.
     notes: tuple[str, ...] = ()
 
 

@@ -141,7 +141,7 @@ def open_log(services: LogServices, opening: Opening) -> Log:
             return _open_log(services, replace(opening, clean=False))
     except RecordsRejected as rejected:
         advice = (
-            "`barnabas log verify` shows where; `barnabas log repair` cuts the log there and keeps what it cuts off"
+            "`barnabas log verify` shows where; `barnabas log repair` cuts the log there, and keeps the rest in a copy"
         )
         raise DamagedLogError(opening.directory, f"{rejected.message}; {advice}") from rejected
 

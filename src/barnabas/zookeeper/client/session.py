@@ -32,7 +32,7 @@ from barnabas.zookeeper.wire.frames import FrameReader, framed, request_frame
 
 _NO_PASSWORD: Final = bytes(16)
 _PING_MS_MAX: Final = 10_000
-#: A ping leaves this much earlier than half of the read timeout, where that is long enough.
+#: A ping is sent this much before half of the read timeout has passed, if the timeout is long enough.
 _PING_LEAD_MS: Final = 1_000
 #: Delays between dials, once every server was tried: random, below a bound that doubles.
 _BACKOFF_MS: Final = 100

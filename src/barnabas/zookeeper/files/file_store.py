@@ -32,13 +32,13 @@ class FileSettings(NamedTuple):
     preallocated_bytes: int = 65_536 * 1024
     #: `snapCount`
     snapshot_after_txns: int = 100_000
-    #: `snapSizeLimitInKb`; 0 is no limit.
+    #: `snapSizeLimitInKb`; 0 means no limit.
     snapshot_after_bytes: int = 4_194_304 * 1024
     #: `forceSync`: False leaves syncing to the system, and loses acknowledged transactions when it crashes.
     force_sync: bool = True
     #: `autopurge.snapRetainCount`
     snapshots_retained: int = 3
-    #: `autopurge.purgeInterval`; 0 is never.
+    #: `autopurge.purgeInterval`; 0 means never.
     purge_interval_hours: int = 0
 
 

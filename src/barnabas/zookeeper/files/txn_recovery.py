@@ -163,7 +163,8 @@ class _Replay:
         self._disk = disk
         self._faults = faults
         self.database = database
-        #: The digest of the snapshot, until the transaction that it covers. Until then the tree is a mixture.
+        #: The digest in the snapshot, until the transaction to which it belongs is applied. Before that the tree cannot
+        #: be compared: a snapshot is written while the tree changes.
         self._snapshot_digest = digest
         self._mismatch_is_reported = False
         self._cuts: list[_Cut] = []

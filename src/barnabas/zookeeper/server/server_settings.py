@@ -27,9 +27,9 @@ class ServerSettings:
     #: `minSessionTimeout`, `maxSessionTimeout`: 2 and 20 ticks unless they are set.
     session_timeout_min_ms: int = -1
     session_timeout_max_ms: int = -1
-    #: `maxClientCnxns`: the connections from one address; 0 is no limit.
+    #: `maxClientCnxns`: the connections from one address; 0 means no limit.
     client_connections_max: int = 60
-    #: `maxCnxns`: all connections; 0 is no limit.
+    #: `maxCnxns`: all connections; 0 means no limit.
     connections_max: int = 0
     #: `clientPortListenBacklog`
     listen_backlog: int = -1
@@ -55,7 +55,7 @@ class ServerSettings:
     digest_algorithm: str = "sha1"
     #: `zookeeper.digest.enabled`: each transaction has the digest of the tree after it.
     digests: bool = True
-    #: `znode.container.checkIntervalMs`, `.maxPerMinute`, `.maxNeverUsedIntervalMs` (0 is never).
+    #: `znode.container.checkIntervalMs`, `.maxPerMinute`, `.maxNeverUsedIntervalMs` (0 means never).
     container_check_ms: int = 60_000
     container_deletions_per_minute: int = 10_000
     container_never_used_ms: int = 0

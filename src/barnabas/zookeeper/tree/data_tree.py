@@ -17,7 +17,7 @@ from barnabas.zookeeper.wire.codes import ErrorCode
 from barnabas.zookeeper.wire.records import OPEN_ACL, READ_ACL, Acl, Stat
 from barnabas.zookeeper.znode_paths import name_of, parent_of
 
-#: Readers can name it "", too.
+#: The root; read requests can also name it "".
 ROOT: Final = "/"
 ZOOKEEPER: Final = "/zookeeper"
 CONFIG: Final = "/zookeeper/config"

@@ -35,7 +35,7 @@ class StatsTrack:
         for pair in _SEPARATORS.split((data or b"").decode("utf-8", "replace")):
             if pair:
                 name, _, rest = pair.partition("=")
-                # "bytes=5=" is written for readers that know only the first two figures.
+                # A value such as "bytes=5=" has a second "=", for older readers: only the number before it counts.
                 self._figures[name] = int(rest.partition("=")[0] or "-1")
 
     def _of(self, name: str) -> int:

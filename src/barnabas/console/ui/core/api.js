@@ -124,10 +124,16 @@ export async function loadSession() {
   session.value = await answer.json();
 }
 
-/** Returns whether the present user has a role's rights, and the moment and the server allow changes. */
-export function can(/** @type {'viewer'|'operator'|'admin'} */ role) {
+/** @typedef {'viewer'|'operator'|'admin'} RoleName */
+
+/** Returns whether the present user has a role's rights. */
+export function has(/** @type {RoleName} */ role) {
   const order = ['viewer', 'operator', 'admin'];
+  return order.indexOf(session.value?.role ?? '') >= order.indexOf(role);
+}
+
+/** Returns whether the present user has a role's rights, and the moment and the server allow changes. */
+export function can(/** @type {RoleName} */ role) {
   const mine = session.value;
-  if (!mine || mine.read_only || place.value.params.has('at')) return false;
-  return order.indexOf(mine.role ?? '') >= order.indexOf(role);
+  return Boolean(mine && !mine.read_only && !place.value.params.has('at') && has(role));
 }

@@ -5,7 +5,7 @@
 /** @typedef {{time_ms: number, text: string, codes: string[]}} Cause */
 /** @typedef {{name: string, colour: string|null, production: boolean, incident_ms: number|null}} ClusterName */
 /** @typedef {{user: string|null, role: string|null, token: string|null, is_login_needed: boolean, read_only: boolean,
- *   clusters: ClusterName[], cluster: string, lab: boolean, history: {first_ms: number, last_ms: number}|null,
+ *   clusters: ClusterName[], is_restricted: boolean, cluster: string, lab: boolean, history: {first_ms: number, last_ms: number}|null,
  *   features: string[], version: string, boot: string}} Session */
 /**
  * @template T
@@ -73,7 +73,8 @@
  *   members: {member: string, client: string, host: string, instance: string|null,
  *   assignments: {topic: string, partition: number}[]}[], partitions: GroupPartition[], lag: number|null,
  *   lag_s: number|null, problem: string|null}} GroupPage */
-/** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean}} Value */
+/** @typedef {{kind: string, text: string|null, size: number, is_cut: boolean, schema?: {id: number, name: string}|null,
+ *   is_masked?: boolean, problem?: string|null}} Value */
 /** @typedef {{partition: number, offset: number, time_ms: number|null, time_type: string, key: Value|null,
  *   value: Value|null, headers: {name: string, value: Value|null}[], size: number}} RecordRow */
 /** @typedef {{records: RecordRow[], searched: {records: number, bytes: number, skipped: number, ms: number, filter_failures: number},
@@ -97,5 +98,13 @@
  *   worst: (Partition & {explanation: string[]})[]}} Incident */
 /** @typedef {{is_embedded: boolean, reason: string|null, brokers: {broker: number, state: string,
  *   pid: number|null}[]}} Lab */
+/** @typedef {{from: number, to: number, partitions: number, out_of_sync: number, lag: number|null, state: string,
+ *   report: string|null}} Link */
+/** @typedef {{kind: string, broker: number, begin_ms: number, end_ms: number|null, text: string}} Report */
+/** @typedef {{brokers: number[], brokers_total: number, cells: Link[], reports: Report[], has_reports: boolean}} Links */
+/** @typedef {{resource: string, name: string, pattern: string, principal: string, host: string, operation: string,
+ *   permission: string}} Acl */
+/** @typedef {{user: string, mechanism: string, iterations: number}} ScramUser */
+/** @typedef {{entity: Record<string, string|null>, quotas: Record<string, number>}} Quota */
 
 export {};

@@ -5,7 +5,7 @@ import { asApiError } from '../core/data.js';
 import { Dialog } from './dialog.js';
 import { say } from './toasts.js';
 
-/** @typedef {{name: string, title: string, value?: string|number, type?: string, choices?: [string, string][], hint?: string}} Field */
+/** @typedef {{name: string, title: string, value?: string|number, type?: string, choices?: [string, string][], hint?: string, rows?: number}} Field */
 
 /**
  * @param {{title: string, verb: string, fields: Field[], onClose: () => void, isDanger?: boolean, lead?: any,
@@ -48,9 +48,9 @@ export function ActionDialog({ title, verb, fields, onClose, act, isDanger = fal
           ${each.choices
             ? html`<select value=${values[each.name]} onChange=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)}>
                 ${each.choices.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}</select>`
-            : each.type === 'textarea'
-            ? html`<textarea rows="8" value=${values[each.name]} spellcheck=${false} onInput=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)}></textarea>`
-            : html`<input type=${each.type ?? 'text'} value=${values[each.name]} spellcheck=${false} autocomplete="off"
+            : each.rows
+              ? html`<textarea rows=${each.rows} class="code" value=${values[each.name]} spellcheck=${false} onInput=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)} />`
+              : html`<input type=${each.type ?? 'text'} value=${values[each.name]} spellcheck=${false} autocomplete="off"
                 onInput=${(/** @type {any} */ event) => set(each.name, event.currentTarget.value)} />`}
           ${each.hint && html`<small>${each.hint}</small>`}</label>`,
       )}

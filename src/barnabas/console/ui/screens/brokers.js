@@ -6,6 +6,7 @@ import { clocks, useNow, useRoute } from '../core/data.js';
 import { atMs, href } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { bytes, count, duration } from '../core/format.js';
+import { LinksPanel } from '../parts/links.js';
 import { Table, sorted } from '../parts/table.js';
 import { ActionDialog } from '../parts/action_dialog.js';
 import { Waiting } from '../parts/state_of_answer.js';
@@ -53,6 +54,7 @@ export function Brokers() {
     <${Table} label="Brokers" columns=${columns} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null}
       keyOf=${(/** @type {Broker} */ row) => String(row.broker)} sort=${sort} isDown=${isDown} isTall=${rows.length > 60}
       markOf=${(/** @type {Broker} */ row) => `${row.problem !== null} ${row.is_controller}`} empty=${texts.empty.brokers} />
+    <${LinksPanel} />
     <${QuorumPanel} />`;
 }
 

@@ -1,13 +1,16 @@
 // Messages: what is in it?
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { address, get } from '../core/api.js';
+import { address, can, get } from '../core/api.js';
 import { asApiError, useRoute } from '../core/data.js';
-import { changed, href, param, setParams } from '../core/url.js';
+import { atMs, changed, param, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
-import { bytes, clockMs, count, day, plural } from '../core/format.js';
+import { bytes, count, plural } from '../core/format.js';
+import { CopyRecords, WriteRecord } from '../parts/record_dialogs.js';
+import { OneRecord, Records } from '../parts/records.js';
+import { Tail } from '../parts/tail.js';
 import { Waiting } from '../parts/state_of_answer.js';
-/** @import { Messages, RecordRow, Value } from '../core/types.js' */
+/** @import { Messages, RecordRow } from '../core/types.js' */
 
 const FROM = /** @type {const} */ ([
   ['end', 'the last'],
@@ -18,8 +21,12 @@ const FROM = /** @type {const} */ ([
 const LIMITS = ['20', '50', '200', '500'];
 const FORMS = ['auto', 'text', 'json', 'hex'];
 
+/** The records in one file. */
+const FILE_LIMIT = 10000;
+
 export function MessagesScreen() {
   const topic = param('topic') ?? '';
+  const isLive = param('live') === '1' && atMs() === null;
   const asked = {
     topic,
     partition: param('partition'),
@@ -31,6 +38,16 @@ export function MessagesScreen() {
     key: param('key'),
     body: param('body'),
   };
+  if (isLive) {
+    return html`<${Form} asked=${asked} error=${null} onAgain=${() => {}} isLive />
+      <${Tail} params=${{ topic, partition: asked.partition, q: asked.q, filter: asked.filter, key: asked.key, body: asked.body }} />
+      ${param('record') !== null && html`<${OneRecord} topic=${topic} id=${param('record')} />`}`;
+  }
+  return html`<${Found} topic=${topic} asked=${asked} />`;
+}
+
+/** @param {{topic: string, asked: Record<string, string|null>}} props */
+function Found({ topic, asked }) {
   const answer = useRoute('/api/messages', asked, { isStill: true });
   const data = /** @type {Messages|null} */ (answer.data);
   const [more, setMore] = useState(/** @type {{key: string, records: RecordRow[], last: Messages|null}} */ ({ key: '', records: [], last: null }));
@@ -67,8 +84,10 @@ export function MessagesScreen() {
     ${open !== null && html`<${OneRecord} topic=${topic} id=${open} />`}`;
 }
 
-/** @param {{asked: Record<string, string|null>, error: any, onAgain: () => void}} props */
-function Form({ asked, error, onAgain }) {
+/** @param {{asked: Record<string, string|null>, error: any, onAgain: () => void, isLive?: boolean}} props */
+function Form({ asked, error, onAgain, isLive = false }) {
+  const [shown, setShown] = useState('');
+  const close = () => setShown('');
   const onSubmit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     const fields = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
@@ -88,7 +107,7 @@ function Form({ asked, error, onAgain }) {
     });
     if (before === window.location.search) onAgain();
   };
-  return html`<form class="tools" onSubmit=${onSubmit}>
+  return html`<form class="tools" aria-label="Search" onSubmit=${onSubmit}>
     <label>read <select name="from" value=${asked.from}>${FROM.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></label>
     <label>at <input name="value" class="short" value=${asked.value ?? ''} placeholder="offset or time" spellcheck=${false} /></label>
     <label>partition <input name="partition" class="short" value=${asked.partition ?? ''} placeholder="all" inputmode="numeric" /></label>
@@ -97,66 +116,12 @@ function Form({ asked, error, onAgain }) {
     <label>contains <input name="q" class="short" value=${asked.q ?? ''} spellcheck=${false} /></label>
     <label class="grow">filter <input name="filter" class="filter code" value=${asked.filter ?? ''} placeholder="CEL, such as  value.amount > 100 && partition == 2" spellcheck=${false} aria-invalid=${error?.code === 'filter'} /></label>
     <button class="primary">Read</button>
-    <a class="button" href=${address('/api/messages', { ...asked, format: 'jsonl' })} download>JSONL</a>
+    <a class="button" href=${changed({ live: isLive ? null : '1', record: null })}>${isLive ? 'End the live tail' : 'Live tail'}</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'jsonl' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>JSONL</a>
+    <a class="button" href=${address('/api/messages', { ...asked, limit: FILE_LIMIT, format: 'csv' })} download title=${`The first ${count(FILE_LIMIT)} records that match`}>CSV</a>
+    ${can('operator') && html`<button type="button" onClick=${() => setShown('write')}>Write a record</button><button type="button" onClick=${() => setShown('copy')}>Copy</button>`}
     ${error?.code === 'filter' && html`<p class="problem" role="alert">${error.message}${error.where ? ` (line ${error.where[0]}, column ${error.where[1]})` : ''}</p>`}
-  </form>`;
-}
-
-/** @param {{records: RecordRow[]}} props */
-function Records({ records }) {
-  return html`<div class="table-box" role="region" tabindex="0" aria-label="Records"><table class="records">
-    <colgroup><col class="c-offset" /><col class="c-time" /><col class="c-key" /><col /></colgroup>
-    <thead><tr><th scope="col">Partition and offset</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Value</th></tr></thead>
-    <tbody>${records.map(
-      (each) => html`<tr key=${`${each.partition} ${each.offset}`}>
-        <th scope="row"><a class="name" href=${changed({ record: `${each.partition}:${each.offset}` })}>${each.partition} : ${count(each.offset)}</a></th>
-        <td>${each.time_ms === null || each.time_ms < 0 ? '–' : html`${day(each.time_ms)} ${clockMs(each.time_ms)}`}</td>
-        <td><${Short} value=${each.key} /></td>
-        <td><${Short} value=${each.value} />${each.headers.length > 0 && html` <span class="chip plain">${plural(each.headers.length, 'header')}</span>`}</td></tr>`,
-    )}</tbody></table></div>`;
-}
-
-/** @param {{value: Value|null}} props */
-function Short({ value }) {
-  if (!value || value.kind === 'null') return html`<span class="nothing">null</span>`;
-  return html`<span class="code record-text">${(value.text ?? '').slice(0, 300)}</span>${value.is_cut || (value.text ?? '').length > 300 ? '…' : ''}`;
-}
-
-/** @param {{topic: string, id: string}} props */
-function OneRecord({ topic, id }) {
-  const [partition, offset] = id.split(':').map(Number);
-  const answer = useRoute('/api/message', { topic, partition, offset }, { isStill: true });
-  const record = /** @type {{record: RecordRow|null}|null} */ (answer.data)?.record ?? null;
-  useEffect(() => {
-    const onKey = (/** @type {KeyboardEvent} */ event) => event.key === 'Escape' && setParams({ record: null });
-    document.addEventListener('keydown', onKey);
-    return () => document.removeEventListener('keydown', onKey);
-  }, []);
-  return html`<aside class="drawer wide-drawer" aria-label="Record">
-    <div class="dialog-head"><h2>${partition} : ${count(offset)}</h2><a class="icon button" href=${changed({ record: null })} aria-label="Close the record">×</a></div>
-    ${!answer.data
-      ? html`<${Waiting} ...${answer} />`
-      : !record
-        ? html`<p class="empty">There is no record at this offset: it was deleted, compacted, or is not written yet.</p>`
-        : html`<p class="facts"><span>${record.time_ms === null ? 'no time' : `${day(record.time_ms)} ${clockMs(record.time_ms)}`} (${record.time_type})</span> <span>${bytes(record.size)}</span>
-              <a href=${href('/partition', { topic, partition })}>partition</a></p>
-            <${Whole} title="Key" value=${record.key} /><${Whole} title="Value" value=${record.value} />
-            ${record.headers.map((each, index) => html`<${Whole} key=${`${each.name} ${index}`} title=${`Header ${each.name}`} value=${each.value} />`)}`}
-  </aside>`;
-}
-
-/** @param {{title: string, value: Value|null}} props */
-function Whole({ title, value }) {
-  const text = value?.kind === 'json' ? pretty(value.text ?? '') : (value?.text ?? '');
-  return html`<section><h3>${title} <small class="muted">${value ? `${value.kind}, ${bytes(value.size)}${value.is_cut ? ', cut' : ''}` : 'null'}</small></h3>
-    ${value && value.kind !== 'null' && html`<pre class="record-whole" tabindex="0" role="region" aria-label=${title}>${text}</pre>`}</section>`;
-}
-
-/** @param {string} text */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
+  </form>
+  ${shown === 'write' && html`<${WriteRecord} topic=${asked.topic ?? ''} onClose=${close} onDone=${onAgain} />`}
+  ${shown === 'copy' && html`<${CopyRecords} asked=${asked} onClose=${close} />`}`;
 }

@@ -144,7 +144,7 @@ function Generate({ onClose }) {
 /** @param {{onClose: () => void}} props */
 function OpenPlan({ onClose }) {
   return html`<${ActionDialog} title="Open a plan" verb="Take the plan" onClose=${onClose} fields=${[
-    { name: 'text', title: 'JSON of a reassignment', type: 'textarea', hint: 'As kafka-reassign-partitions and barnabas reassign read it' },
+    { name: 'text', title: 'JSON of a reassignment', rows: 8, hint: 'As kafka-reassign-partitions and barnabas reassign read it' },
   ]} act=${async (/** @type {any} */ values, /** @type {boolean} */ isDry) => {
     const rows = parsePlan(values.text);
     if (isDry) return { plan: rows.slice(0, 50).map((row) => `${row.topic}-${row.partition}: replicas ${listed(row.replicas)}`) };

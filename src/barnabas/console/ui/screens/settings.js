@@ -1,12 +1,13 @@
 // Settings: what this console is, and who changed what with it.
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../core/html.js';
-import { get, session } from '../core/api.js';
+import { get, has, session } from '../core/api.js';
 import { asApiError, shown } from '../core/data.js';
 import { atMs, setParams } from '../core/url.js';
 import { texts } from '../core/texts.js';
 import { moment } from '../core/format.js';
 import { setTheme, theme } from '../core/theme.js';
+import { Acls, Quotas, ScramUsers } from '../parts/rights.js';
 import { Table } from '../parts/table.js';
 
 /** @typedef {{id: number, time_ms: number, user: string, role: string, address: string, cluster: string, action: string,
@@ -44,6 +45,7 @@ export function Settings() {
           <button class="choice" aria-pressed=${theme.value === 'dark'} onClick=${() => setTheme('dark')}>Dark</button></div>
         ${at !== null && html`<p><button onClick=${() => setParams({ at: null })}>${texts.backToLive}</button></p>`}</section>
     </div>
+    ${has('operator') && !mine?.is_restricted && at === null && html`<${Acls} /><${ScramUsers} /><${Quotas} />`}
     <section class="panel" aria-label="Audit"><h2>What was changed with this console</h2>
       ${audit.problem
         ? html`<p class="empty">${audit.problem}</p>`

@@ -203,7 +203,7 @@ class ClassicGroup:
         self.join_deadline = deadlines.new()
         self.sync_deadline = deadlines.new()
         self._supported: dict[str, int] = {}
-        #: The memory that its members take.
+        #: The memory that the group's members take.
         self.held_bytes = 0
         self._held = HeldBytes()
 

@@ -1,6 +1,7 @@
 """AlterUserScramCredentials: sets and removes SCRAM credentials of users (KIP-554), with Kafka's errors and texts.
 
-Each user is decided separately: an error for one does not concern the others. A user can be altered once in a request.
+Each user is decided separately: an error for one does not concern the others. A user can be altered once in a request;
+in ZooKeeper mode once for each mechanism, as in Kafka 3.9.1.
 The client sends the salted password; only the two keys that are derived from it are stored.
 """
 
@@ -37,34 +38,40 @@ def alteration_count(request: AlterUserScramCredentialsRequest) -> int:
 
 
 def alter_in_portions(
-    view: ControllerView, request: AlterUserScramCredentialsRequest, actor: str
+    view: ControllerView, request: AlterUserScramCredentialsRequest, actor: str, *, in_zookeeper: bool = False
 ) -> Portions[Result[AlterUserScramCredentialsResponse]]:
     """Decides on an AlterUserScramCredentials request, some users at a time."""
-    chosen: dict[str, _Deletion | _Upsertion] = {}
+    chosen: dict[str, dict[int, _Deletion | _Upsertion]] = {}
     errors: dict[str, RequestFailed] = {}
     alterations: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     for index, alteration in enumerate(alterations, 1):
         name = alteration.name
         if name not in errors:
             try:
-                if chosen.pop(name, None) is not None:
+                earlier = chosen.get(name, {})
+                if alteration.mechanism in earlier if in_zookeeper else earlier:
                     text = "A user credential cannot be altered twice in the same request"
                     raise RequestFailed(ErrorCode.DUPLICATE_RESOURCE, text)
+                if not in_zookeeper and view.image.metadata_version < V_3_5_IV2:
+                    text = "The current metadata.version does not support SCRAM"
+                    raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION, text)
                 _check(view, alteration)
-                chosen[name] = alteration
+                chosen.setdefault(name, {})[alteration.mechanism] = alteration
             except RequestFailed as error:
+                chosen.pop(name, None)
                 errors[name] = error
         if not index % _PORTION:
             yield
     records: list[Versioned] = []
     rows: list[_Row] = []
-    for alteration in chosen.values():
-        records.append((_record(alteration), 0))
-        rows.append(_Row(user=alteration.name, error_message=None))
-        if not len(records) % _PORTION:
+    for name, by_mechanism in chosen.items():
+        records += ((_record(alteration), 0) for alteration in by_mechanism.values())
+        rows.append(_Row(user=name, error_message="" if in_zookeeper else None))
+        if not len(rows) % _PORTION:
             yield
     rows += [_Row(user=name, error_code=error.code, error_message=error.message) for name, error in errors.items()]
-    cause = Cause(ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS, actor, _shown(list(chosen.values())))
+    altered = [alteration for by_mechanism in chosen.values() for alteration in by_mechanism.values()]
+    cause = Cause(ControllerEvent.ALTER_USER_SCRAM_CREDENTIALS, actor, _shown(altered))
     return Result(records, AlterUserScramCredentialsResponse(results=rows), cause)
 
 
@@ -82,8 +89,6 @@ def _names(request: AlterUserScramCredentialsRequest) -> Iterator[str]:
 
 def _check(view: ControllerView, alteration: _Deletion | _Upsertion) -> None:
     """Raises RequestFailed if the alteration is not possible."""
-    if view.image.metadata_version < V_3_5_IV2:
-        raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not alteration.name:
         raise RequestFailed(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if alteration.mechanism not in SCRAM_NAMES:

@@ -1,0 +1,114 @@
+"""What a user with patterns can do: the routes that answer from what the patterns allow, and the names in each change.
+
+A route that is in neither table is refused to such a user, so that a new route shows nothing until it is in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from barnabas.console.problems import Problem
+from barnabas.console.security.scope import Scope
+
+#: Routes that need no rule: they name no topic and no group, or answer from the screens of the scope.
+READS: Final = frozenset(
+    {
+        "session",
+        "login",
+        "logout",
+        "logout_everywhere",
+        "overview",
+        "map",
+        "topics",
+        "topic",
+        "partition",
+        "brokers",
+        "broker",
+        "quorum",
+        "timeline",
+        "search",
+        "lanes",
+        "groups",
+        "group",
+        "messages",
+        "message",
+        "tail",
+        "history",
+        "whatif",
+        "live",
+        "links",
+        "audit",
+    }
+)
+_NO_RULE: Final = "a user with patterns of topics or groups cannot do this"
+
+
+class Named(NamedTuple):
+    """The kind of a name, topic or group, and the name. A name that is no text is refused by the action itself."""
+
+    kind: str
+    name: Any
+
+
+Rule = Callable[[Mapping[str, Any]], Iterator[Named]]
+
+
+def _field(kind: str, name: str) -> Rule:
+    def rule(body: Mapping[str, Any]) -> Iterator[Named]:
+        yield Named(kind, body.get(name))
+
+    return rule
+
+
+def _partitions(body: Mapping[str, Any]) -> Iterator[Named]:
+    """Yields the topics of named partitions. Raises Problem for all partitions."""
+    rows = body.get("partitions")
+    if not isinstance(rows, list):
+        raise Problem("role", "a user with patterns names the partitions")
+    for row in rows:
+        yield Named("topic", row.get("topic") if isinstance(row, dict) else None)
+
+
+def _configs(body: Mapping[str, Any]) -> Iterator[Named]:
+    if body.get("kind") != "topic":
+        raise Problem("role", _NO_RULE)
+    yield Named("topic", body.get("name"))
+
+
+def _all_of(*rules: Rule) -> Rule:
+    def rule(body: Mapping[str, Any]) -> Iterator[Named]:
+        for each in rules:
+            yield from each(body)
+
+    return rule
+
+
+#: The names in the body of each change.
+CHANGES: Final[Mapping[str, Rule]] = {
+    "elect": _partitions,
+    "create_topic": _field("topic", "name"),
+    "delete_topic": _field("topic", "name"),
+    "alter_configs": _configs,
+    "add_partitions": _field("topic", "name"),
+    "delete_records": _field("topic", "topic"),
+    "reset_offsets": _all_of(_field("group", "group"), _partitions),
+    "delete_group": _field("group", "group"),
+    "reassign": _partitions,
+    "produce": _field("topic", "topic"),
+    "produce_again": _all_of(_field("topic", "topic"), _field("topic", "to")),
+    "copy_records": _all_of(_field("topic", "topic"), _field("topic", "to")),
+}
+
+
+def check(scope: Scope, route: str, body: Mapping[str, Any] | None) -> None:
+    """Raises Problem unless a visitor with this scope can use a route; `body` is that of a change."""
+    if not scope.is_restricted or route in READS:
+        return
+    rule = CHANGES.get(route)
+    if rule is None or body is None:
+        raise Problem("role", _NO_RULE)
+    for kind, name in rule(body):
+        is_seen = isinstance(name, str) and (scope.sees_topic(name) if kind == "topic" else scope.sees_group(name))
+        if not is_seen:
+            raise Problem("role", f"no pattern of this user allows the {kind} {str(name)[:200]}")

@@ -1,0 +1,97 @@
+// Who may what: ACLs, SCRAM users and quotas, as lists with their changes.
+import { useState } from 'preact/hooks';
+import { html } from '../core/html.js';
+import { can, post } from '../core/api.js';
+import { useRoute } from '../core/data.js';
+import { ActionDialog } from './action_dialog.js';
+import { Table } from './table.js';
+/** @import { Acl, Quota, ScramUser } from '../core/types.js' */
+/** @import { Field } from './action_dialog.js' */
+
+const OPERATIONS = ['read', 'write', 'create', 'delete', 'alter', 'describe', 'describe-configs', 'alter-configs', 'cluster-action', 'idempotent-write', 'all'];
+const RESOURCES = ['topic', 'group', 'cluster', 'transactional-id', 'delegation-token', 'user'];
+const MECHANISMS = ['SCRAM-SHA-256', 'SCRAM-SHA-512'];
+const QUOTAS = ['producer_byte_rate', 'consumer_byte_rate', 'request_percentage', 'controller_mutation_rate', 'connection_creation_rate'];
+
+/** @param {string[]} names @returns {[string, string][]} */
+const choices = (names) => names.map((each) => [each, each]);
+
+/**
+ * A list, and the dialog that adds to it. `remove` is the dialog of a row.
+ * @param {{title: string, route: string, columns: any[], keyOf: (row: any) => string, empty: string, add: string,
+ *   fields: Field[], lead?: string, act: (values: any, isDry: boolean) => Promise<any>,
+ *   remove: (row: any, isDry: boolean) => Promise<any>, named: (row: any) => string}} props
+ */
+function Rights({ title, route, columns, keyOf, empty, add, fields, lead, act, remove, named }) {
+  const answer = useRoute(route, {}, { isStill: true });
+  const data = /** @type {{rows: any[]|null, problem: string|null}|null} */ (answer.data);
+  const [isAdding, setAdding] = useState(false);
+  const [gone, setGone] = useState(/** @type {any} */ (null));
+  const rows = data?.rows ?? [];
+  const mayEdit = can('admin') && data?.rows !== null;
+  const edit = { key: 'remove', title: 'Change', width: 90, align: 'end', cell: (/** @type {any} */ row) => html`<button class="small" aria-label=${`Remove ${named(row)}`} onClick=${() => setGone(row)}>Remove</button>` };
+  return html`<section class="panel" aria-label=${title}><h2>${title} ${mayEdit && data && html`<button class="small" onClick=${() => setAdding(true)}>${add}</button>`}</h2>
+    ${answer.error && html`<p class="empty">${answer.error.message}</p>`}
+    ${data?.problem && html`<p class="empty">${data.problem}</p>`}
+    ${data?.rows && html`<${Table} label=${`${title}, scrollable`} count=${rows.length} row=${(/** @type {number} */ index) => rows[index] ?? null} keyOf=${keyOf} isTall=${rows.length > 30}
+      empty=${empty} columns=${mayEdit ? [...columns, edit] : columns} />`}
+    ${isAdding && html`<${ActionDialog} title=${add} verb="Set" fields=${fields} lead=${lead} act=${act} onDone=${answer.reload} onClose=${() => setAdding(false)} />`}
+    ${gone && html`<${ActionDialog} title=${`Remove ${named(gone)}`} verb="Remove" isDanger fields=${[]} act=${(/** @type {any} */ _values, /** @type {boolean} */ isDry) => remove(gone, isDry)} onDone=${answer.reload} onClose=${() => setGone(null)} />`}
+  </section>`;
+}
+
+export function Acls() {
+  return html`<${Rights} title="ACLs" route="/api/acls" add="Add a rule" empty="There is no rule." named=${(/** @type {Acl} */ row) => `${row.permission} ${row.principal} ${row.operation} ${row.resource} ${row.name}`}
+    keyOf=${(/** @type {Acl} */ row) => JSON.stringify(row)} columns=${[
+      { key: 'permission', title: 'Rule', width: 80, cell: (/** @type {Acl} */ row) => html`<span class=${row.permission === 'deny' ? 'bad' : ''}>${row.permission}</span>` },
+      { key: 'principal', title: 'Principal', cell: (/** @type {Acl} */ row) => html`<span class="code" title=${row.principal}>${row.principal}</span>` },
+      { key: 'operation', title: 'Operation', width: 150, cell: (/** @type {Acl} */ row) => row.operation },
+      { key: 'resource', title: 'Resource', width: 130, cell: (/** @type {Acl} */ row) => row.resource },
+      { key: 'name', title: 'Name', cell: (/** @type {Acl} */ row) => html`<span class="code" title=${row.name}>${row.name}${row.pattern === 'prefixed' ? '…' : ''}</span>` },
+      { key: 'host', title: 'From', width: 110, isWide: true, cell: (/** @type {Acl} */ row) => row.host },
+    ]} fields=${[
+      { name: 'permission', title: 'Rule', choices: choices(['allow', 'deny']), value: 'allow' },
+      { name: 'principal', title: 'Principal', value: 'User:', hint: 'User:* is everybody' },
+      { name: 'operation', title: 'Operation', choices: choices(OPERATIONS), value: 'read' },
+      { name: 'resource', title: 'Resource', choices: choices(RESOURCES), value: 'topic' },
+      { name: 'pattern', title: 'Names', choices: [['literal', 'this name; * is every name'], ['prefixed', 'all that begin with it']], value: 'literal' },
+      { name: 'name', title: 'Name', hint: 'Not needed for the cluster' },
+      { name: 'host', title: 'From the address', value: '*' },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/add-acl', { ...values, dry_run: isDry })}
+    remove=${(/** @type {Acl} */ row, /** @type {boolean} */ isDry) => post('/api/actions/remove-acl', { ...row, dry_run: isDry })} />`;
+}
+
+export function ScramUsers() {
+  return html`<${Rights} title="SCRAM users" route="/api/scram-users" add="Set a password" empty="No user has a SCRAM password." named=${(/** @type {ScramUser} */ row) => `${row.user} ${row.mechanism}`}
+    keyOf=${(/** @type {ScramUser} */ row) => `${row.user} ${row.mechanism}`} columns=${[
+      { key: 'user', title: 'User', cell: (/** @type {ScramUser} */ row) => html`<span class="code">${row.user}</span>` },
+      { key: 'mechanism', title: 'Mechanism', width: 160, cell: (/** @type {ScramUser} */ row) => row.mechanism },
+      { key: 'iterations', title: 'Iterations', width: 110, align: 'end', cell: (/** @type {ScramUser} */ row) => row.iterations },
+    ]} fields=${[
+      { name: 'user', title: 'User' },
+      { name: 'mechanism', title: 'Mechanism', choices: choices(MECHANISMS), value: MECHANISMS[1] },
+      { name: 'password', title: 'Password', type: 'password' },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) => post('/api/actions/set-scram-user', { ...values, dry_run: isDry })}
+    remove=${(/** @type {ScramUser} */ row, /** @type {boolean} */ isDry) => post('/api/actions/remove-scram-user', { user: row.user, mechanism: row.mechanism, dry_run: isDry })} />`;
+}
+
+/** @param {Record<string, string|null>} entity */
+function entityText(entity) {
+  return Object.entries(entity).map(([kind, name]) => `${kind} ${name ?? '(default)'}`).join(', ');
+}
+
+export function Quotas() {
+  return html`<${Rights} title="Quotas" route="/api/quotas" add="Set a quota" empty="There is no quota." named=${(/** @type {Quota} */ row) => `the quotas of ${entityText(row.entity)}`}
+    keyOf=${(/** @type {Quota} */ row) => JSON.stringify(row.entity)} columns=${[
+      { key: 'entity', title: 'Of', width: 280, cell: (/** @type {Quota} */ row) => html`<span title=${entityText(row.entity)}>${entityText(row.entity)}</span>` },
+      { key: 'quotas', title: 'Quotas', cell: (/** @type {Quota} */ row) => html`<span class="code">${Object.entries(row.quotas).map(([key, value]) => `${key} ${value}`).join(', ')}</span>` },
+    ]} fields=${[
+      { name: 'kind', title: 'Of', choices: choices(['user', 'client-id', 'ip']), value: 'user' },
+      { name: 'name', title: 'Name', hint: 'Empty: all that have no quota of their own' },
+      { name: 'key', title: 'Quota', choices: choices(QUOTAS), value: QUOTAS[0] },
+      { name: 'value', title: 'Value', type: 'number', hint: 'Bytes, percent or changes per second; empty removes it' },
+    ]} act=${(/** @type {any} */ values, /** @type {boolean} */ isDry) =>
+      post('/api/actions/set-quotas', { entity: { [values.kind]: values.name || null }, quotas: { [values.key]: values.value === '' ? null : Number(values.value) }, dry_run: isDry })}
+    remove=${(/** @type {Quota} */ row, /** @type {boolean} */ isDry) =>
+      post('/api/actions/set-quotas', { entity: row.entity, quotas: Object.fromEntries(Object.keys(row.quotas).map((key) => [key, null])), dry_run: isDry })} />`;
+}

@@ -1,0 +1,91 @@
+"""A broker with every kind of listener, for the tests of other projects: TLS with certificates of clients, log-ins
+in the clear and over TLS, and plain text. An authorizer judges all requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from tests.clients.servers import BarnabasServer
+from tests.support.tls_stores import Stores
+
+import kafka_jars
+
+ADMIN: Final = "admin"
+PASSWORD: Final = "admin-Secret"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULES: Final = "org.apache.kafka.common.security"
+
+
+class SuiteServer:
+    """A broker whose super users are the nodes, the certificate CN=client and the user `admin`. Everybody else may do
+    what no rule is about, as many suites expect.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.stores = Stores(folder)
+        self.stores.pem("broker")
+        self.client_file = self.stores.pem("client")
+        self.plain_port, self.tls_port, self.sasl_port, self.sasl_tls_port, controller_port = kafka_jars.free_ports(5)
+        listeners = {
+            "PLAINTEXT": self.plain_port,
+            "SSL": self.tls_port,
+            "SASL_PLAINTEXT": self.sasl_port,
+            "SASL_SSL": self.sasl_tls_port,
+            "CONTROLLER": controller_port,
+        }
+        chosen = {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{'SSL' if name == 'CONTROLLER' else name}" for name in listeners
+            ),
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+            "inter.broker.listener.name": "SSL",
+            "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.controller.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:CN=broker;User:CN=client;User:{ADMIN}",
+            "allow.everyone.if.no.acl.found": "true",
+            "num.partitions": "4",
+            **self.stores.settings("PEM", "broker"),
+            **_entries("sasl_plaintext"),
+            **_entries("sasl_ssl"),
+            **(properties or {}),
+        }
+        self.server = BarnabasServer(folder / "server", port=self.plain_port, properties=chosen)
+
+    def start(self) -> SuiteServer:
+        """Starts the broker, with credentials of `admin` for each mechanism."""
+        self.server.start()
+        admin = AdminClient(
+            {
+                "bootstrap.servers": f"127.0.0.1:{self.sasl_port}",
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": ADMIN,
+                "sasl.password": PASSWORD,
+            }
+        )
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion(ADMIN, ScramCredentialInfo(mechanism, 4_096), PASSWORD.encode())
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(30)
+        return self
+
+    def stop(self) -> None:
+        self.server.stop()
+
+
+def _entries(listener: str) -> dict[str, str]:
+    """Returns the JAAS entries of a listener."""
+    scram = f"{_MODULES}.scram.ScramLoginModule required;"
+    plain = f'{_MODULES}.plain.PlainLoginModule required user_{ADMIN}="{PASSWORD}";'
+    return {
+        f"listener.name.{listener}.plain.sasl.jaas.config": plain,
+        f"listener.name.{listener}.scram-sha-256.sasl.jaas.config": scram,
+        f"listener.name.{listener}.scram-sha-512.sasl.jaas.config": scram,
+    }

@@ -1,0 +1,312 @@
+"""Users with patterns: no route and no stream names a topic or a group that the patterns do not allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.console_server import RunningConsole, target_of
+
+from barnabas.console.problems import Problem
+from barnabas.console.security.passwords import Hashed
+from barnabas.console.security.rights import ROUTES, Role, Route
+from barnabas.console.security.scope import Patterns, Scope, fits
+from barnabas.console.security.scope_rules import CHANGES, READS, check
+from barnabas.console.security.users import User, UsersError, UsersFile
+from barnabas.console.state import ConsoleOptions
+from barnabas.testing.phantom import PhantomCluster
+from barnabas.testing.phantom_state import PhantomState
+
+PASSWORD = Hashed("00" * 16, "00" * 32)
+#: Topics of the phantom cluster begin with topic-; this user sees those that begin with shop-.
+SHOP = Patterns(clusters=("phantom",), topics=("shop-*",), groups=("shop-*",))
+SECRETS = ("secret", "topic-0")
+
+
+def _create(name: str, state: PhantomState) -> None:
+    state.create_topic(name, 3)
+
+
+@pytest.fixture(scope="module")
+def phantom() -> Iterator[PhantomCluster]:
+    with PhantomCluster(topics=12, partitions=4, journal=True) as running:
+        for name in ("shop-orders", "shop-returns", "secret-plans"):
+            running.change(partial(_create, name))
+        running.change(lambda state: state.produce("shop-orders", 0, 50))
+        running.change(lambda state: state.commit("shop-readers", "shop-orders", 0, 10))
+        running.change(lambda state: state.commit("shop-readers", "secret-plans", 0, 0))
+        running.change(lambda state: state.commit("secret-readers", "shop-orders", 0, 1))
+        yield running
+
+
+@pytest.fixture(scope="module")
+def console(phantom: PhantomCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningConsole]:
+    folder = tmp_path_factory.mktemp("scope")
+    users = UsersFile(folder / "users.json")
+    users.put(User("root", Role.ADMIN, PASSWORD))
+    users.put(User("shop", Role.ADMIN, PASSWORD, SHOP))
+    users.put(User("role", Role.VIEWER, PASSWORD))
+    options = ConsoleOptions(
+        users=users.path,
+        interval_s=0.1,
+        budget_share=1.0,
+        history=folder / "history.db",
+        role_patterns={Role.VIEWER: Patterns(topics=("shop-orders",))},
+    )
+    with (
+        PhantomCluster(topics=1) as other,
+        RunningConsole([target_of(phantom), target_of(other, "other")], options) as running,
+    ):
+        enter(running, "root")
+        running.filled()
+        running.until(lambda: running.get("groups")["total"] == 2, "the groups are read")
+        # Every kind of event: of single partitions, of many of several topics, of a broker.
+        phantom.change(
+            lambda state: state.shrink_isr("secret-plans", 0, state.topics["secret-plans"].partitions[0].isr[-1])
+        )
+        phantom.change(lambda state: state.kill(3))
+        running.until(lambda: bool(running.get("timeline", kind="leader-change")["events"]), "the leaders change")
+        running.until(lambda: bool(running.get("timeline", topic="secret-plans")["events"]), "the ISR shrinks")
+        yield running
+
+
+def enter(console: RunningConsole, user: str) -> None:
+    assert console.console is not None
+    assert console.console.users is not None
+    found = console.console.users.read()[user]
+    cookie, session = console.console.sessions.begin(user, found.role, PASSWORD.digest)
+    console.cookie, console.token = f"barnabas_console={cookie}", session.token
+
+
+READING: list[tuple[str, dict[str, object]]] = [
+    ("session", {}),
+    ("overview", {}),
+    ("map", {}),
+    ("map", {"fill": "lag"}),
+    ("topics", {"sort": "severity", "desc": 1}),
+    ("topics", {"format": "csv"}),
+    ("topic", {"name": "shop-orders"}),
+    ("partition", {"topic": "shop-orders", "partition": 0}),
+    ("lanes", {"topic": "shop-orders"}),
+    ("brokers", {}),
+    ("broker", {"id": 1}),
+    ("quorum", {}),
+    ("timeline", {}),
+    ("search", {"q": ""}),
+    ("search", {"q": "secret"}),
+    ("groups", {}),
+    ("groups", {"format": "csv"}),
+    ("group", {"name": "shop-readers"}),
+    ("history", {}),
+    ("whatif", {"ask": "lose-broker", "broker": 1}),
+    ("whatif", {"ask": "restart-all"}),
+    ("audit", {}),
+]
+
+
+@pytest.mark.parametrize(("route", "parameters"), READING, ids=str)
+def test_no_answer_names_what_the_patterns_hide(
+    console: RunningConsole, route: str, parameters: dict[str, object]
+) -> None:
+    enter(console, "root")
+    if route not in ("session", "history", "audit"):
+        assert console.ask(route, **parameters).status == 200
+    enter(console, "shop")
+    answer = console.ask(route, **parameters)
+    assert answer.status == 200, answer.body
+    for secret in SECRETS:
+        assert secret.encode() not in answer.body, (secret, answer.body)
+    assert b'"other"' not in answer.body
+
+
+def test_the_same_routes_name_it_to_others(console: RunningConsole) -> None:
+    """The routes of the test above show it to a user without patterns, or that test would show nothing."""
+    enter(console, "root")
+    names = ("map", "topics", "timeline", "search", "groups", "whatif", "broker")
+    shown = {route for route, parameters in READING if b"secret" in console.ask(route, **parameters).body}
+    assert shown >= set(names)
+
+
+def test_what_is_allowed_is_whole(console: RunningConsole) -> None:
+    enter(console, "shop")
+    assert console.get("topics")["total"] == 2
+    assert console.get("overview")["partitions"] == 6
+    assert [row["group"] for row in console.get("groups")["rows"]] == ["shop-readers"]
+    assert [row["topic"] for row in console.get("group", name="shop-readers")["partitions"]] == ["shop-orders"]
+    assert [each["name"] for each in console.session()["clusters"]] == ["phantom"]
+    assert console.get("topic", name="shop-orders")["groups"][0]["group"] == "shop-readers"
+    events = console.get("timeline")["events"]
+    assert any(event["kind"].startswith("broker-") for event in events)
+    folded = next(each for each in console.get("timeline", kind="leader-change")["events"] if each["count"] > 1)
+    assert {each["topic"] for each in folded["sample"]} <= {"shop-orders", "shop-returns"}
+
+
+@pytest.mark.parametrize(
+    ("route", "parameters"),
+    [
+        ("topic", {"name": "secret-plans"}),
+        ("topic", {"name": "secret-plans", "format": "csv"}),
+        ("partition", {"topic": "secret-plans", "partition": 0}),
+        ("lanes", {"topic": "secret-plans"}),
+        ("messages", {"topic": "secret-plans"}),
+        ("message", {"topic": "secret-plans", "partition": 0, "offset": 0}),
+        ("group", {"name": "secret-readers"}),
+    ],
+    ids=str,
+)
+def test_what_is_hidden_is_not_there(console: RunningConsole, route: str, parameters: dict[str, object]) -> None:
+    enter(console, "shop")
+    assert console.ask(route, **parameters).code == "not-found"
+    assert console.ask("overview", cluster="other").code == "unknown-cluster"
+    enter(console, "root")
+    assert console.ask(route, **parameters).code in ("", "unreachable", "rate", "internal")
+
+
+@pytest.mark.parametrize("screen", ["overview", "map", "topic", "partition", "brokers", "timeline", "groups"])
+def test_no_stream_names_what_the_patterns_hide(console: RunningConsole, phantom: PhantomCluster, screen: str) -> None:
+    enter(console, "shop")
+    parameters: dict[str, Any] = {
+        "topic": {"name": "secret-plans"},
+        "partition": {"topic": "secret-plans", "partition": 0},
+    }
+    seen: list[tuple[str, Any]] = []
+    with console.live(screen, **parameters.get(screen, {})) as messages:
+        seen.append(next(messages)[1:])
+        phantom.change(lambda state: state.produce("secret-plans", 1, 5))
+        phantom.change(lambda state: state.start(3))
+        phantom.change(lambda state: state.kill(3))
+        for _, event, data in messages:
+            seen.append((event, data))
+            if len(seen) >= 3:
+                break
+    # The page knows the name that it asked for; that it does not exist is what the user is told.
+    told = [data for event, data in seen if event != "reload"]
+    assert not any(secret in json.dumps(told) for secret in SECRETS), seen
+
+
+def test_a_role_can_have_patterns_too(console: RunningConsole) -> None:
+    enter(console, "role")
+    assert [row["topic"] for row in console.get("topics")["rows"]] == ["shop-orders"]
+    assert console.ask("topic", name="shop-returns").code == "not-found"
+
+
+def test_a_moment_of_the_history_hides_the_same(console: RunningConsole) -> None:
+    enter(console, "shop")
+    console.until(lambda: (console.get("history") or {}).get("last_ms") is not None, "something is recorded")
+    at_ms = console.get("history")["last_ms"]
+    for route in ("topics", "map", "overview", "timeline"):
+        answer = console.ask(route, at=at_ms)
+        assert answer.status == 200, answer.body
+        assert not any(secret.encode() in answer.body for secret in SECRETS)
+    assert console.ask("topic", name="secret-plans", at=at_ms).code == "not-found"
+    assert console.get("topics", at=at_ms)["total"] == 2
+
+
+#: For each change, a body that names something hidden.
+HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
+    "elect": [{"kind": "preferred"}, {"kind": "preferred", "partitions": [{"topic": "secret-plans", "partition": 0}]}],
+    "create_topic": [{"name": "secret-new"}],
+    "delete_topic": [{"name": "secret-plans", "confirm": "secret-plans"}],
+    "alter_configs": [
+        {"kind": "topic", "name": "secret-plans", "set": {"retention.ms": "1"}},
+        {"kind": "broker", "name": "1", "set": {"log.retention.ms": "1"}},
+    ],
+    "add_partitions": [{"name": "secret-plans", "partitions": 9}],
+    "delete_records": [{"topic": "secret-plans", "partitions": {"0": -1}}],
+    "reset_offsets": [
+        {"group": "secret-readers", "to": "latest", "partitions": [{"topic": "shop-orders", "partition": 0}]},
+        {"group": "shop-readers", "to": "latest", "partitions": [{"topic": "secret-plans", "partition": 0}]},
+        {"group": "shop-readers", "to": "latest"},
+    ],
+    "delete_group": [{"group": "secret-readers", "confirm": "secret-readers"}],
+    "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
+    "produce": [{"topic": "secret-plans", "value": {"text": "x"}}],
+    "produce_again": [{"topic": "secret-plans", "partition": 0, "offset": 0, "to": "shop-orders"}],
+    "copy_records": [
+        {"topic": "secret-plans", "to": "shop-orders"},
+        {"topic": "shop-orders", "to": "secret-plans"},
+    ],
+}
+
+
+@pytest.mark.parametrize("route", [each for each in ROUTES if each.is_change], ids=lambda each: each.path)
+def test_no_change_of_what_the_patterns_hide(console: RunningConsole, route: Route) -> None:
+    """A change without a rule is refused to a user with patterns, whatever its body says."""
+    enter(console, "shop")
+    for body in HIDDEN_BODIES.get(route.name, [{}]):
+        for is_dry in (True, False):
+            answer = console.request("POST", route.path, body=body | {"dry_run": is_dry})
+            assert answer.code == "role", (body, answer.body)
+
+
+def test_every_rule_has_a_test_and_every_route_is_known() -> None:
+    assert set(CHANGES) == set(HIDDEN_BODIES)
+    names = {route.name for route in ROUTES}
+    assert set(CHANGES) <= names
+    assert names >= READS
+    for route in ROUTES:
+        assert not (route.is_change and route.name in READS)
+
+
+def test_an_allowed_change_is_allowed(console: RunningConsole) -> None:
+    enter(console, "shop")
+    body = {"kind": "preferred", "partitions": [{"topic": "shop-orders", "partition": 0}], "dry_run": True}
+    assert console.post("actions/elect", body).json["ok"] is True
+
+
+def test_other_patterns_end_a_stream(console: RunningConsole) -> None:
+    assert console.console is not None
+    assert console.console.users is not None
+    enter(console, "shop")
+    try:
+        with console.live("overview") as messages:
+            assert next(messages)[1] == "hello"
+            console.console.users.put(User("shop", Role.ADMIN, PASSWORD, Patterns(topics=("none",))))
+            assert "bye" in [event for _, event, _ in messages]
+        assert console.get("topics")["total"] == 0
+    finally:
+        console.console.users.put(User("shop", Role.ADMIN, PASSWORD, SHOP))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "is_allowed"),
+    [
+        (("*",), "anything\nelse", True),
+        (("shop-*",), "shop-orders", True),
+        (("shop-*",), "shop", False),
+        (("shop.*",), "shopx", False),
+        (("[a-z]",), "a", False),
+        (("a*c", "x"), "abbbc", True),
+        (("a*c", "x"), "xx", False),
+        ((), "a", False),
+    ],
+)
+def test_a_star_is_the_only_special_character(patterns: tuple[str, ...], name: str, is_allowed: bool) -> None:
+    assert fits(patterns, name) is is_allowed
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    scope = Scope.of([SHOP])
+    for name in (None, 5, ["shop-orders"], {"a": 1}):
+        with pytest.raises(Problem):
+            check(scope, "delete_topic", {"name": name})
+    check(scope, "delete_topic", {"name": "shop-orders"})
+    check(Scope(), "delete_topic", {"name": "secret"})
+
+
+def test_the_file_of_users_keeps_patterns_and_refuses_damaged_ones(tmp_path: Path) -> None:
+    users = UsersFile(tmp_path / "users.json")
+    users.put(User("shop", Role.VIEWER, PASSWORD, SHOP))
+    users.put(User("all", Role.VIEWER, PASSWORD))
+    assert UsersFile(users.path).read()["shop"].patterns == SHOP
+    assert UsersFile(users.path).read()["all"].patterns.is_everything
+    users.path.write_text(users.path.read_text().replace('["shop-*"]', '"shop-*"').replace("shop-*", "x"))
+    content = json.loads(users.path.read_text())
+    content["users"]["shop"]["topics"] = "shop-*"
+    users.path.write_text(json.dumps(content))
+    with pytest.raises(UsersError):
+        UsersFile(users.path).read()
