@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.property.test_feeds_agree import BROKERS, Moment, courses, look_at, looks
 from tests.support.histories import contents
 
+from barnabas.history.excerpts import write_excerpt
 from barnabas.history.reader import History
 from barnabas.history.recorder import Recorder
 from barnabas.monitor.changes import Event
@@ -90,3 +91,26 @@ def test_the_state_at_every_version_is_that_of_the_table(moments: list[Moment], 
                 assert found.counts() == {
                     severity: sum(state.severity is severity for state in found.values()) for severity in found.counts()
                 }
+        if live:
+            _check_excerpt(file, Path(folder) / "excerpt.db", data)
+
+
+def _check_excerpt(file: Path, target: Path, data: st.DataObject) -> None:
+    """A part of the history is the whole in its period, and has nothing after it."""
+    with History.open(file) as whole:
+        first_ms, last_ms = whole.span()
+        times = whole.times(first_ms, last_ms)
+        since_ms, until_ms = sorted(data.draw(st.lists(st.sampled_from(times), min_size=2, max_size=2)))
+        write_excerpt(file, target, since_ms, until_ms, "about")
+        with History.open(target) as part:
+            assert (part.problem, part.about, whole.about) == (None, "about", None)
+            assert part.span()[0] <= since_ms
+            assert part.span()[1] <= until_ms
+            assert part.times(since_ms, until_ms) == whole.times(since_ms, until_ms)
+            assert part.times(until_ms + 1, last_ms) == []
+            for time_ms in {since_ms, until_ms}:
+                assert contents(part.at(time_ms)) == contents(whole.at(time_ms))
+            kept, all_of_it = (each.events(since_ms, until_ms) for each in (part, whole))
+            assert [(each.kind, each.subject, each.time_ms) for each in kept] == [
+                (each.kind, each.subject, each.time_ms) for each in all_of_it
+            ]

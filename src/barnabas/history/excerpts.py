@@ -55,6 +55,7 @@ def _cut(connection: sqlite3.Connection, since_ms: int, until_ms: int, about: st
         "INSERT OR REPLACE INTO meta VALUES (:key, :about)",
     ):
         connection.execute(statement, values)
-    drop_before(connection, since_ms)
+    # Several moments can have the time at which the period begins.
+    drop_before(connection, since_ms - 1)
     connection.execute("COMMIT")
     connection.execute("VACUUM")

@@ -219,6 +219,16 @@ HIDDEN_BODIES: dict[str, list[dict[str, Any]]] = {
     ],
     "delete_group": [{"group": "secret-readers", "confirm": "secret-readers"}],
     "reassign": [{"partitions": [{"topic": "secret-plans", "partition": 0, "replicas": [1]}]}],
+    "acknowledge": [{"partitions": None}, {"partitions": [{"topic": "secret-plans", "partition": 0}]}],
+    "clone_topic": [{"source": "secret-plans", "name": "shop-new"}, {"source": "shop-orders", "name": "secret-new"}],
+    "recreate_topic": [{"name": "secret-plans", "confirm": "secret-plans"}],
+    "change_replication": [{"topic": "secret-plans", "replication": 2}],
+    "abort_transaction": [{"topic": "secret-plans", "partition": 0, "producer_id": 1}],
+    "delete_offsets": [
+        {"group": "secret-readers", "topic": "shop-orders"},
+        {"group": "shop-readers", "topic": "secret-plans"},
+        {"group": "shop-readers", "partitions": [{"topic": "secret-plans", "partition": 0}]},
+    ],
     "produce": [{"topic": "secret-plans", "value": {"text": "x"}}],
     "produce_again": [{"topic": "secret-plans", "partition": 0, "offset": 0, "to": "shop-orders"}],
     "copy_records": [
@@ -245,6 +255,19 @@ def test_every_rule_has_a_test_and_every_route_is_known() -> None:
     assert names >= READS
     for route in ROUTES:
         assert not (route.is_change and route.name in READS)
+
+
+def test_two_moments_and_a_proposal_name_only_what_the_patterns_allow(console: RunningConsole) -> None:
+    enter(console, "root")
+    console.until(lambda: bool(console.get("history")["first_ms"]), "the recording has begun")
+    first_ms = console.get("history")["first_ms"]
+    assert "secret-plans" in str(console.get("compare", **{"from": first_ms}))
+    enter(console, "shop")
+    found = console.get("compare", **{"from": first_ms})
+    assert not any(secret in json.dumps(found) for secret in SECRETS)
+    assert console.ask("move-plan", topics="secret-plans", brokers="1,2").code == "not-found"
+    for route in ("incident-file", "incident", "moves"):
+        assert console.ask(route).code == "role", route
 
 
 def test_an_allowed_change_is_allowed(console: RunningConsole) -> None:

@@ -36,6 +36,8 @@ READS: Final = frozenset(
         "tail",
         "history",
         "whatif",
+        "compare",
+        "move_plan",
         "live",
         "links",
         "audit",
@@ -76,6 +78,15 @@ def _configs(body: Mapping[str, Any]) -> Iterator[Named]:
     yield Named("topic", body.get("name"))
 
 
+def _offsets(body: Mapping[str, Any]) -> Iterator[Named]:
+    """Yields the group and the topics of the offsets that are deleted."""
+    yield Named("group", body.get("group"))
+    if body.get("partitions") is None:
+        yield Named("topic", body.get("topic"))
+    else:
+        yield from _partitions(body)
+
+
 def _all_of(*rules: Rule) -> Rule:
     def rule(body: Mapping[str, Any]) -> Iterator[Named]:
         for each in rules:
@@ -95,6 +106,12 @@ CHANGES: Final[Mapping[str, Rule]] = {
     "reset_offsets": _all_of(_field("group", "group"), _partitions),
     "delete_group": _field("group", "group"),
     "reassign": _partitions,
+    "acknowledge": _partitions,
+    "clone_topic": _all_of(_field("topic", "source"), _field("topic", "name")),
+    "recreate_topic": _field("topic", "name"),
+    "change_replication": _field("topic", "topic"),
+    "abort_transaction": _field("topic", "topic"),
+    "delete_offsets": _offsets,
     "produce": _field("topic", "topic"),
     "produce_again": _all_of(_field("topic", "topic"), _field("topic", "to")),
     "copy_records": _all_of(_field("topic", "topic"), _field("topic", "to")),
