@@ -114,3 +114,31 @@ def test_a_deletion_that_may_not_be_is_refused_by_its_marker() -> None:
     cluster.settle()
     assert not cluster.exists("/admin/delete_topics/orders")
     assert cluster.leader("orders", 0) == 0
+
+
+def test_a_topic_is_never_deleted_without_its_marker() -> None:
+    """A tool creates a topic of a name whose marker exists already. Wherever the controller is in its handling of the
+    marker, the topic either stays, or goes before the marker does: after a failover it must continue.
+    """
+    stayed: set[bool] = set()
+    for answers in range(25):
+        cluster = Cluster(0, 1)
+        cluster.settle()
+        begin = len(cluster.tree.writes)
+        for name in (*(f"absent-{number}" for number in range(5)), "orders"):
+            cluster.tree.set(paths.delete_topic(name), None)
+        store = cluster.brokers[0].store
+        for _ in range(answers):
+            store.answer(min(store.waiting, 1))
+        cluster.create_topic("orders", (0, 1), (1, 0))
+        cluster.settle()
+        assert not cluster.exists(paths.delete_topic("orders")), answers
+        stays = cluster.exists(paths.topic("orders"))
+        stayed.add(stays)
+        if stays:
+            assert [cluster.leader("orders", index) for index in range(2)] == [0, 1], answers
+        else:
+            deleted = [path for op, path, _ in cluster.tree.writes[begin:] if op is OpCode.DELETE]
+            at = deleted.index
+            assert at(paths.topic("orders")) < at(paths.delete_topic("orders")), answers
+    assert stayed == {True, False}

@@ -84,6 +84,9 @@ class TopicDeletions:
         #: The topics with a znode in /admin/delete_topics, which marks them for deletion.
         self._markers: frozenset[str] = frozenset()
         self._begun: dict[str, _Deletion] = {}
+        #: The topics whose znodes did not exist, and whose markers are being deleted. A topic of the name that appears
+        #: now stays: a deletion without its marker would not continue after a failover.
+        self._absent: set[str] = set()
         self._reports = LimitedReports(core.host.faults, core.host.clock)
         #: Callbacks that wait until these topics have left the metadata of the brokers.
         self._waiting: list[tuple[set[str], Callable[[], None]]] = []
@@ -145,12 +148,12 @@ class TopicDeletions:
     def _beginning(self, done: Callable[[], None] | None) -> Job:
         core = self._core
         left = PARTITIONS_AT_ONCE
-        for name in sorted(self._markers - self._begun.keys()):
+        for name in sorted(self._markers - self._begun.keys() - self._absent):
             if left <= 0:
                 yield
                 left = PARTITIONS_AT_ONCE
             topic = core.image.topics_by_name.get(name)
-            if name in self._begun or name not in self._markers:
+            if name in self._begun or name in self._absent or name not in self._markers:
                 continue
             if not core.config.bool_of("delete.topic.enable"):
                 self._unmark(name)
@@ -174,8 +177,16 @@ class TopicDeletions:
         """Deletes the remaining znodes of a topic whose assignment does not exist."""
 
         def found(reply: ReadReply) -> None:
-            if reply.znode is None and name in self._markers - self._begun.keys():
-                self._delete_rest(name, lambda is_marked: None)
+            if reply.znode is None and name in self._markers - self._begun.keys() - self._absent:
+                self._absent.add(name)
+                self._delete_rest(name, gone)
+
+        def gone(is_marked: bool) -> None:
+            self._absent.discard(name)
+            if not is_marked:
+                # The marker can exist again, and what is known of the markers can be older than its deletion.
+                self._markers -= {name}
+                self._core.reader.names(paths.DELETE_TOPICS, self._on_names)
 
         self._core.reader.read(paths.topic(name), found)
 
