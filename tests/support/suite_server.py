@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from tests.clients.servers import BarnabasServer
 from tests.support.tls_stores import Stores
 
 import kafka_jars
+from barnabas.testing import Cluster
 
 ADMIN: Final = "admin"
+#: The user of suites that expect to be no super user.
+USER: Final = "suite"
 PASSWORD: Final = "admin-Secret"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MODULES: Final = "org.apache.kafka.common.security"
@@ -61,23 +64,56 @@ class SuiteServer:
     def start(self) -> SuiteServer:
         """Starts the broker, with credentials of `admin` for each mechanism."""
         self.server.start()
-        admin = AdminClient(
-            {
-                "bootstrap.servers": f"127.0.0.1:{self.sasl_port}",
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": ADMIN,
-                "sasl.password": PASSWORD,
-            }
-        )
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            change = UserScramCredentialUpsertion(ADMIN, ScramCredentialInfo(mechanism, 4_096), PASSWORD.encode())
-            for done in admin.alter_user_scram_credentials([change]).values():
-                done.result(30)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": f"127.0.0.1:{self.sasl_port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": ADMIN,
+            "sasl.password": PASSWORD,
+        }
+        _add_user(settings, ADMIN)
         return self
+
+    def tls_settings(self) -> dict[str, str]:
+        """Returns the settings of librdkafka with the certificate of a client."""
+        return {"bootstrap.servers": f"127.0.0.1:{self.tls_port}", **self.stores.librdkafka("client")}
+
+    def plain_settings(self) -> dict[str, str]:
+        """Returns the settings of librdkafka for the listener without TLS and log-in."""
+        return {"bootstrap.servers": f"127.0.0.1:{self.plain_port}"}
 
     def stop(self) -> None:
         self.server.stop()
+
+
+class SuiteCluster:
+    """An embedded secure cluster of three brokers, and a user of SCRAM who is no super user: as everybody, it may do
+    what no rule is about.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
+        chosen = {"allow.everyone.if.no.acl.found": "true", "num.partitions": "4", **(properties or {})}
+        self.cluster = Cluster(folder, brokers=3, secure=True, properties=chosen).start()
+        settings: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap, **self.cluster.client_settings}
+        _add_user(settings, USER)
+        self.settings: dict[str, str] = {
+            **settings,
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
+        }
+
+    def stop(self) -> None:
+        self.cluster.close()
+
+
+def _add_user(settings: dict[str, Any], name: str) -> None:
+    """Creates a user of SCRAM, by requests of a client with these settings."""
+    admin = AdminClient(settings)
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        change = UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4_096), PASSWORD.encode())
+        for done in admin.alter_user_scram_credentials([change]).values():
+            done.result(30)
 
 
 def _entries(listener: str) -> dict[str, str]:

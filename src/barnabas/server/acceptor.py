@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.common.reports import LineLimit
 from barnabas.server.clock import SystemClock
+from barnabas.tls.alerts import HANDSHAKING
 
 if TYPE_CHECKING:
     from barnabas.broker.throttling.connection_limits import Slot
@@ -296,6 +297,7 @@ class Acceptor:
                 await self._loop.connect_accepted_socket(make, accepted)
             else:
                 peer = _peer(accepted)
+                HANDSHAKING.set(accepted)
                 await self._loop.connect_accepted_socket(
                     make,
                     accepted,

@@ -14,6 +14,7 @@ from typing import Final
 
 from barnabas.common.errors import ConfigError
 from barnabas.tls import pem, suites
+from barnabas.tls.alerts import ServerContext
 from barnabas.tls.certificates import Certificate, parse_certificate
 from barnabas.tls.listener_settings import ListenerSettings
 from barnabas.tls.mapping_rules import MappingRules
@@ -46,7 +47,7 @@ class ListenerContexts:
         return next((each for _, each in self.certificates if not each.not_before <= now <= each.not_after), None)
 
     def _server(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = _CLIENT_AUTH[self.settings.client_auth]
         # Sessions are not resumed under TLS 1.3: a client that is no longer trusted must not return with an old one.
         context.num_tickets = 0

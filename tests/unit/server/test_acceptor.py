@@ -18,6 +18,7 @@ import uvloop
 from barnabas.embedded.authority import issue, make_authority
 from barnabas.server import acceptor
 from barnabas.server.acceptor import Acceptor, TlsSide
+from barnabas.tls.alerts import ServerContext
 
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: list[MakeLoop] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -62,11 +63,14 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, *, tls: bool = True) -> AsyncIterator[Served]:
+async def serving(folder: Path, *, tls: bool = True, client_auth: bool = False) -> AsyncIterator[Served]:
     authority = make_authority(folder)
     file = issue(authority, "server", ["localhost", "127.0.0.1"])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
+    if client_auth:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.certificate)
     loop = asyncio.get_running_loop()
     accepting = Acceptor(loop, await acceptor.bind(loop, "127.0.0.1", 0), lambda slot: Echo())
     served = Served(accepting, authority.certificate)
@@ -79,9 +83,15 @@ async def serving(folder: Path, *, tls: bool = True) -> AsyncIterator[Served]:
         accepting.close()
 
 
-def run(make_loop: MakeLoop, folder: Path, what: Callable[[Served], object], tls: bool = True) -> None:
+def run(
+    make_loop: MakeLoop,
+    folder: Path,
+    what: Callable[[Served], object],
+    tls: bool = True,
+    client_auth: bool = False,
+) -> None:
     async def main() -> None:
-        async with serving(folder, tls=tls) as served:
+        async with serving(folder, tls=tls, client_auth=client_auth) as served:
             result = what(served)
             assert asyncio.iscoroutine(result)
             await result
@@ -101,6 +111,37 @@ def test_connections_with_tls_and_without_are_served(make_loop: MakeLoop, tmp_pa
 
     run(make_loop, tmp_path, over_tls)
     run(make_loop, tmp_path, plain, tls=False)
+
+
+@loops
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_whose_certificate_is_refused_gets_an_alert(
+    make_loop: MakeLoop, version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    """As from Java's brokers; without the alert a client sees only a connection that was closed."""
+    stranger = issue(make_authority(tmp_path / "elsewhere"), "stranger", ["localhost"])
+
+    def refused(served: Served, certificate: Path | None) -> str:
+        context = served.client
+        context.maximum_version = context.minimum_version = version
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+        with socket.create_connection(("localhost", served.port), 10) as link:
+            try:
+                with context.wrap_socket(link, server_hostname="localhost") as over_tls:
+                    over_tls.recv(1)
+            except ssl.SSLError as error:
+                return str(error.reason)
+        return "closed without an alert"
+
+    async def both(served: Served) -> None:
+        reason = await asyncio.to_thread(refused, served, None)
+        assert reason in ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE")
+        # The other authority has the same name, so it is its signature that is wrong.
+        assert await asyncio.to_thread(refused, served, stranger) == "TLSV1_ALERT_DECRYPT_ERROR"
+        await served.settled()
+
+    run(make_loop, tmp_path / "here", both, client_auth=True)
 
 
 @loops

@@ -1,0 +1,1 @@
+"""The part of trivup that the tests of confluent-kafka-python use."""

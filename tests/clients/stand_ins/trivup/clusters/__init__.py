@@ -1,0 +1,1 @@
+"""Clusters by the names of trivup."""
