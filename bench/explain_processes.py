@@ -126,7 +126,7 @@ def _election(processes: Processes) -> _Struck:
 
 KINDS: Final[Mapping[str, Callable[[Processes], _Struck]]] = {
     "kill": _of_broker("crashed", "kill", "start_broker"),
-    # It follows the kill, whose broker is no leader any more.
+    # The election follows the kill, after which the broker leads nothing.
     "election": _election,
     "stop": _of_broker("stopped", "stop_broker", "start_broker"),
     "pause": _of_broker("paused", "pause", "resume"),

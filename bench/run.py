@@ -26,7 +26,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,11 @@ from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
 from zookeeper import ZOOKEEPER
 from zookeeper_mode import ZK_MODE_STEPS
+
+#: Experiments with a table of their own.
+ALONE = (BYSTANDERS, SECURITY, SCALE, HISTORY, EXPLAIN, SPARK, ORDERS, ZOOKEEPER)
+#: The ones that measure another program too.
+COMPARED = frozenset({BYSTANDERS.name, SECURITY.name, ZOOKEEPER.name})
 
 
 def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
@@ -120,8 +125,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in (*of_groups, *in_mode)]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups |= {"spark": [SPARK.name, ORDERS.name], "zookeeper_mode": in_mode}
-    kinds = (BYSTANDERS, SECURITY, SCALE, HISTORY, EXPLAIN, SPARK, ORDERS, ZOOKEEPER)
-    experiments += [kind.name for kind in kinds]
+    experiments += [each.name for each in ALONE]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -160,16 +164,10 @@ def run_rounds(
 def tables(
     rounds: int,
     experiments: Sequence[Experiment],
-    large: Experiment,
-    spark: Experiment,
-    orders: Experiment,
-    bystander: Experiment,
-    coordination: Experiment,
-    past: Experiment,
-    secured: Experiment,
-    explained: Experiment,
+    alone: Mapping[str, Experiment],
 ) -> list[report.Table]:
-    """Returns the tables of the report."""
+    """Returns the tables of the report. `alone`: the experiments with a table of their own, by name."""
+    large, spark = alone[SCALE.name], alone[SPARK.name]
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
     return [
         report.Table(
@@ -196,24 +194,24 @@ def tables(
             "members over bare sockets.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
-        bystanders.table(bystander),
-        security.table(secured),
+        bystanders.table(alone[BYSTANDERS.name]),
+        security.table(alone[SECURITY.name]),
         report.Table(
             "Scale",
             f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
             "network; CPU time of one core. The broker that fails has its share of the partitions.",
             large.metrics,
         ),
-        history_rows.table(past),
-        explain_rows.table(explained),
+        history_rows.table(alone[HISTORY.name]),
+        explain_rows.table(alone[EXPLAIN.name]),
         report.Table(
             "Spark",
             f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine, "
             "compared with a source on confluent-kafka's consume() in the same session.",
             spark.metrics,
         ),
-        order_rows.table(orders),
-        zookeeper.table(coordination),
+        order_rows.table(alone[ORDERS.name]),
+        zookeeper.table(alone[ZOOKEEPER.name]),
         *zookeeper_mode.tables(),
     ]
 
@@ -262,8 +260,7 @@ def main() -> int:
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     sized["minutes"] = arguments.minutes
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    kinds = (SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY, EXPLAIN)
-    large, spark, orders, bystander, coordination, past, secured, explained = (each.sized(**sized) for each in kinds)
+    alone = {each.name: each.sized(**sized) for each in ALONE}
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -279,22 +276,19 @@ def main() -> int:
         storage.run(experiments, data, targets, values)
         cluster_steps.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         zookeeper_mode.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
-        if BYSTANDERS.name in names:
-            bystanders.run(bystander, data, targets, values)
-        if SECURITY.name in names:
-            security.run(secured, data, targets, values)
-        if SCALE.name in names and "barnabas" in targets:
-            scale.run(large, values)
-        if HISTORY.name in names and "barnabas" in targets:
-            history_rows.run(past, data, values)
-        if EXPLAIN.name in names and "barnabas" in targets:
-            explain_rows.run(explained, values)
-        if SPARK.name in names and "barnabas" in targets:
-            spark_rows.run(spark, data, values)
-        if ORDERS.name in names and "barnabas" in targets:
-            order_rows.run(orders, data, values)
-        if ZOOKEEPER.name in names:
-            zookeeper.run(coordination, data, targets, values)
+        runs: dict[str, Callable[[Experiment], None]] = {
+            BYSTANDERS.name: lambda each: bystanders.run(each, data, targets, values),
+            SECURITY.name: lambda each: security.run(each, data, targets, values),
+            SCALE.name: lambda each: scale.run(each, values),
+            HISTORY.name: lambda each: history_rows.run(each, data, values),
+            EXPLAIN.name: lambda each: explain_rows.run(each, values),
+            SPARK.name: lambda each: spark_rows.run(each, data, values),
+            ORDERS.name: lambda each: order_rows.run(each, data, values),
+            ZOOKEEPER.name: lambda each: zookeeper.run(each, data, targets, values),
+        }
+        for name, run_alone in runs.items():
+            if name in names and (name in COMPARED or "barnabas" in targets):
+                run_alone(alone[name])
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)
@@ -304,7 +298,7 @@ def main() -> int:
         arguments.results,
         name,
         values,
-        tables(rounds, experiments, large, spark, orders, bystander, coordination, past, secured, explained),
+        tables(rounds, experiments, alone),
         quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)

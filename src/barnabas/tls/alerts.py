@@ -19,7 +19,7 @@ HANDSHAKING: Final[ContextVar[socket.socket | None]] = ContextVar("handshaking",
 class _Connection(ssl.SSLObject):
     """One side of a connection, which sends the alert of its failed handshake."""
 
-    #: What is still to be sent, and where; None without a socket.
+    #: The bytes that are still to be sent, and the socket for them; None without a socket.
     outgoing: ssl.MemoryBIO
     link: socket.socket | None
 

@@ -1,4 +1,4 @@
-"""The tests of librdkafka 2.15.1, unchanged, over TLS and with log-ins; those about rules as a client without a name."""
+"""The tests of librdkafka 2.15.1, unchanged, over TLS and with log-ins; tests of ACLs run as an anonymous client."""
 
 from __future__ import annotations
 

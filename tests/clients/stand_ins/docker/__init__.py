@@ -146,7 +146,7 @@ def _run(
 
 
 class Client:
-    """What `from_env` returns."""
+    """The result of `from_env`."""
 
     def __init__(self) -> None:
         self.containers = SimpleNamespace(run=_run)
