@@ -23,8 +23,8 @@ def shown(event: Event, *events: Event) -> tuple[str, str, str]:
     ("how", "expected"),
     [
         ("paused", ("paused", CERTAIN, "broker 2")),
-        ("busy", ("overloaded", CERTAIN, "broker 2")),
-        ("starved", ("overloaded", LIKELY, "broker 2")),
+        ("busy", ("busy", CERTAIN, "broker 2")),
+        ("starved", ("starved", CERTAIN, "broker 2")),
     ],
 )
 def test_a_stall_is_distinguished_into_pause_and_load(how: str, expected: tuple[str, str, str]) -> None:
