@@ -43,7 +43,7 @@ class Share:
 
 
 class OfCause(NamedTuple):
-    """How well one cause is told. A cause counts as told only with the right component."""
+    """How well one cause is recognised. It counts as recognised only with the right component."""
 
     cause: str
     precision: Share
@@ -90,7 +90,7 @@ def sure_and_wrong(cases: Iterable[Answered]) -> Share:
 
 
 def abstentions(cases: Iterable[Answered]) -> Share:
-    """Returns the share of cases with a cause to be found, in which none is told."""
+    """Returns the share of cases with a cause to be found, in which `explain` names none."""
     found = [is_abstention(case.first) for case in cases if case.truths[0].cause not in (NOTHING, UNKNOWN)]
     return Share(sum(found), len(found))
 
@@ -107,7 +107,7 @@ def of_causes(cases: Sequence[Answered]) -> list[OfCause]:
 
 
 def confusion(cases: Iterable[Answered]) -> Counter[tuple[str, str]]:
-    """Counts the cases by the true cause and the one that is told; "cause, elsewhere" has a wrong component."""
+    """Counts the cases by the true cause and the named one; "cause, elsewhere" has a wrong component."""
     counts: Counter[tuple[str, str]] = Counter()
     for case in cases:
         truth, told = case.truths[0].cause, case.first.cause

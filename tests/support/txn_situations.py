@@ -202,8 +202,8 @@ def stable_request() -> OffsetFetchRequest:
 
 
 def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
-    """Checks that the next transaction of a producer of version 2 waits until the last one is complete (G24); it is
-    aborted before anything was sent.
+    """Checks that the next transaction of a producer of version 2 waits until the previous one is complete (G24), even
+    if it is aborted before it has sent anything.
     """
     world = rig()
     writer = producer(world, 2)

@@ -93,7 +93,9 @@ _STATES: Final = {
 
 
 def causes_of(events: Sequence[Event]) -> list[RootCause]:
-    """Returns the causes of all that the events tell, the most serious one first. `events` are distinct and sorted."""
+    """Returns the causes of everything that the events report, the most serious one first. `events` are distinct and
+    sorted.
+    """
     of_brokers = [event for event in events if "broker" in event]
     found = _merged(
         [
@@ -111,7 +113,9 @@ def causes_of(events: Sequence[Event]) -> list[RootCause]:
 
 
 def _alternatives(causes: Iterable[RootCause]) -> Iterator[RootCause]:
-    """Yields what cannot be told apart from a likely cause: a broker that is cut off, and one without power."""
+    """Yields the causes that cannot be distinguished from a likely one: a broker that is cut off, and one without
+    power.
+    """
     for cause in causes:
         if cause.code == "link-lost" and cause.certainty == LIKELY and cause.component.startswith("broker"):
             yield replace(cause, code="power-lost")

@@ -67,7 +67,7 @@ def _bad(kind: str, reports: Sequence[Event]) -> Iterator[RootCause]:
 
 
 def _fenced(of_brokers: Sequence[Event]) -> set[_Pair]:
-    """Returns the links over which the controller heard nothing."""
+    """Returns the links over which the controller received nothing."""
     return {
         frozenset({int(event["broker"]), int(event["node"])})
         for event in of_brokers
@@ -87,7 +87,9 @@ def _away(of_brokers: Sequence[Event]) -> set[int]:
 
 
 def _lost(reports: Sequence[Event], fenced: set[_Pair], away: Collection[int]) -> Iterator[RootCause]:
-    """Yields the lost links. A broker that the controller does not hear either has a link more that is silent."""
+    """Yields the lost links. If the controller received nothing from a broker either, the link between them counts as
+    silent, too.
+    """
     pairs = _pairs(reports)
     known = {broker for pair in pairs for broker in pair}
     silent = {**{pair: [] for pair in fenced if pair & known}, **pairs}

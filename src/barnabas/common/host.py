@@ -185,7 +185,9 @@ class PeerLink(Link, Protocol):
     """A connection that this side has opened."""
 
     def condition(self) -> LinkCondition | None:
-        """Returns the condition of the network below; None if the system does not tell, or there is no connection."""
+        """Returns the condition of the network below; None if the system does not report it, or there is no
+        connection.
+        """
 
 
 class LinkEnd(Protocol):
@@ -301,4 +303,4 @@ class Host(Protocol):
         """
 
     def machine_up_ms(self) -> int:
-        """Returns the time since the start of the machine; 0 if the system does not tell."""
+        """Returns the time since the start of the machine; 0 if the system does not report it."""

@@ -21,8 +21,8 @@ _MOVES_SHOWN: Final = 8
 
 
 def joined_parts(changes: Iterable[PackedChanges]) -> list[tuple[PackedChanges, list[PackedChanges]]]:
-    """Returns the changes that can be told together as one, each with its parts: a look sees a decision page by page,
-    and each page is a version.
+    """Returns the changes that can be shown as one, each with its parts: a poll sees a decision page by page, and each
+    page is a version.
     """
     found: list[tuple[PackedChanges, list[PackedChanges]]] = []
     for each in changes:
@@ -87,7 +87,7 @@ def _time_ms(packed: PackedChanges, places: NDArray[np.intp], causes: list[Cause
 
 
 def _text(packed: PackedChanges, places: NDArray[np.intp]) -> str:
-    """Returns the moves of the partitions in words; equal ones are found as columns, and told by one of them."""
+    """Returns the moves of the partitions in words; equal ones are found as columns, and formatted once."""
     was, now = packed.before, packed.after
     columns: list[IntArray] = [
         was.leader[places, None],

@@ -62,7 +62,7 @@ class WatchedCluster(ClusterView):
         questions = Questions(self.feeds.table, target.bootstrap, target.security, timeout_s=timeout_s)
         super().__init__(target.name, secrets.token_hex(4), self.feeds.table, questions, clock_ms)
         self._failure: str | None = None
-        #: The rates of replication that this console has set, by broker: most clusters do not tell them.
+        #: The rates of replication that this console has set, by broker: most clusters do not report them.
         self.throttles: dict[int, int] = {}
         self._waiting: set[asyncio.Event] = set()
         self._followers: list[Callable[[Step], None]] = []

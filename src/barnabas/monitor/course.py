@@ -19,7 +19,7 @@ from barnabas.monitor.table import ClusterTable
 class Course:
     def __init__(self, table: ClusterTable, *, wait_ms: int = WAIT_MS, packs: bool = False) -> None:
         self._table = table
-        #: Whether the changes of very many partitions are told as `PackedChanges`.
+        #: Whether the changes of very many partitions are delivered as `PackedChanges`.
         self._packs = packs
         #: Whether the cluster has a journal of causes.
         self.has_journal = False

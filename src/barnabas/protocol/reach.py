@@ -1,4 +1,4 @@
-"""The reach of a peer: facts about one that does not answer, which tell a lost link from a process that hangs.
+"""The reach of a peer: facts about one that does not answer, which distinguish a lost link from a process that hangs.
 
 the last request            acknowledged by the peer's system, or not
 the next dial               connects: the system is there, its process does not answer

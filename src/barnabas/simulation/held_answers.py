@@ -17,7 +17,8 @@ from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from barnabas.simulation.network import Observer, Pipe, Socket
 from barnabas.simulation.simulated_cluster import Cluster
 
-#: The requests of which an answer is held back if no kind is given. A fetch of metadata brings the image itself.
+#: The requests whose answers can be held back if no kind is given. Fetches of metadata are not among them: they deliver
+#: the image itself.
 _NAMES: Final = {
     kind.API_KEY: kind.NAME.removesuffix("Request")
     for kind in (

@@ -1,4 +1,4 @@
-"""The modules of TLS are imported beside the event loop, by brokers that may need them later."""
+"""The modules of TLS are imported in a thread, by brokers that may need them later."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ asyncio.run(main())
         ("controller", ["CONTROLLER://127.0.0.1:9093"], False),
     ],
 )
-def test_a_broker_without_tls_imports_its_modules_beside_the_loop(
+def test_a_broker_without_tls_imports_its_modules_in_a_thread(
     roles: str, listeners: list[str], is_imported: bool
 ) -> None:
     command = [sys.executable, "-c", _PROGRAM, roles, *listeners]

@@ -1,7 +1,7 @@
 """The view of moves: the reassignments that run, what each new replica has copied and lacks, and the throttles.
 
-Brokers tell the size of a log, not the progress of a move, so the rate is the growth of the new replicas between looks,
-and the expected end is what is left by this rate.
+Brokers report the size of a log, not the progress of a move, so the rate is the growth of the new replicas between
+polls, and the expected end is the rest divided by this rate.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Progress:
 
 
 async def running(cluster: ClusterView) -> dict[Key, Move]:
-    """Returns the reassignments that run, as the controller tells them. Raises Problem."""
+    """Returns the ongoing reassignments, as the controller lists them. Raises Problem."""
     request = ListPartitionReassignmentsRequest(topics=None)
     try:
         named = await cluster.questions.of_any(metadata_request([]), MetadataResponse)
@@ -167,7 +167,7 @@ def _end(cluster: ClusterView, left: float | None, rate: float | None) -> int | 
 async def _sizes(
     cluster: ClusterView, moves: Mapping[Key, Move]
 ) -> tuple[dict[int, Mapping[Key, int]], dict[int, str]]:
-    """Returns the sizes of moving replicas by broker, and why some brokers do not tell them."""
+    """Returns the sizes of moving replicas by broker, and the reasons why some brokers do not report them."""
     wanted: dict[int, list[Key]] = {}
     for key, move in moves.items():
         row = cluster.table.row_of(*key)
@@ -189,8 +189,8 @@ async def _sizes(
 
 
 async def _throttles(cluster: WatchedCluster) -> list[dict[str, Any]]:
-    """Returns the rates of brokers. Most brokers do not tell rates that are set at run time, so those that this console
-    has set stand for them.
+    """Returns the rates of brokers. Most brokers do not report rates that are set at run time, so those that this
+    console has set stand for them.
     """
 
     async def one(broker: int) -> dict[str, Any]:
