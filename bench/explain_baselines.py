@@ -74,7 +74,8 @@ def _ranked(
     scores = {}
     for name, known in before.items():
         usual = centre(known)
-        scale = spread(known) or max(abs(usual) * 0.05, 0.5)
+        # A figure that never changes has no spread: a twentieth of it counts as one.
+        scale = spread(known) or abs(usual) / 20 or 0.5
         scores[name] = max((abs(value - usual) / scale for value in after.get(name, ())), default=0.0)
     ranked = sorted((name for name in scores if scores[name] >= _SIGMAS_MIN), key=lambda name: -scores[name])
     return [

@@ -77,6 +77,12 @@ def is_found(answered: Answered, count: int) -> bool:
     return any(is_right(guess, truth) for guess in guesses for truth in answered.truths)
 
 
+def cause_alone(cases: Iterable[Answered]) -> Share:
+    """Returns the share of cases whose first answer has the right cause, whatever its component."""
+    found = [any(case.first.cause == truth.cause for truth in case.truths) for case in cases]
+    return Share(sum(found), len(found))
+
+
 def accuracy_at(cases: Iterable[Answered], count: int) -> Share:
     """Returns AC@count: the share of cases whose cause is among the first answers."""
     found = [is_found(case, count) for case in cases]

@@ -22,10 +22,9 @@ from barnabas.cli import clients, journal_reader
 from barnabas.cli.journal_reader import JournalReader
 from barnabas.testing import Cluster
 from explain_cases import Case, case_of
+from explain_report import PROCESSES
 from explain_truth import NOTHING, Episode, Event, Truth
 
-#: The names of kinds with processes begin with this.
-PREFIX: Final = "process "
 _LASTS_S: Final = 14.0
 _SETTLES_S: Final = 6.0
 _POLL_S: Final = 0.5
@@ -42,7 +41,6 @@ class Processes:
         self.random = random.Random(seed)
         self.cluster = Cluster(folder, brokers=3)
         self.journal: dict[str, tuple[int, Event]] = {}
-        self._reader = None
 
     def warm_up(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
@@ -126,7 +124,7 @@ def _election(processes: Processes) -> _Struck:
 
 KINDS: Final[Mapping[str, Callable[[Processes], _Struck]]] = {
     "kill": _of_broker("crashed", "kill", "start_broker"),
-    # The election follows the kill, after which the broker leads nothing.
+    # The kill before it has moved leaderships away from the preferred replicas.
     "election": _election,
     "stop": _of_broker("stopped", "stop_broker", "start_broker"),
     "pause": _of_broker("paused", "pause", "resume"),
@@ -151,7 +149,7 @@ def run(kind: str, seed: int, processes: Processes) -> Case:
         if processes.is_whole():
             break
     journal = sorted(processes.journal.values(), key=lambda read: read[0])
-    return case_of(Episode(PREFIX + kind, seed, (truth,), _now_ms(), journal, ()))
+    return case_of(Episode(PROCESSES + kind, seed, (truth,), _now_ms(), journal, ()))
 
 
 def measure(rounds: int, minutes: float, seed: int = 1_000) -> list[Case]:

@@ -14,6 +14,7 @@ from explain_metrics import (
     abstentions,
     accuracy_at,
     both_found,
+    cause_alone,
     confusion,
     is_abstention,
     of_causes,
@@ -23,6 +24,8 @@ from explain_metrics import (
 from explain_truth import AFTER_10_S, AFTER_HEALING, ASKINGS, NOTHING, Answered, Guess
 
 BEGIN: Final = "<!-- tables: written by bench/explain_report.py -->"
+#: The names of kinds with real processes begin with this (`explain_processes`).
+PROCESSES: Final = "process "
 END: Final = "<!-- end of the tables -->"
 
 
@@ -44,6 +47,7 @@ def tables(scoring: Sequence[Case], tuning: Sequence[Case]) -> str:
         _of_causes([case.answered(AFTER_HEALING) for case in single]),
         _confusion([case.answered(AFTER_HEALING) for case in single]),
         _apart(scoring),
+        _processes([case for case in scoring if case.kind.startswith(PROCESSES)]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -91,11 +95,11 @@ def _others(cases: Sequence[Case], tuning: Sequence[Case]) -> str:
         "frequent": f"always the most frequent cause ({frequent}), with the right component",
     }
     rows = [
-        (titles[name], accuracy_at(asked, 1), accuracy_at(asked, 3))
+        (titles[name], accuracy_at(asked, 1), accuracy_at(asked, 3), cause_alone(asked))
         for name, guess in by_name.items()
         for asked in [[case.by(guess(case)) for case in cases]]
     ]
-    return f"### Beside it\n\n{_table(('', 'AC@1 (95 %)', 'AC@3'), rows)}"
+    return f"### Beside it\n\n{_table(('', 'AC@1 (95 %)', 'AC@3', 'cause alone'), rows)}"
 
 
 def _of_kinds(cases: Sequence[Case]) -> str:
@@ -149,3 +153,17 @@ def _apart(cases: Sequence[Case]) -> str:
     alarms = sum(len(case.answers[-1]) for case in quiet)
     rows.append(("quiet", f"{alarms} false alarms in {hours:.1f} virtual hours"))
     return f"### Unseen kinds, pairs, quiet hours\n\n{_table(('', ''), rows)}"
+
+
+def _processes(cases: Sequence[Case]) -> str:
+    if not cases:
+        return "### With real processes\n\nNot measured in this run."
+    rows = []
+    for kind in dict.fromkeys(case.kind for case in cases):
+        own = [case for case in cases if case.kind == kind]
+        shares = [accuracy_at([case.answered(asking) for case in own], 1) for asking in ASKINGS]
+        told = ", ".join(dict.fromkeys(case.answered(AFTER_HEALING).first.cause for case in own))
+        rows.append((kind.removeprefix(PROCESSES), *(f"{share.count} of {share.total}" for share in shares), told))
+    late = accuracy_at([case.answered(AFTER_HEALING) for case in cases], 1)
+    head = ("kind", *(asking.title for asking in ASKINGS), "told after the end")
+    return f"### With real processes\n\nAfter the end {late} are right.\n\n{_table(head, rows)}"

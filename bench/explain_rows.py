@@ -2,8 +2,8 @@
 
     --only explain [--rounds N] [--minutes M]      N seeds of each kind (default 20, quick 1), at most M minutes
 
-Every worker process runs one case at a time. The report is `docs/explain-score.md`; the cases are kept beside the other
-results as JSON, so that tables can be made again.
+Two worker processes run one case at a time each. Up to ten seeds are run with real processes as well. The report is
+`docs/explain-score.md`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import explain_processes
 import report
 from explain_cases import QUIET, Case, case
 from explain_driver import SCORING_SEED, Unsettled, pair_of
@@ -27,6 +28,8 @@ from workloads import Experiment, Goal, Metric
 _WORKERS: Final = 2
 _TUNING_SEEDS: Final = 3
 _QUIET_HOURS: Final = 0.25
+_PROCESS_ROUNDS: Final = 10
+_PROCESS_MINUTES: Final = 60
 
 EXPLAIN = Experiment(
     "explain",
@@ -111,6 +114,7 @@ def run(experiment: Experiment, values: report.Values, out: Path = ROOT / "docs"
     begun = time.monotonic()
     tuning = measure(((kind, seed) for seed in range(1, 1 + min(rounds, _TUNING_SEEDS)) for kind in KINDS), minutes)
     scoring = measure(jobs(range(SCORING_SEED, SCORING_SEED + rounds)), minutes - (time.monotonic() - begun) / 60)
+    scoring += explain_processes.measure(min(rounds, _PROCESS_ROUNDS), _PROCESS_MINUTES)
     out.write_text(page(out.read_text() if out.exists() else "", scoring, tuning), encoding="utf-8")
     for metric in experiment.metrics:
         report.record(values, metric, "barnabas", values_of(scoring)[metric.name])

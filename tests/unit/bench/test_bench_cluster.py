@@ -93,7 +93,7 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster_steps.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], {each.name: each for each in run.ALONE})) == 14
+    assert len(run.tables(1, [], {each.name: each for each in run.ALONE})) == 15
 
 
 def test_every_step_of_zookeeper_mode_can_be_run_and_measures_something_of_its_own() -> None:

@@ -123,7 +123,7 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("zookeeper_mode") == ([], [], in_mode)
     assert run.select(None) == (
         list(STEPS),
-        [*all_experiments, "bystanders", "security", "scale", "history", "spark", "orders", "zookeeper"],
+        [*all_experiments, "bystanders", "security", "scale", "history", "explain", "spark", "orders", "zookeeper"],
         [*all_clusters, *in_mode],
     )
     with pytest.raises(SystemExit, match="no such step: nonsense"):
