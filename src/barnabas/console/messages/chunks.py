@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.console.messages.registry import SchemaRegistry
 from barnabas.console.messages.workers import Worker
 from barnabas.console.problems import Problem
 from barnabas.protocol.messages.fetch import FetchRequest
-
-if TYPE_CHECKING:
-    from barnabas.console.messages.search import SearchQuestion
 
 #: The last version of Fetch that names topics by name.
 FETCH_BY_NAME: Final = 12
@@ -27,10 +24,10 @@ class Chunks:
         self._worker = worker
         self._registry = registry
 
-    async def begin(self, question: SearchQuestion, *, timeout_s: float) -> None:
-        """Raises Problem for a filter that is none."""
-        has_registry = self._registry is not None
-        begun = await self._worker.ask(question.begin(has_registry=has_registry), timeout_s=timeout_s)
+    async def begin(self, question: Mapping[str, Any], *, timeout_s: float) -> None:
+        """Hands the question of a search to the worker. Raises Problem for a filter that is none."""
+        head = {"type": "begin", "has_registry": self._registry is not None, **question}
+        begun = await self._worker.ask(head, timeout_s=timeout_s)
         if begun["error"] is not None:
             where = {"where": begun["error"]["where"]} if begun["error"]["where"] else {}
             raise Problem("filter", begun["error"]["text"], **where)

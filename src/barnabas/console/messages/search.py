@@ -63,10 +63,10 @@ class SearchQuestion:
     def is_selective(self) -> bool:
         return bool(self.filter or self.q)
 
-    def begin(self, *, has_registry: bool) -> dict[str, Any]:
-        """Returns the header by which a worker begins."""
+    def conditions(self) -> dict[str, Any]:
+        """Returns what a worker needs to know."""
         names = ("filter", "q", "key", "body", "text_max", "hidden", "is_raw")
-        return {"type": "begin", "has_registry": has_registry, **{name: getattr(self, name) for name in names}}
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class Search:
         question = self._question
         partitions = self._partitions()
         try:
-            await self._chunks.begin(question, timeout_s=self._left_s() + _SLACK_S)
+            await self._chunks.begin(question.conditions(), timeout_s=self._left_s() + _SLACK_S)
             ranges = [each for each in await asyncio.gather(*map(self._range, partitions)) if each is not None]
             if question.is_backward:
                 await self._backward(ranges)

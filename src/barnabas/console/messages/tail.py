@@ -55,7 +55,7 @@ class Tail:
         self.searched = 0
 
     async def rounds(self) -> AsyncGenerator[dict[str, Any], None]:
-        await self._chunks.begin(self._question, timeout_s=_CHUNK_S)
+        await self._chunks.begin(self._question.conditions(), timeout_s=_CHUNK_S)
         self._next = dict.fromkeys(self._partitions())
         loop = asyncio.get_running_loop()
         try:
