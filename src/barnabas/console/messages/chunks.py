@@ -24,12 +24,9 @@ class Chunks:
         self._worker = worker
         self._registry = registry
 
-    @property
-    def has_registry(self) -> bool:
-        return self._registry is not None
-
-    async def begin(self, head: dict[str, Any], *, timeout_s: float) -> None:
-        """Begins a search with the header that the question gives. Raises Problem for an invalid filter."""
+    async def begin(self, question: Mapping[str, Any], *, timeout_s: float) -> None:
+        """Hands the question of a search to the worker. Raises Problem for a filter that is none."""
+        head = {"type": "begin", "has_registry": self._registry is not None, **question}
         begun = await self._worker.ask(head, timeout_s=timeout_s)
         if begun["error"] is not None:
             where = {"where": begun["error"]["where"]} if begun["error"]["where"] else {}

@@ -37,9 +37,7 @@ _BACKWARD: Final = frozenset({"end", "before"})
 
 @dataclass(frozen=True, slots=True)
 class SearchQuestion:
-    """The request of a search. `offsets` are those of `next` and `before`, by partition; `value` is an offset or a
-    time.
-    """
+    """`offsets` are those of `next` and `before`, by partition; `value` is an offset or a time."""
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -65,10 +63,10 @@ class SearchQuestion:
     def is_selective(self) -> bool:
         return bool(self.filter or self.q)
 
-    def begin(self, *, has_registry: bool) -> dict[str, Any]:
-        """Returns the header by which a worker begins."""
+    def conditions(self) -> dict[str, Any]:
+        """Returns what a worker needs to know."""
         names = ("filter", "q", "key", "body", "text_max", "hidden", "is_raw")
-        return {"type": "begin", "has_registry": has_registry, **{name: getattr(self, name) for name in names}}
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(slots=True)
@@ -109,12 +107,11 @@ class Search:
         self._failed: set[int] = set()
 
     async def run(self) -> dict[str, Any]:
-        """Runs the search. Raises Problem for a topic that does not exist, and for an invalid filter."""
+        """Raises Problem for a topic that does not exist, and a filter that is none."""
         question = self._question
         partitions = self._partitions()
         try:
-            head = question.begin(has_registry=self._chunks.has_registry)
-            await self._chunks.begin(head, timeout_s=self._left_s() + _SLACK_S)
+            await self._chunks.begin(question.conditions(), timeout_s=self._left_s() + _SLACK_S)
             ranges = [each for each in await asyncio.gather(*map(self._range, partitions)) if each is not None]
             if question.is_backward:
                 await self._backward(ranges)

@@ -55,8 +55,7 @@ class Tail:
         self.searched = 0
 
     async def rounds(self) -> AsyncGenerator[dict[str, Any], None]:
-        head = self._question.begin(has_registry=self._chunks.has_registry)
-        await self._chunks.begin(head, timeout_s=_CHUNK_S)
+        await self._chunks.begin(self._question.conditions(), timeout_s=_CHUNK_S)
         self._next = dict.fromkeys(self._partitions())
         loop = asyncio.get_running_loop()
         try:
