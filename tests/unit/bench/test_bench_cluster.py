@@ -20,6 +20,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from bystanders import BYSTANDERS
 from cluster_rows import CLUSTER_STEPS
 from clusters import has_leaders, is_in_sync, node_properties, readdressed
+from explain_rows import EXPLAIN
 from failover import Acked, first_after, longest_pause
 from history_rows import HISTORY
 from order_rows import ORDERS
@@ -100,7 +101,7 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster_steps.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY)) == 14
+    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS, ZOOKEEPER, HISTORY, SECURITY, EXPLAIN)) == 15
 
 
 def test_every_step_of_zookeeper_mode_can_be_run_and_measures_something_of_its_own() -> None:
