@@ -19,7 +19,6 @@ from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from cluster_rows import CLUSTER_STEPS
 from clusters import has_leaders, is_in_sync, node_properties, readdressed
-from explain_rows import EXPLAIN
 from failover import Acked, first_after, longest_pause
 from workloads import STEPS
 from zookeeper_mode import ZK_MODE_STEPS
