@@ -19,8 +19,9 @@ HANDSHAKING: Final[ContextVar[socket.socket | None]] = ContextVar("handshaking",
 class _Connection(ssl.SSLObject):
     """One side of a connection, which sends the alert of its failed handshake."""
 
-    #: What is still to be sent, and where; None without a socket.
+    #: The bytes to send.
     outgoing: ssl.MemoryBIO
+    #: The socket to send them to; None if it is not known.
     link: socket.socket | None
 
     def do_handshake(self) -> None:
