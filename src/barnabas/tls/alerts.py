@@ -19,9 +19,14 @@ HANDSHAKING: Final[ContextVar[socket.socket | None]] = ContextVar("handshaking",
 class _Connection(ssl.SSLObject):
     """One side of a connection, which sends the alert of its failed handshake."""
 
-    #: The bytes that are still to be sent, and the socket for them; None without a socket.
+    #: The bytes to send.
     outgoing: ssl.MemoryBIO
+    #: The socket to send them to; None if it is not known.
     link: socket.socket | None
+
+    def send_alerts(self, outgoing: ssl.MemoryBIO, link: socket.socket | None) -> None:
+        """Sets where alerts come from and go to, for `ssl` constructs the object itself."""
+        self.outgoing, self.link = outgoing, link
 
     def do_handshake(self) -> None:
         try:
@@ -45,5 +50,5 @@ class ServerContext(ssl.SSLContext):
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any) -> ssl.SSLObject:
         made = super().wrap_bio(incoming, outgoing, *args, **options)
         assert isinstance(made, _Connection)
-        made.outgoing, made.link = outgoing, HANDSHAKING.get()
+        made.send_alerts(outgoing, HANDSHAKING.get())
         return made

@@ -118,7 +118,7 @@ def test_connections_with_tls_and_without_are_served(make_loop: MakeLoop, tmp_pa
 def test_a_client_whose_certificate_is_refused_gets_an_alert(
     make_loop: MakeLoop, version: ssl.TLSVersion, tmp_path: Path
 ) -> None:
-    """Java's brokers send the alert too; without it a client sees only a closed connection."""
+    """Java's brokers send it, too; without the alert a client sees only a connection that was closed."""
     stranger = issue(make_authority(tmp_path / "elsewhere"), "stranger", ["localhost"])
 
     def refused(served: Served, certificate: Path | None) -> str:

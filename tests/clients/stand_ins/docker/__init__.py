@@ -146,7 +146,7 @@ def _run(
 
 
 class Client:
-    """The result of `from_env`."""
+    """The client of the Docker SDK, with the attributes that the tests use."""
 
     def __init__(self) -> None:
         self.containers = SimpleNamespace(run=_run)
