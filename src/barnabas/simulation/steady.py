@@ -52,10 +52,13 @@ class SteadyWriter:
 
     async def _read_state(self, bare: BareClient) -> None:
         brokers = [name for name in self._cluster.nodes if name.startswith("broker")]
+        others = [name for name in brokers if self._leader is None or name != f"broker{self._leader[1]}"]
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False
         )
-        answer = await bare.call(bare.random.choice(brokers), request, MetadataResponse, timeout_ms=_TIMEOUT_MS)
+        answer = await bare.call(
+            bare.random.choice(others or brokers), request, MetadataResponse, timeout_ms=_TIMEOUT_MS
+        )
         for topic in answer.topics if answer is not None else ():
             for row in topic.partitions:
                 if row.partition_index == self.index and row.leader_id >= 0:
