@@ -237,12 +237,19 @@ class Reader(Worker):
             if code is ErrorCode.NONE:
                 self._on_records(index, bytes(answer.records or b""))
             elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                if self.position[index] >= self.run.history.deleted_to[index]:
-                    self.run.violations.append(f"a reader's offset is out of range: {self.position[index]} of {index}")
-                self.position[index] = self.run.history.deleted_to[index]
+                self._on_out_of_range(index)
         if code is not ErrorCode.NONE:
             self.forget(index)
         self.later(self.random.choice(self.run.pace_ms), lambda: self._next(index))
+
+    def _on_out_of_range(self, index: int) -> None:
+        """Goes on at the log start. A deposed leader that lacks the newest records refuses clients that send no epoch."""
+        start = self.run.history.deleted_to[index]
+        if self.position[index] >= start:
+            if not self.names_epochs and not self._is_new(index):
+                return
+            self.run.violations.append(f"a reader's offset is out of range: {self.position[index]} of {index}")
+        self.position[index] = start
 
     def _on_latest(self, index: int, offset: int) -> None:
         if offset < self.latest[index] and (self.names_epochs or self._is_new(index)):
