@@ -243,7 +243,9 @@ class Reader(Worker):
         self.later(self.random.choice(self.run.pace_ms), lambda: self._next(index))
 
     def _on_out_of_range(self, index: int) -> None:
-        """Goes on at the log start. A deposed leader that lacks the newest records refuses clients that send no epoch."""
+        """Continues at the log start. A deposed leader without the newest records can refuse a client that sends no
+        epoch.
+        """
         start = self.run.history.deleted_to[index]
         if self.position[index] >= start:
             if not self.names_epochs and not self._is_new(index):
