@@ -15,6 +15,9 @@ from tests.support.shop import GROUP, ORDERS, ORDERS_PARTITIONS, ORDERS_RECORDS
 
 from barnabas.embedded.cluster import EmbeddedCluster
 
+# Each file needs a cluster, a console and a browser, so `make test` runs the screens and not the actions.
+pytestmark = pytest.mark.full
+
 PER_PARTITION = ORDERS_RECORDS // ORDERS_PARTITIONS
 
 
@@ -79,7 +82,6 @@ def test_records_are_deleted_up_to_an_offset_and_all(visit: Visit, client: Clien
     assert client.offsets(ORDERS, 2) == (PER_PARTITION, PER_PARTITION)
 
 
-@pytest.mark.full
 def test_a_topic_is_created_again_empty_and_deleted(visit: Visit, client: Client, console: RunningConsole) -> None:
     visit.allow("404")  # The open page asks for the topic while it is deleted and created again.
     _create(client, console, "renewed", records=20)
@@ -126,7 +128,6 @@ def test_a_leader_is_elected_after_its_replicas_were_ordered(
     until("the preferred one leads", lambda: client.leaders("ordered") == [third])
 
 
-@pytest.mark.full
 def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visit, client: Client) -> None:
     page = visit.open("/groups")
     page.get_by_role("link", name=GROUP).click()
@@ -154,7 +155,6 @@ def test_offsets_of_a_group_are_reset_and_deleted_and_then_the_group(visit: Visi
     until("the group is gone", lambda: GROUP not in client.groups())
 
 
-@pytest.mark.full
 def test_a_setting_of_a_broker_is_changed_and_reset(visit: Visit, client: Client) -> None:
     key = "log.cleaner.backoff.ms"
     before = client.config(ResourceType.BROKER, "2", key)
@@ -169,7 +169,6 @@ def test_a_setting_of_a_broker_is_changed_and_reset(visit: Visit, client: Client
     until("the broker has the default", lambda: client.config(ResourceType.BROKER, "2", key) == before)
 
 
-@pytest.mark.full
 def test_a_hanging_transaction_is_aborted(visit: Visit, client: Client, console: RunningConsole) -> None:
     _create(client, console, "halted")
     producer = Producer(
@@ -206,7 +205,6 @@ def test_a_hanging_transaction_is_aborted(visit: Visit, client: Client, console:
         reader.close()
 
 
-@pytest.mark.full
 def test_an_unclean_leader_is_elected_when_no_other_can_lead(
     visit: Visit, cluster: EmbeddedCluster, client: Client, console: RunningConsole
 ) -> None:
@@ -243,7 +241,6 @@ def test_an_unclean_leader_is_elected_when_no_other_can_lead(
         cluster.start_again(leader)
 
 
-@pytest.mark.full
 def test_every_change_is_in_the_audit_and_a_refused_one_says_why(visit: Visit, console: RunningConsole) -> None:
     visit.allow("40[09]")
     page = visit.open(f"/topic?name={ORDERS}")

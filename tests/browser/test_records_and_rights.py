@@ -19,6 +19,9 @@ from barnabas.console.messages.masks import HIDDEN, Mask
 from barnabas.console.state import ConsoleOptions
 from barnabas.testing import Cluster
 
+# Each file needs a cluster, a console and a browser, so `make test` runs the screens and not the actions.
+pytestmark = pytest.mark.full
+
 MASKS = (Mask(("cards",), ("value.number",)),)
 
 

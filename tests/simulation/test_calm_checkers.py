@@ -94,7 +94,7 @@ def test_a_replica_that_leaves_its_isr_without_a_cause_is_found(monkeypatch: pyt
     rig = _rig()
     _watched(rig)
     monkeypatch.setattr(Leadership, "reduced", lambda self, *_: self.isr[:-1] if len(self.isr) > 2 else None)
-    with pytest.raises(Violation, match=r"nodes are well: \[3\] leave the ISR of orders-0"):
+    with pytest.raises(Violation, match=r"healthy: \[3\] leave the ISR of orders-0"):
         rig.run_for(5_000)
 
 

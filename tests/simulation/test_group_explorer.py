@@ -56,7 +56,7 @@ def _old_requests_are_answered_before_the_work(plant: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("mistake", "found"),
     [
-        (_tombstones_are_forgotten, "not what its log says"),
+        (_tombstones_are_forgotten, "differs from its log"),
         (_filters_of_lists_are_ignored, "ListGroups"),
         (_old_requests_are_answered_before_the_work, "OffsetFetch version"),
     ],

@@ -112,6 +112,7 @@ def test_controllers_of_their_own_fail_over() -> None:
     assert max(leaders) > 1, "no controller has failed over"
 
 
+@pytest.mark.full
 def test_the_operator_does_everything_now_and_then() -> None:
     done: Counter[AdminOperation] = Counter()
     layout = Layout(brokers=4, controllers=1, properties={"log.dirs": "/data,/more"})

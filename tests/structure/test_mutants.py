@@ -79,6 +79,7 @@ def test_a_name_stays_while_its_function_stays() -> None:
     assert not {name for name in one if ".cut:" in name} & set(other)
 
 
+@pytest.mark.full
 def test_all_packages_have_mutants_of_the_field() -> None:
     found = Counter(mutant.package for mutant in all_mutants(mutants.ROOT) if mutant.operator == "drop-recheck")
     assert set(found) == set(PACKAGES)

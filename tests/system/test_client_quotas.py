@@ -108,6 +108,7 @@ def test_the_performance_tool_of_kafka_produces_at_its_quota(server: BarnabasSer
     assert QUOTA_BYTES * 0.9 < rate < QUOTA_BYTES * 1.1 * (1 + WINDOWS_S / (count * RECORD_BYTES / QUOTA_BYTES)), rate
 
 
+@pytest.mark.full
 def test_a_consumer_of_librdkafka_reads_at_its_quota(server: BarnabasServer) -> None:
     set_quota(server, "reader", f"consumer_byte_rate={QUOTA_BYTES}")
     filler = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 5, "batch.size": 16_000})

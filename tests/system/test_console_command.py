@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from barnabas.testing.phantom import PhantomCluster
 
 
+@pytest.mark.full
 def test_the_command_takes_its_file_and_ends_while_its_cluster_is_dead_and_a_page_is_open(tmp_path: Path) -> None:
     with PhantomCluster(topics=20) as phantom:
         config = tmp_path / "console.toml"

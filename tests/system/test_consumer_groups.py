@@ -144,6 +144,7 @@ def committed(server: Server, group: str, topic: str) -> list[int]:
     return found
 
 
+@pytest.mark.full
 def test_members_of_the_consumer_protocol_share_a_topic(server: Server, new_topic_name: Names) -> None:
     """There are one, two, three members, then one leaves: no partition has two owners, and everything is read."""
     topic = new_topic_name("kip848")

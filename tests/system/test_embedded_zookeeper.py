@@ -100,6 +100,7 @@ def test_sessions_expire_and_the_server_crashes_and_everything_is_kept() -> None
         assert sorted(consume(cluster, "orders", len(expected) + 1)) == sorted([*expected, "after"])
 
 
+@pytest.mark.full
 def test_the_commands_of_a_cluster_with_zookeeper(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def survive(cluster: Cluster, made: Group, clients: list[str]) -> None:
         group.judge()
 
 
+@pytest.mark.full
 def test_members_of_three_makes_survive_their_own_crashes_and_their_coordinators(
     cluster: Cluster, new_group: NewGroup
 ) -> None:

@@ -129,6 +129,7 @@ def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluste
     assert proof.log_books == done[0].books
 
 
+@pytest.mark.full
 def test_a_killed_producer_goes_on_where_its_ledger_ends(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-producer", tmp_path / "ledger"
     # A broker that the previous test has killed can still be starting.

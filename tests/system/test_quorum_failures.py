@@ -120,6 +120,7 @@ def test_all_are_killed_and_started_again(nodes: Nodes) -> None:
     until("all have everything", lambda: caught_up(nodes))
 
 
+@pytest.mark.full
 def test_nothing_is_decided_without_a_majority(nodes: Nodes) -> None:
     leader = nodes.leader()
     others = [node_id for node_id in CONTROLLERS if node_id != leader]

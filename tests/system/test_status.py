@@ -26,6 +26,7 @@ def create_single(cluster: Cluster, broker: int) -> None:
     admin.create_topics([NewTopic("single", num_partitions=1, replica_assignment=[[broker]])])["single"].result(60)
 
 
+@pytest.mark.full
 def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         status = shown(cluster.directory, capsys, 0)

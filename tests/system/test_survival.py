@@ -41,6 +41,7 @@ def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Clu
     load.judge()
 
 
+@pytest.mark.full
 def test_a_paused_leader_comes_back_deposed(cluster: Cluster, tmp_path: Path) -> None:
     """The leader's silence (9 s by default) is the only sign of its pause. Afterwards it still regards itself as the
     leader; what it acknowledges then must have been written by the ISR.

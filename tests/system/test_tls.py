@@ -196,6 +196,7 @@ class TlsCluster:
         return {"bootstrap.servers": self.nodes.bootstrap, "acks": "all", **self.stores.librdkafka("node")}
 
 
+@pytest.mark.full
 def test_three_nodes_replicate_and_elect_over_tls(tmp_path: Path) -> None:
     cluster = TlsCluster(tmp_path)
     try:

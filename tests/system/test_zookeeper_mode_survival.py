@@ -66,13 +66,8 @@ def all_in_sync(cluster: Cluster) -> None:
     wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, "all replicas are in sync")
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(names, id="-and-".join(names), marks=() if names == ("leader", "zookeeper") else pytest.mark.full)
-        for names in _TARGETS
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("names", [pytest.param(names, id="-and-".join(names)) for names in _TARGETS])
 def test_processes_are_killed(cluster: Cluster, tmp_path: Path, names: tuple[str, ...]) -> None:
     create_topic(cluster, "orders")
     with Load(cluster, tmp_path, {"orders": 3}) as load:

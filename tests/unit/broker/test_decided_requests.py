@@ -73,7 +73,7 @@ def test_a_late_decision_takes_effect_and_is_not_answered_again() -> None:
 
 
 def timers_of_decisions(wired: WiredBroker) -> int:
-    callbacks = [plain(timer.callback) for _, _, timer in wired.host.time._heap if timer.callback is not None]
+    callbacks = [plain(timer.callback)[0] for _, _, timer in wired.host.time._heap if timer.callback is not None]
     return sum(isinstance(getattr(callback, "__self__", None), DecidedRequest) for callback in callbacks)
 
 

@@ -33,21 +33,21 @@ def test_nothing() -> None:
 
 def test_both_ends_that_wait_are_cut_off_from_each_other() -> None:
     events = [lost(one, 3 - one, unacknowledged=False, dialled="silent") for one in (1, 2)]
-    assert told(*events) == [("link-lost", "link 1-2", "sure")]
+    assert told(*events) == [("link-lost", "link 1-2", "certain")]
 
 
 def test_the_end_whose_request_is_not_acknowledged_cannot_send() -> None:
     waiting = lost(1, 2, unacknowledged=False)
     # A later request of the end that waited is not acknowledged either: only the first one counts.
     later = waiting | {"id": "later", "unacknowledged": True, "duration_ms": 9_000}
-    assert told(lost(2, 1, unacknowledged=True), waiting, later) == [("link-one-way", "link 2>1", "sure")]
+    assert told(lost(2, 1, unacknowledged=True), waiting, later) == [("link-one-way", "link 2>1", "certain")]
 
 
 def test_a_system_that_accepts_connections_is_there() -> None:
     reports = [lost(one, 2, dialled="connects") for one in (1, 3)]
     assert told(*reports) == [("paused", "broker 2", "likely")]
     stalled = event("stalled", 30_000, broker=2, begin_ms=1_000, end_ms=30_000, duration_ms=29_000, how="paused")
-    assert told(*reports, FENCED, stalled, BACK) == [("paused", "broker 2", "sure")]
+    assert told(*reports, FENCED, stalled, BACK) == [("paused", "broker 2", "certain")]
 
 
 def test_a_broker_that_answers_again_and_reports_nothing_was_not_paused() -> None:
@@ -72,17 +72,17 @@ def test_the_start_of_the_machine_tells_a_power_failure_from_a_crash() -> None:
     start = event("broker-registered", 30_000, broker=2) | {"cause": "unclean-shutdown"}
     for up_ms, code in ((20_000, "power-lost"), (86_400_000, "crashed")):
         recovering = event("recovering", 30_100, broker=2, begin_ms=30_000, end_ms=30_100, machine_up_ms=up_ms)
-        assert told(FENCED, start, BACK, recovering) == [(code, "broker 2", "sure")]
+        assert told(FENCED, start, BACK, recovering) == [(code, "broker 2", "certain")]
 
 
 def test_new_directories_are_a_lost_disk() -> None:
     start = event("broker-registered", 30_000, broker=2, new_directories=True) | {"cause": "unclean-shutdown"}
-    assert told(start) == [("disk-lost", "broker 2", "sure")]
+    assert told(start) == [("disk-lost", "broker 2", "certain")]
 
 
 def test_late_answers_over_a_lossy_link() -> None:
     lossy = event("link-lossy", 5_000, broker=1, peer=2, begin_ms=4_000, duration_ms=0)
-    assert told(lossy, lost(1, 2, dialled="connects")) == [("link-lossy", "link 1-2", "sure")]
+    assert told(lossy, lost(1, 2, dialled="connects")) == [("link-lossy", "link 1-2", "certain")]
     assert told(lossy, lost(1, 2, dialled="silent"))[0] == ("link-lost", "link 1-2", "likely")
 
 
@@ -91,15 +91,15 @@ def test_brokers_that_restart_one_after_the_other() -> None:
         stop = event("controlled-shutdown", time_ms, broker=broker)
         return [stop, event("broker-registered", time_ms + 1_500, broker=broker) | {"cause": "broker-started"}]
 
-    assert told(*restart(1, 1_000)) == [("stopped", "broker 1", "sure")]
-    assert told(*restart(1, 1_000), *restart(2, 9_000)) == [("restarted", "cluster", "sure")]
+    assert told(*restart(1, 1_000)) == [("stopped", "broker 1", "certain")]
+    assert told(*restart(1, 1_000), *restart(2, 9_000)) == [("restarted", "cluster", "certain")]
 
 
 def test_a_removed_broker_was_not_just_stopped() -> None:
     stop = event("broker-fenced", 8_000, broker=3) | {"cause": "controlled-shutdown"}
     removed = event("broker-unregistered", 12_000, broker=3) | {"cause": "unregister-asked"}
     moved = event("reassignment-started", 1_000, topic="orders") | {"cause": "reassignment-asked"}
-    assert told(moved, stop, removed) == [("decommissioned", "broker 3", "sure")]
+    assert told(moved, stop, removed) == [("decommissioned", "broker 3", "certain")]
 
 
 def test_requests_come_last_and_states_are_told() -> None:
@@ -107,8 +107,8 @@ def test_requests_come_last_and_states_are_told() -> None:
     throttled = event("throttled", 2_000, broker=2, side="follower", begin_ms=1_000)
     burst = event("burst", 3_000, broker=1, topic="orders", begin_ms=1_000)
     assert told(changed, burst, throttled) == [
-        ("throttled", "broker 2", "sure"),
-        ("burst", "topic orders", "sure"),
-        ("config-asked", "topic orders", "sure"),
+        ("throttled", "broker 2", "certain"),
+        ("burst", "topic orders", "certain"),
+        ("config-asked", "topic orders", "certain"),
     ]
-    assert answer_lines(causes_of([throttled]))[0] == "1. broker 2: throttled (sure): throttled."
+    assert answer_lines(causes_of([throttled]))[0] == "1. broker 2: throttled (certain): throttled."

@@ -161,7 +161,14 @@ def test_what_is_hidden_is_not_there(console: RunningConsole, route: str, parame
     assert console.ask(route, **parameters).code in ("", "unreachable", "rate", "internal")
 
 
-@pytest.mark.parametrize("screen", ["overview", "map", "topic", "partition", "brokers", "timeline", "groups"])
+@pytest.mark.parametrize(
+    "screen",
+    [
+        "overview",
+        "topic",
+        *(pytest.param(each, marks=pytest.mark.full) for each in ("map", "partition", "brokers", "timeline", "groups")),
+    ],
+)
 def test_no_stream_names_what_the_patterns_hide(console: RunningConsole, phantom: PhantomCluster, screen: str) -> None:
     enter(console, "shop")
     parameters: dict[str, Any] = {

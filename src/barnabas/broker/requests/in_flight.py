@@ -31,6 +31,7 @@ from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import request_class
 
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
@@ -159,9 +160,8 @@ class InFlight:
 
     def turn_name(self) -> tuple[str, str]:
         """Returns the request and its sender (`continuations.Owner`)."""
-        return API_NAMES[
-            self.api_key
-        ], f"version {self.api_version} of client {self.client_id!r} from {self.connection.client_host}"
+        name = request_class(self.api_key).NAME.removesuffix("Request")
+        return name, f"version {self.api_version} of client {self.client_id!r} from {self.connection.client_host}"
 
     @property
     def client_host(self) -> str:

@@ -1,9 +1,9 @@
 """Decisions whose records take longer than a turn of the event loop can: topics with thousands of partitions.
 
 The records of such a decision belong together, so it cannot be proposed in portions like the changes of a broker's
-partitions. It is decided, and its records are encoded, in portions; then all of it is proposed in one turn. Other
-decisions are made meanwhile. One of them can contradict this one, so the large decision begins again if the metadata
-has changed, and is made in one turn after `_ATTEMPTS` such restarts.
+partitions. It is decided, and its records are encoded and replayed, in portions; then all of it is proposed in one turn.
+Other decisions are made meanwhile. One of them can contradict this one, so the large decision begins again if the
+metadata has changed, and is made in one turn after `_ATTEMPTS` such restarts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from barnabas.controller.kraft.metadata_transactions import all_or_nothing
 from barnabas.controller.kraft.proposals import Prepared, Proposals, Refused, Reply
 from barnabas.controller.requests.result import Result
 from barnabas.controller.requests.view import ControllerView
+from barnabas.metadata.image import MetadataDelta
 from barnabas.raft.metadata_batches import encode_in_portions
 
 T = TypeVar("T")
@@ -62,4 +63,10 @@ def _decided_and_encoded(view: ControllerView, decide: Decide[T]) -> Portions[tu
     records = all_or_nothing(result.records, view.image.metadata_version, result.cause.event.value)
     encoded = yield from encode_in_portions(records)
     yield
-    return result, Prepared(records, encoded)
+    delta = MetadataDelta(view.image)
+    for number, (record, _) in enumerate(records):
+        if number % PARTITIONS_IN_PORTION == 0:
+            yield
+        delta.replay(record)
+    yield
+    return result, Prepared(records, encoded, delta)

@@ -35,10 +35,13 @@ Refused = Callable[[ErrorCode], None]
 
 
 class Prepared(NamedTuple):
-    """The log records of a decision, which were prepared and encoded before it is proposed."""
+    """A decision that was prepared in portions before it is proposed: the log records, encoded, and the change of the
+    image that they make.
+    """
 
     records: Sequence[Versioned]
     encoded: Sequence[BatchBody]
+    delta: MetadataDelta
 
 
 class Proposals:
@@ -152,9 +155,14 @@ class Proposals:
         if prepared is None:
             name, encoded = result.cause.event.value, None
             records = all_or_nothing(result.records, self.image.metadata_version, name)
+            delta = MetadataDelta(self.image)
+            for record, _ in records:
+                delta.replay(record)
         else:
-            records, encoded = prepared
-        before, after = self.image, self._replayed(records)
+            records, encoded, delta = prepared
+            assert delta.image is self.image, "a decision that was prepared begins again after another one"
+        last_offset = self._raft.log_end_offset + len(records) - 1
+        before, after = self.image, delta.apply(last_offset, self._raft.epoch, self._host.clock.wall_ms())
         losses = elections.unclean_leaders(before, result.records)
         # Listeners are called first, because records can be committed and published before `propose` returns.
         for listener in self._listeners:
@@ -169,9 +177,3 @@ class Proposals:
             return False
         self.unclean_election_count += len(losses)
         return True
-
-    def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:
-        delta = MetadataDelta(self.image)
-        for record, _ in records:
-            delta.replay(record)
-        return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
