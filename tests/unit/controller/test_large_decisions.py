@@ -210,6 +210,7 @@ def test_a_large_topic_is_decided_again_if_the_metadata_changes() -> None:
     assert len(partitions(world)) == 1
 
 
+@pytest.mark.long_turns("after three attempts that other decisions contradict, a decision is made in one turn")
 def test_a_large_topic_is_created_though_the_metadata_changes_all_the_time() -> None:
     world = NodeWorld().join()
     answers = create(world, "big", COUNT)
