@@ -51,8 +51,8 @@ class OfCause(NamedTuple):
 
     @property
     def f1(self) -> float:
-        told, present = self.precision, self.recall
-        wrong = told.total - told.count + present.total - present.count
+        answered, present = self.precision, self.recall
+        wrong = answered.total - answered.count + present.total - present.count
         return 2 * present.count / (2 * present.count + wrong) if present.count + wrong else math.nan
 
     @property
@@ -106,9 +106,9 @@ def of_causes(cases: Sequence[Answered]) -> list[OfCause]:
     rows = []
     for cause in sorted({case.truths[0].cause for case in cases}):
         present = [case for case in cases if case.truths[0].cause == cause]
-        told = [case for case in cases if case.first.cause == cause]
+        answered = [case for case in cases if case.first.cause == cause]
         right = sum(is_found(case, 1) for case in present)
-        rows.append(OfCause(cause, Share(right, len(told)), Share(right, len(present))))
+        rows.append(OfCause(cause, Share(right, len(answered)), Share(right, len(present))))
     return rows
 
 
@@ -116,9 +116,9 @@ def confusion(cases: Iterable[Answered]) -> Counter[tuple[str, str]]:
     """Counts the cases by the true cause and the named one; "cause, elsewhere" has a wrong component."""
     counts: Counter[tuple[str, str]] = Counter()
     for case in cases:
-        truth, told = case.truths[0].cause, case.first.cause
-        is_elsewhere = truth == told and not is_found(case, 1)
-        counts[truth, f"{told}, elsewhere" if is_elsewhere else told] += 1
+        truth, answered = case.truths[0].cause, case.first.cause
+        is_elsewhere = truth == answered and not is_found(case, 1)
+        counts[truth, f"{answered}, elsewhere" if is_elsewhere else answered] += 1
     return counts
 
 

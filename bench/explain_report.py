@@ -73,7 +73,7 @@ def _overall(cases: Sequence[Case]) -> str:
         f"Time from the beginning to the right answer: p50 {_s(quantile(times, 0.5))}, p99 {_s(quantile(times, 0.99))}."
     )
     cost = f"The answer itself takes {quantile(took, 0.5):.1f} ms of CPU, p99 {quantile(took, 0.99):.1f} ms."
-    head = ("asked", "AC@1 (95 %)", "AC@3", "sure and wrong", "abstained")
+    head = ("asked", "AC@1 (95 %)", "AC@3", "certain and wrong", "abstained")
     return f"### Overall\n\n{_table(head, rows)}\n\n{after} {cost}"
 
 
@@ -128,11 +128,10 @@ def _confusion(cases: Sequence[Answered]) -> str:
     truths = sorted({truth for truth, _ in counts})
     rows = []
     for truth in truths:
-        told = sorted(((count, name) for (cause, name), count in counts.items() if cause == truth), reverse=True)
-        rows.append((truth, ", ".join(f"{name} {count}" for count, name in told)))
-    return (
-        f"### Confusion matrix, after healing\n\nThe row's cause was told as:\n\n{_table(('true cause', 'told'), rows)}"
-    )
+        answered = sorted(((count, name) for (cause, name), count in counts.items() if cause == truth), reverse=True)
+        rows.append((truth, ", ".join(f"{name} {count}" for count, name in answered)))
+    table = _table(("true cause", "answered"), rows)
+    return f"### Confusion matrix, after healing\n\nWhat was answered for each true cause:\n\n{table}"
 
 
 def _apart(cases: Sequence[Case]) -> str:
@@ -142,7 +141,7 @@ def _apart(cases: Sequence[Case]) -> str:
             asked = [case.answered(asking) for case in cases if case.kind == kind]
             silent = Share(sum(is_abstention(each.first) for each in asked), len(asked))
             wrong = Share(sum(each.first.is_sure and not is_abstention(each.first) for each in asked), len(asked))
-            rows.append((f"{kind}, {asking.title}", f"unknown or nothing {silent}, sure and wrong {wrong}"))
+            rows.append((f"{kind}, {asking.title}", f"unknown or nothing {silent}, certain and wrong {wrong}"))
     pairs = [case for case in cases if "+" in case.kind]
     for asking in (AFTER_10_S, AFTER_HEALING):
         asked = [case.answered(asking) for case in pairs]
@@ -162,8 +161,8 @@ def _processes(cases: Sequence[Case]) -> str:
     for kind in dict.fromkeys(case.kind for case in cases):
         own = [case for case in cases if case.kind == kind]
         shares = [accuracy_at([case.answered(asking) for case in own], 1) for asking in ASKINGS]
-        told = ", ".join(dict.fromkeys(case.answered(AFTER_HEALING).first.cause for case in own))
-        rows.append((kind.removeprefix(PROCESSES), *(f"{share.count} of {share.total}" for share in shares), told))
+        answered = ", ".join(dict.fromkeys(case.answered(AFTER_HEALING).first.cause for case in own))
+        rows.append((kind.removeprefix(PROCESSES), *(f"{share.count} of {share.total}" for share in shares), answered))
     late = accuracy_at([case.answered(AFTER_HEALING) for case in cases], 1)
-    head = ("kind", *(asking.title for asking in ASKINGS), "told after the end")
+    head = ("kind", *(asking.title for asking in ASKINGS), "answered after the end")
     return f"### With real processes\n\nAfter the end {late} are right.\n\n{_table(head, rows)}"

@@ -37,11 +37,11 @@ EXPLAIN = Experiment(
         Metric("explain_10_s", "{rounds} seeds of each kind: right after 10 s", "%", Goal(at_least=90, absolute=True)),
         Metric("explain_healed", "right after healing", "%", Goal(at_least=97, absolute=True)),
         Metric("explain_f1_least", "the least F1 of a cause, after healing", "%", Goal(at_least=85, absolute=True)),
-        Metric("explain_wrong", "sure and wrong, after healing", "%", Goal(at_most=1, absolute=True)),
+        Metric("explain_wrong", "certain and wrong, after healing", "%", Goal(at_most=1, absolute=True)),
         Metric(
             "explain_unseen", "unseen kinds: unknown or nothing, after healing", "%", Goal(at_least=90, absolute=True)
         ),
-        Metric("explain_abstained", "no cause told, after healing", "%"),
+        Metric("explain_abstained", "no cause answered, after healing", "%"),
         Metric("explain_p50_s", "time to explanation, p50", "s"),
     ),
     {"rounds": 20, "minutes": 240},

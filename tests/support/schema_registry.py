@@ -98,7 +98,7 @@ class SchemaRegistryServer:
                     self.end_headers()
                     self.wfile.write(body)
                 except OSError:
-                    pass  # The reader did not wait for it.
+                    pass  # The reader has closed its connection before the answer.
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Prints nothing."""

@@ -164,7 +164,7 @@ def _refuse_detached_console(wanted: bool) -> None:
 
 
 def _start_console(directory: Path, port: int) -> subprocess.Popen[bytes]:
-    """Starts the console as a process of its own, which prints its address. It outlives no end of this command."""
+    """Starts the console as a separate process, which prints its address and ends with this command."""
     where = directory.absolute()
     command = [sys.executable, "-m", "barnabas.cli", "console", "--dir", str(where), "--port", str(port)]
     command += ["--history", str(where / _HISTORY)]
