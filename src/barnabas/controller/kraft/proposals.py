@@ -155,14 +155,11 @@ class Proposals:
         if prepared is None:
             name, encoded = result.cause.event.value, None
             records = all_or_nothing(result.records, self.image.metadata_version, name)
-            delta = MetadataDelta(self.image)
-            for record, _ in records:
-                delta.replay(record)
+            delta = None
         else:
             records, encoded, delta = prepared
             assert delta.image is self.image, "a decision that was prepared begins again after another one"
-        last_offset = self._raft.log_end_offset + len(records) - 1
-        before, after = self.image, delta.apply(last_offset, self._raft.epoch, self._host.clock.wall_ms())
+        before, after = self.image, self._replayed(records, delta)
         losses = elections.unclean_leaders(before, result.records)
         # Listeners are called first, because records can be committed and published before `propose` returns.
         for listener in self._listeners:
@@ -177,3 +174,11 @@ class Proposals:
             return False
         self.unclean_election_count += len(losses)
         return True
+
+    def _replayed(self, records: Sequence[Versioned], delta: MetadataDelta | None) -> MetadataImage:
+        """Returns the image with these records; `delta` has them already if they were replayed before."""
+        if delta is None:
+            delta = MetadataDelta(self.image)
+            for record, _ in records:
+                delta.replay(record)
+        return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
