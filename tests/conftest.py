@@ -131,9 +131,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends the JVM after the system tests: tools that failed leave clients in it that search for their brokers
-    forever.
+    """Forgets the context and the client settings of a command that ran in this process. Ends the JVM after the system
+    tests: tools that failed leave clients in it that search for their brokers forever.
     """
+    choice = sys.modules.get("barnabas.cli.contexts.choice")
+    if choice is not None:
+        choice.begin()
     if item.nodeid.startswith(SYSTEM) and not (nextitem and nextitem.nodeid.startswith(SYSTEM)):
         programs.end_java()
 

@@ -94,6 +94,7 @@ def test_a_killed_broker_is_seen_on_every_open_screen(
         expect(page.get_by_role("status").filter(has_text="has not answered")).to_have_count(0)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("well")
 def test_a_screen_opened_while_a_broker_is_down_is_complete(
     visit: Visit, cluster: EmbeddedCluster, console: RunningConsole
@@ -163,6 +164,7 @@ def test_every_screen_shows_a_moment_of_the_past(
     expect(page).not_to_have_url(re.compile("at="))
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("well")
 def test_the_lab_stops_pauses_and_starts_a_broker(visit: Visit) -> None:
     page = visit.open("/map")
@@ -184,6 +186,7 @@ def test_the_lab_stops_pauses_and_starts_a_broker(visit: Visit) -> None:
     expect(down).to_have_count(0, timeout=BACK_WITHIN_MS)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("well")
 def test_all_brokers_gone_and_back(visit: Visit, cluster: EmbeddedCluster) -> None:
     pages = [visit.open(address) for address in ("/", "/map", f"/topic?name={ORDERS}", "/brokers")]

@@ -75,6 +75,7 @@ def test_nodes_that_do_not_matter_are_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert not settings.draws_properties
 
 
+@pytest.mark.full
 def test_exploring_reports_and_shortens_what_fails_and_its_command_repeats_it(
     monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:

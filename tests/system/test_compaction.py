@@ -8,6 +8,7 @@ from pathlib import Path
 
 import confluent_kafka
 import confluent_kafka.admin
+import pytest
 from tests.clients.drivers import ProcessClient
 from tests.clients.servers import Server
 
@@ -124,6 +125,7 @@ def read_all(server: Server, topic: str) -> list[tuple[int, bytes, bytes | None]
         found.append((offset, key, value))
 
 
+@pytest.mark.full
 def test_the_last_value_of_each_key_is_read_whatever_happens(own_server: NewServer, java: ProcessClient) -> None:
     server = own_server(log_cleaner_backoff_ms="100", log_segment_delete_delay_ms="1000")
     server.start()

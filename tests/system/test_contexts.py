@@ -41,6 +41,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path / "configuration")
 
 
+@pytest.mark.full
 def test_any_broker_that_lives_is_used(tmp_path: Path, shell: Shell) -> None:
     """The first address of the cluster is that of a dead broker: commands go to the others."""
     (tmp_path / "elsewhere").mkdir()

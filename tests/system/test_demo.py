@@ -98,6 +98,7 @@ def check(directory: Path, result: dict[str, Any], orders: int, *, pictures_min:
     nothing_is_left(directory)
 
 
+@pytest.mark.full
 def test_the_books_balance_though_a_leader_is_killed(tmp_path: Path) -> None:
     result = play(tmp_path, "--orders", "4000", "--speed", "400000")
     check(tmp_path, result, 4000)

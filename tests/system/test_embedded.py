@@ -84,6 +84,7 @@ def test_up_status_down(tmp_path: Path) -> None:
     assert command("down", *directory).stdout == "no broker was running\n"
 
 
+@pytest.mark.full
 def test_one_broker_of_three_is_stopped_or_killed_and_started_again(tmp_path: Path) -> None:
     directory = ("--dir", str(tmp_path))
     bootstrap = command("up", *directory, "--port", "0", "--brokers", "3", "--detach").stdout

@@ -32,6 +32,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
+@pytest.mark.full
 def test_a_chain_whose_link_and_coordinator_are_killed(cluster: Cluster, tmp_path: Path) -> None:
     with Chain(cluster, tmp_path, "aiokafka", programs.chain_link, links=1) as chain:
         chain.go_on(timeout_s=START_S)

@@ -266,6 +266,7 @@ def test_java_renews_its_sessions_under_load(server: BarnabasServer, java: Proce
     assert server.log_path.read_text().count("session has ended") == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_directory_that_kafka_formatted_with_users_starts_here_and_the_reverse(
     java: ProcessClient, tmp_path: Path, mechanism: str, capsys: pytest.CaptureFixture[str]

@@ -96,6 +96,7 @@ sys.exit(producer.flush(100))
 """
 
 
+@pytest.mark.full
 def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         bootstrap = cluster.bootstrap

@@ -105,6 +105,7 @@ def test_a_held_replay_goes_on_at_its_speed_when_it_is_released(cluster: Cluster
     assert verify(tmp_path / "ledger", cluster.bootstrap).balanced
 
 
+@pytest.mark.full
 def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-leader", tmp_path / "ledger"
     topics.create(topics.admin_client(cluster.bootstrap, {}), topic)

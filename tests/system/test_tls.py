@@ -278,6 +278,7 @@ def served_certificate(broker: TlsBroker) -> str:
     return ssl.get_server_certificate(("localhost", broker.ports["PEM"]))
 
 
+@pytest.mark.full
 def test_kafkas_tool_replaces_a_certificate_and_open_connections_stay(broker: TlsBroker) -> None:
     key = "listener.name.pem.ssl.keystore.location"
     file = broker.node.settings[key]

@@ -230,6 +230,7 @@ def numbers_of(values: list[str], name: str) -> list[int]:
     return sorted({int(number) for of, number, _ in split if of == name})
 
 
+@pytest.mark.full
 def test_javas_producer_aborts_before_the_last_transaction_is_complete(cluster: Cluster) -> None:
     jvm = programs.java(cluster.bootstrap)
     try:

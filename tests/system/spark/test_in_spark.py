@@ -17,6 +17,9 @@ from tests.clients.servers import Server
 
 from barnabas.spark import schema
 
+# `make test` runs Spark by way of the pipelines.
+pytestmark = pytest.mark.full
+
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]
 KAFKA_COLUMNS = (

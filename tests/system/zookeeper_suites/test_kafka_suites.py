@@ -65,6 +65,7 @@ def test_the_class_passes(name: str, tmp_path: Path) -> None:
     check(tmp_path, results, [test for test in expected("kafka") if test.startswith(f"{simple(name)}.")])
 
 
+@pytest.mark.full
 def test_a_sample_passes(tmp_path: Path) -> None:
     classes = [name for name in CLASSES if any(test.startswith(f"{simple(name)}.") for test in SAMPLE)]
     results = zookeeper_suites.kafka(tmp_path, classes, [f"+{test}" for test in SAMPLE])

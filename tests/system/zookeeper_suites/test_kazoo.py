@@ -45,6 +45,7 @@ def test_the_suite_passes(tmp_path: Path) -> None:
     check(tmp_path, results, expected("kazoo"))
 
 
+@pytest.mark.full
 def test_a_sample_of_the_suite_passes(tmp_path: Path) -> None:
     results = zookeeper_suites.kazoo(tmp_path, SAMPLE)
     check(tmp_path, results, [name for name in expected("kazoo") if name.partition(".")[0] in SAMPLE])

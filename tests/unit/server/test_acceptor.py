@@ -154,7 +154,8 @@ def test_a_storm_of_clients_is_served_while_a_former_one_is(make_loop: MakeLoop,
     run(make_loop, tmp_path, storm)
 
 
-@pytest.mark.parametrize("make_loop", [LOOPS[0], pytest.param(LOOPS[1], marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("make_loop", LOOPS)
 def test_what_is_no_handshake_is_refused_with_its_cause(make_loop: MakeLoop, tmp_path: Path) -> None:
     """Guard S16."""
 
