@@ -15,6 +15,7 @@ from time import thread_time_ns
 from typing import Any
 
 import pytest
+from tests.support.turn_watch import VERDICT
 from tests.support.znode_memory import MemoryTree
 from tests.support.zookeeper_controllers import Cluster, FakeBroker
 
@@ -177,7 +178,7 @@ def test_ten_thousand_partitions(turns: Turns) -> None:
     cluster.settle()
     found["bounced"] = turns.taken()
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
-    assert not long, found
+    assert not long, f"{VERDICT} {TURN_MS_MAX} ms of CPU: {found}"
 
 
 def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
@@ -232,7 +233,7 @@ def test_requests_about_ten_thousand_partitions(turns: Turns) -> None:
     assert not [name for name in names if cluster.exists(paths.topic(name))]
     found["deletion"] = turns.taken()
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
-    assert not long, found
+    assert not long, f"{VERDICT} {TURN_MS_MAX} ms of CPU: {found}"
 
 
 @pytest.mark.parametrize("count", [1_000, 5_000, 10_000])
@@ -292,7 +293,7 @@ def test_reassignments_of_one_large_topic(turns: Turns, monkeypatch: pytest.Monk
     assert max(encoded.values()) <= 4, "at first, at the begin and at the end of its move"
     assert max(encoded_in_turn.values()) <= PARTITIONS_IN_PORTION
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
-    assert not long, found
+    assert not long, f"{VERDICT} {TURN_MS_MAX} ms of CPU: {found}"
 
 
 def test_one_topic_of_ten_thousand_partitions(turns: Turns) -> None:
@@ -330,7 +331,7 @@ def test_one_topic_of_ten_thousand_partitions(turns: Turns) -> None:
     assert not cluster.exists(paths.topic("large"))
     assert not any(broker.logs for broker in cluster.brokers.values())
     long = {name: turn for name, turn in found.items() if turn[0] > TURN_MS_MAX}
-    assert not long, found
+    assert not long, f"{VERDICT} {TURN_MS_MAX} ms of CPU: {found}"
 
 
 @pytest.mark.parametrize("is_assigned", [False, True])
