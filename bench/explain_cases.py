@@ -1,4 +1,4 @@
-"""One case of the score: a run, the answers of `explain` to it, and what the baselines noticed. Small, so that many can
+"""A case of the score: a run, the answers of `explain` to it, and what the baselines noticed. Small, so that many can
 be kept; worker processes return it."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Case(NamedTuple):
     truths: tuple[Truth, ...]
     #: The ranked answers to each of `ASKINGS`.
     answers: tuple[tuple[Guess, ...], ...]
-    #: From the beginning until the answer is right and stays so; None if it never is.
+    #: The time from the beginning until the answer is right and stays so; None if it never is.
     explained_ms: int | None
     #: The time that the answer takes, of the CPU.
     answer_ms: float

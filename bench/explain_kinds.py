@@ -1,7 +1,8 @@
 """The kinds of faults of the score of `explain` in a simulated cluster: what each does, and its truth.
 
-A kind begins its fault at once, on a part that the seed draws, and returns the cause, the component, and the duration.
-`UNSEEN` kinds were never looked at while the rules of `explain` were made; the right answer to them is "unknown".
+A kind begins its fault immediately, on a part that the seed draws, and returns the cause, the component, and the
+duration. `UNSEEN` kinds were never looked at while the rules of `explain` were made; the right answer to them is
+"unknown".
 """
 
 from __future__ import annotations
@@ -287,7 +288,7 @@ class Kind(NamedTuple):
 
     strike: Callable[[Stage], Struck]
     brokers: int = 3
-    #: None: none or one, by the seed.
+    #: The number; None lets the seed draw none or one.
     controllers: int | None = None
 
 

@@ -99,7 +99,7 @@ def _others(cases: Sequence[Case], tuning: Sequence[Case]) -> str:
         for name, guess in by_name.items()
         for asked in [[case.by(guess(case)) for case in cases]]
     ]
-    return f"### Beside it\n\n{_table(('', 'AC@1 (95 %)', 'AC@3', 'cause alone'), rows)}"
+    return f"### Baselines\n\n{_table(('', 'AC@1 (95 %)', 'AC@3', 'cause alone'), rows)}"
 
 
 def _of_kinds(cases: Sequence[Case]) -> str:

@@ -16,7 +16,7 @@ UNKNOWN: Final = "unknown"
 
 
 class Truth(NamedTuple):
-    """One fault: its cause as `explain` names it, the part of the cluster, and its times by the wall clock."""
+    """A fault: its cause as `explain` names it, the part of the cluster, and its times by the wall clock."""
 
     cause: str
     component: str
@@ -25,7 +25,7 @@ class Truth(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """One cause of an answer."""
+    """A cause in an answer."""
 
     cause: str
     component: str
@@ -46,7 +46,7 @@ ASKINGS: Final = (AT_ONCE, AFTER_10_S, AFTER_HEALING)
 
 
 class Episode(NamedTuple):
-    """One run: what was done to one cluster, and what was to be read about it at which time."""
+    """A run: the faults of one cluster, and the events that could be read at each time."""
 
     kind: str
     seed: int

@@ -10,15 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.watched import T0, look
+from tests.support.watched import T0, look_at
 
 from barnabas.console.occurrences import Occurrences
 from barnabas.monitor import course as course_module
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.course import Course
-from barnabas.monitor.delta import Delta
 from barnabas.monitor.journal_events import JournalEvents
-from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom_state import PhantomState
 
@@ -42,11 +40,11 @@ class Watcher:
         self.changes: list[Change] = []
         self.packed_rows = 0
         self._journal = JournalEvents(self.table, None, T0) if is_exact else None
-        self.table.apply(seen(state, T0))
+        self.table.apply(look_at(state, T0, range(1, BROKERS + 1)))
         self.table.subscribe(self.course.seen)
 
     def look(self, state: PhantomState, now_ms: int) -> None:
-        self.table.apply(seen(state, now_ms))
+        self.table.apply(look_at(state, now_ms, range(1, BROKERS + 1)))
 
     def tell(self, events: list[Event], now_ms: int) -> None:
         if self._journal is not None:
@@ -61,22 +59,6 @@ class Watcher:
             self.packed_rows += len(packed)
             self.changes += packed.changes(range(len(packed)))
         self.occurrences.add_packed(new)
-
-
-def seen(state: PhantomState, now_ms: int) -> Delta:
-    rows = [
-        PartitionState(
-            topic.name,
-            index,
-            row.leader,
-            row.leader_epoch,
-            tuple(row.replicas),
-            tuple(row.isr),
-            topic_id=topic.topic_id,
-        )
-        for topic, index, row in state.every()
-    ]
-    return look(*rows, at_ms=now_ms, brokers=range(1, BROKERS + 1))
 
 
 def decide(state: PhantomState, step: Step) -> None:

@@ -11,6 +11,7 @@ from barnabas.monitor.course import Course
 from barnabas.monitor.delta import Delta, NameRange, Partitions, VolumesSeen
 from barnabas.monitor.partition_state import BrokerState, Key, PartitionState, ReplicaDetail
 from barnabas.monitor.table import ClusterTable
+from barnabas.testing.phantom_state import PhantomState
 
 T0 = 1_700_000_000_000
 
@@ -156,3 +157,20 @@ def _shown(state: PartitionState) -> dict[str, Any]:
         "isr": list(state.isr),
         "replicas": list(state.replicas),
     }
+
+
+def look_at(state: PhantomState, now_ms: int, brokers: Iterable[int] = (1, 2, 3)) -> Delta:
+    """Returns a poll of all partitions of a phantom cluster."""
+    rows = [
+        PartitionState(
+            topic.name,
+            index,
+            row.leader,
+            row.leader_epoch,
+            tuple(row.replicas),
+            tuple(row.isr),
+            topic_id=topic.topic_id,
+        )
+        for topic, index, row in state.every()
+    ]
+    return look(*rows, at_ms=now_ms, brokers=brokers)

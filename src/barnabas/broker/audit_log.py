@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.common.host import Clock
 from barnabas.common.reports import LineLimit
 from barnabas.metadata.acls import AclOperation, AclResource
-from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.messages.index import API_NAMES
 
 _TRACE: Final = 5
 _INTERVAL_MS: Final = 1_000
@@ -89,10 +89,10 @@ class AuditLog:
         suffix = self._limit.suffix((requester.principal, int(operation), int(resource), name, what))
         if suffix is None:
             return
-        request = request_class(requester.api_key).NAME.removesuffix("Request")
         _LOG.log(
             level,
             f"Principal = {requester.principal} is {what} operation = {operation.name} from host = "
             f"{requester.client_host.removeprefix('/')} on resource = {TYPE_NAMES[resource]}:LITERAL:{name} "
-            f"for request = {request} with resourceRefCount = {references} based on rule {rule}{suffix}",
+            f"for request = {API_NAMES[requester.api_key]} with resourceRefCount = {references} "
+            f"based on rule {rule}{suffix}",
         )

@@ -162,7 +162,7 @@ class BrokerLifecycle:
 
     def end_with(self, directory_ids: Sequence[bytes]) -> None:
         """Reports failed directories to a controller on another node, without waiting for an answer: the process ends
-        now, and otherwise nobody would know why.
+        now, and the cause would be unknown otherwise.
         """
         if self.epoch >= 0 and not self._stopping and not self._access.own.is_active:
             self._lost_directories += directory_ids

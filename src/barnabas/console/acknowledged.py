@@ -1,4 +1,4 @@
-"""What somebody has seen and takes care of: a note on partitions that are unwell, until their state is another one.
+"""Acknowledgements of problems: notes on partitions that are unwell, until the state of the partitions changes.
 
 Acknowledgements live as long as the console; the audit log keeps who made them.
 """

@@ -95,7 +95,7 @@ class ClusterEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What the file says; None for what it does not."""
+    """The content of the file; None for keys that it lacks."""
 
     host: str | None = None
     port: int | None = None

@@ -17,7 +17,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Saved:
-    """The file of an incident, or a history that nobody records: it is only read. Raises HistoryError."""
+    """The file of an incident, or a history that is not being recorded: it is only read. Raises HistoryError."""
 
     problem: Final = None
     is_recording: Final = False

@@ -1,4 +1,4 @@
-"""What a visitor with patterns sees of a cluster: its table, events and groups without what the patterns do not allow.
+"""The part of a cluster that a visitor with patterns sees: table, events and groups that the patterns allow.
 
     screens = ScopedScreens(base, scope)
     screens.follow()                       before each use: takes over what changed in the cluster

@@ -21,7 +21,7 @@ from barnabas.monitor.ending import end_tasks
 #: The maximum number of concurrent requests, including live streams.
 _CONNECTIONS_MAX: Final = 500
 _HEADERS_MAX: Final = 32 * 1024
-#: The time for requests to end after the server was told to stop, and how often what is left is cancelled.
+#: The time for requests to end after the server was asked to stop, and how often what is left is cancelled.
 _SERVED_S: Final = 3.0
 _CANCELS: Final = 3
 

@@ -62,7 +62,7 @@ class ConsoleOptions:
     history: Path | None = None
     #: Host names that the console accepts in addition to those of the local machine; None for any.
     hosts: frozenset[str] | None = frozenset()
-    #: What the users of a role see at most.
+    #: The clusters, topics and groups that users of a role can see.
     role_patterns: Mapping[Role, Patterns] = field(default_factory=dict)
     #: Fields of records that never leave the server.
     masks: tuple[Mask, ...] = ()

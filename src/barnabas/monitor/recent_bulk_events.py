@@ -58,7 +58,7 @@ class RecentBulkEvents:
         ]
 
     def newest_first(self) -> Iterator[tuple[Event, NDArray[np.uint8]]]:
-        """Yields the events, each with its rows that have explained a change; whoever reads them marks more."""
+        """Yields the events, each with its rows that have explained a change; the caller marks more."""
         for bulk in reversed(self._order):
             yield bulk.event, np.frombuffer(bulk.used, np.uint8)
 

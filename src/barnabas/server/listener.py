@@ -23,7 +23,7 @@ from barnabas.broker.throttling.connection_limits import Slot
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
-from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.messages.index import API_NAMES
 from barnabas.server import acceptor
 from barnabas.server.acceptor import Acceptor, Closable, TlsSide
 from barnabas.server.admission import Admission
@@ -193,8 +193,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         if latest is None or latest[0] is not self._connection:
             return "a request", where
         _, api_key, version, client_id = latest
-        name = request_class(api_key).__name__.removesuffix("Request")
-        return name, f"version {version} of client {client_id!r} {where} ({self._listener})"
+        return API_NAMES[api_key], f"version {version} of client {client_id!r} {where} ({self._listener})"
 
     def eof_received(self) -> bool:
         return False

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,6 @@ from tests.support.console_server import RunningConsole, target_of
 from barnabas.console.state import ConsoleOptions
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom import PhantomCluster
-
-
-@pytest.fixture
-def phantom() -> Iterator[PhantomCluster]:
-    with PhantomCluster(topics=30, partitions=4, journal=True) as running:
-        yield running
-
-
-@pytest.fixture
-def console(phantom: PhantomCluster, tmp_path: Path) -> Iterator[RunningConsole]:
-    options = ConsoleOptions(interval_s=0.1, timeout_s=1.0, budget_share=1.0, history=tmp_path / "history.db")
-    with RunningConsole([target_of(phantom)], options) as running:
-        running.filled()
-        yield running
 
 
 def columns_of(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -7,33 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.watched import T0, look
+from tests.support.watched import T0, look_at
 
 from barnabas.history.recorder import Recorder
 from barnabas.monitor.changes import Event
 from barnabas.monitor.course import Course
-from barnabas.monitor.delta import Delta
-from barnabas.monitor.partition_state import PartitionState
 from barnabas.monitor.table import ClusterTable
 from barnabas.testing.phantom_state import PhantomState
 
 TOPICS, PARTITIONS = 300, 4
-
-
-def seen(state: PhantomState, now_ms: int) -> Delta:
-    rows = [
-        PartitionState(
-            topic.name,
-            index,
-            row.leader,
-            row.leader_epoch,
-            tuple(row.replicas),
-            tuple(row.isr),
-            topic_id=topic.topic_id,
-        )
-        for topic, index, row in state.every()
-    ]
-    return look(*rows, at_ms=now_ms)
 
 
 def recorded(path: Path, *, packs: bool, deletes: bool) -> list[tuple[Any, ...]]:
@@ -49,7 +31,7 @@ def recorded(path: Path, *, packs: bool, deletes: bool) -> list[tuple[Any, ...]]
         on_events=lambda new: events.extend(new),
     )
     table = ClusterTable()
-    table.apply(seen(state, now_ms))
+    table.apply(look_at(state, now_ms))
     course = Course(table, packs=packs)
     course.has_journal = True
     recorder = Recorder(path, table)
@@ -57,10 +39,10 @@ def recorded(path: Path, *, packs: bool, deletes: bool) -> list[tuple[Any, ...]]
     for name in ("kill", "start", "elect_preferred"):
         now_ms += 5_000
         getattr(state, name)(*([] if name == "elect_preferred" else [2]))
-        table.apply(seen(state, now_ms))
+        table.apply(look_at(state, now_ms))
         if deletes and name == "start":
             state.delete_topic("topic-00007")
-            table.apply(seen(state, now_ms + 1))
+            table.apply(look_at(state, now_ms + 1))
         recorder.explain(course.explained(events, now_ms + 10))
         told = course.packed()
         assert bool(told) is (packs and name != "elect_preferred")

@@ -17,7 +17,7 @@ from barnabas.common.metrics import (
     labelled,
     single,
 )
-from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.messages.index import API_NAMES
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def collect(broker: Broker) -> Iterator[Family]:
-    by_version = [(name_of(key), version, times) for key, version, times in broker.services.request_counts]
+    by_version = [(API_NAMES[key], version, times) for key, version, times in broker.services.request_counts]
     yield Family(
         "kafka_network_requestmetrics_requests_total",
         COUNTER,
@@ -64,8 +64,3 @@ def _memory(budget: MemoryBudget) -> Iterator[Family]:
         "Connections closed because they held memory without making progress",
         budget.closed_count,
     )
-
-
-def name_of(api_key: int) -> str:
-    """Returns the name of an API as Kafka's metrics spell it, such as "Produce"."""
-    return request_class(api_key).__name__.removesuffix("Request")

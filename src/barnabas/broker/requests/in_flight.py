@@ -31,14 +31,14 @@ from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.messages.index import API_NAMES
 
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 #: Responses with more elements are encoded in steps.
 LONG_ELEMENTS: Final = 1_000
-#: API names for log lines.
-API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
+#: API names for the log lines about a failed request.
+_OFFER_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
 Chunks = list[Buffer]
 #: Replaces the chunks of a response that was sent.
@@ -160,8 +160,8 @@ class InFlight:
 
     def turn_name(self) -> tuple[str, str]:
         """Returns the request and its sender (`continuations.Owner`)."""
-        name = request_class(self.api_key).NAME.removesuffix("Request")
-        return name, f"version {self.api_version} of client {self.client_id!r} from {self.connection.client_host}"
+        who = f"client {self.client_id!r} from {self.connection.client_host}"
+        return API_NAMES[self.api_key], f"version {self.api_version} of {who}"
 
     @property
     def client_host(self) -> str:
@@ -293,5 +293,5 @@ class InFlight:
             connection.complete(self, self.encode(answer))
 
     def __str__(self) -> str:
-        name = API_NAMES.get(self.api_key, "request")
+        name = _OFFER_NAMES.get(self.api_key, "request")
         return f"{name} ({self.api_key}) version {self.api_version} of client {self.client_id!r}"

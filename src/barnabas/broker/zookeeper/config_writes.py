@@ -33,8 +33,8 @@ from barnabas.zookeeper.wire.records import CheckVersionRequest, SetDataRequest
 _CONTROLLER_VERSION = 0
 
 
-class ConfigWrites:
-    """The configuration changes that this broker makes. The changes of one request are made one after the other."""
+class ZnodeWrites:
+    """The common part of all writers of configurations: the changes of one request are made one after the other."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
@@ -45,6 +45,17 @@ class ConfigWrites:
         self._metadata = metadata
         self._watch = watch
         self._running = RunningSteps()
+
+    def resume(self) -> None:
+        """Continues after the connection to ZooKeeper is back."""
+        self._running.resume()
+
+    def _view(self) -> ControllerView:
+        return ControllerView(self._metadata.image, self._config, self._host.random)
+
+
+class ConfigWrites(ZnodeWrites):
+    """The configuration changes that this broker makes. The changes of one request are made one after the other."""
 
     def change(
         self,
@@ -57,9 +68,6 @@ class ConfigWrites:
     ) -> None:
         """Decides about the change of each resource, and writes it unless it is only validated."""
         self._running.start(self._change_all(changes, actor, replace, validate_only), reply)
-
-    def resume(self) -> None:
-        self._running.resume()
 
     def _change_all(
         self, changes: Sequence[ResourceChange], actor: str, replace: bool, validate_only: bool
@@ -81,7 +89,7 @@ class ConfigWrites:
                 f"{paths.CONFIG}/{entity} is not a configuration; see the log of the broker.",
             )
         image = self._metadata.image
-        view = ControllerView(image, self._config, self._host.random)
+        view = self._view()
         decided = alter_configs(view, [change], actor, replace=replace)
         (result,) = decided.response
         if result[0] is not ErrorCode.NONE or validate_only:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import ConfigWrites
+from barnabas.broker.zookeeper.config_writes import ConfigWrites, ZnodeWrites
 from barnabas.broker.zookeeper.initial_catch_up import InitialCatchUp
 from barnabas.broker.zookeeper.quota_writes import QuotaWrites
 from barnabas.broker.zookeeper.registration import Registrar
@@ -66,6 +66,7 @@ class Membership:
         self.writes = ConfigWrites(host, config, store, metadata, self.configs)
         self.quota_writes = QuotaWrites(host, config, store, metadata, self.configs)
         self.scram_writes = ScramWrites(host, config, store, metadata, self.configs)
+        self._all_writes: tuple[ZnodeWrites, ...] = (self.writes, self.quota_writes, self.scram_writes)
         self._node_id = config.node_id
         #: The czxid of the registration, -1 before it.
         self.broker_epoch = _UNREGISTERED
@@ -176,16 +177,14 @@ class Membership:
     def session_opened(self, session_id: int) -> None:
         if self._is_active:
             self._join()
-            self.writes.resume()
-            self.quota_writes.resume()
-            self.scram_writes.resume()
+            for writes in self._all_writes:
+                writes.resume()
 
     def disconnected(self) -> None:
         self._controller.disconnected()
 
     def reconnected(self) -> None:
-        writes = self.writes, self.quota_writes, self.scram_writes
-        for steps in (self._joining, self.configs, *writes, *self._others):
+        for steps in (self._joining, self.configs, *self._all_writes, *self._others):
             if steps is not None:
                 steps.resume()
         self._controller.reconnected()

@@ -10,52 +10,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import change_entity
-from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps
-from barnabas.common.config import BrokerConfig
+from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
+from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Host
 from barnabas.controller.requests.client_quotas import alter_client_quotas, entity_of
-from barnabas.controller.requests.view import ControllerView
 from barnabas.metadata.security import QuotaEntity
-from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from barnabas.protocol.messages.records_metadata import ClientQuotaRecord
 from barnabas.znodes import paths
 from barnabas.znodes.image_znodes import quota_path, quota_text
-from barnabas.zookeeper.client.store import ZnodeStore
 
 _Request = AlterClientQuotasRequest
 _Response = AlterClientQuotasResponse
 
 
-class QuotaWrites:
+class QuotaWrites(ZnodeWrites):
     """The changes of quotas that this broker makes. The changes of one request are made one after the other."""
-
-    def __init__(
-        self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
-    ) -> None:
-        self._host = host
-        self._config = config
-        self._store = store
-        self._metadata = metadata
-        self._watch = watch
-        self._running = RunningSteps()
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
         """Decides about the change of each entity, and writes it unless it is only validated."""
         self._running.start(self._alter(request, actor), reply)
-
-    def resume(self) -> None:
-        self._running.resume()
 
     def _alter(self, request: _Request, actor: str) -> Steps[_Response]:
         for entry in request.entries:
             path = _entity_path(entity_of(entry))
             if path is not None:
                 yield from self._watch.refresh_client(path)
-        view = ControllerView(self._metadata.image, self._config, self._host.random)
+        view = self._view()
         decided = alter_client_quotas(view, request, actor)
         if request.validate_only:
             return decided.response

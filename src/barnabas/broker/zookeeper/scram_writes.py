@@ -9,16 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.zookeeper.config_watch import ConfigWatch
-from barnabas.broker.zookeeper.config_writes import change_entity
-from barnabas.broker.zookeeper.store_steps import RunningSteps, Steps
-from barnabas.common.config import BrokerConfig
+from barnabas.broker.zookeeper.config_writes import ZnodeWrites, change_entity
+from barnabas.broker.zookeeper.store_steps import Steps
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Host
 from barnabas.common.portions import whole
 from barnabas.controller.requests.scram import alter_in_portions
-from barnabas.controller.requests.view import ControllerView
-from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,31 +22,17 @@ from barnabas.protocol.messages.records_metadata import RemoveUserScramCredentia
 from barnabas.protocol.sasl.mechanism import SCRAM_NAMES
 from barnabas.znodes import paths
 from barnabas.znodes.entity_records import scram_text
-from barnabas.zookeeper.client.store import ZnodeStore
 
 _Request = AlterUserScramCredentialsRequest
 _Response = AlterUserScramCredentialsResponse
 
 
-class ScramWrites:
+class ScramWrites(ZnodeWrites):
     """The changes of credentials that this broker makes. Those of one request are made one user after the other."""
-
-    def __init__(
-        self, host: Host, config: BrokerConfig, store: ZnodeStore, metadata: MetadataStore, watch: ConfigWatch
-    ) -> None:
-        self._host = host
-        self._config = config
-        self._store = store
-        self._metadata = metadata
-        self._watch = watch
-        self._running = RunningSteps()
 
     def alter(self, request: _Request, actor: str, reply: Callable[[_Response], None]) -> None:
         """Decides about the change of each user, and writes it."""
         self._running.start(self._alter(request, actor), reply)
-
-    def resume(self) -> None:
-        self._running.resume()
 
     def _alter(self, request: _Request, actor: str) -> Steps[_Response]:
         by_user: dict[str, _Request] = {}
@@ -69,7 +50,7 @@ class ScramWrites:
         entity = f"{paths.USER_CONFIGS}/{paths.sanitize(user)}"
         if user:
             yield from self._watch.refresh_client(entity)
-        view = ControllerView(self._metadata.image, self._config, self._host.random)
+        view = self._view()
         decided = whole(alter_in_portions(view, request, actor, in_zookeeper=True))
         texts: dict[str, str | None] = {}
         for record, _ in decided.records:

@@ -102,7 +102,7 @@ def with_factor(cluster: WatchedCluster, topic: str, factor: int) -> Targets:
 
 
 class _Shape:
-    """What a topic is created with."""
+    """The properties with which a topic is created."""
 
     def __init__(self, partitions: int, replication: int, configs: dict[str, str]) -> None:
         self.partitions = partitions

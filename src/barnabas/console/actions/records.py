@@ -26,7 +26,7 @@ from barnabas.records.record import Header, Record
 #: The last version that names topics by name.
 _PRODUCE_BY_NAME: Final = 12
 _ALL_IN_SYNC: Final = -1
-#: What one request carries at most.
+#: The maximum number of records, bytes and headers in one request.
 _BATCH_RECORDS: Final = 1_000
 _BATCH_BYTES: Final = 900_000
 _HEADERS_MAX: Final = 100

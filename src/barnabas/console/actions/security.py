@@ -34,11 +34,11 @@ from barnabas.protocol.messages.alter_user_scram_credentials import (
 )
 from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from barnabas.protocol.sasl.mechanism import SCRAM
 from barnabas.protocol.sasl.scram_server import ITERATIONS_MAX, ITERATIONS_MIN, salted_password
 
 _PRINCIPAL: Final = re.compile(r"[^:\s]+:.+", re.DOTALL)
 _CLUSTER_NAME: Final = "kafka-cluster"
-_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _SALT_BYTES: Final = 26
 _TEXT_MAX: Final = 1_000
 
@@ -119,13 +119,14 @@ async def set_scram_user(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
             f"replaces the password of {user} for {mechanism}" if is_there else f"lets {user} log in with {mechanism}"
         )
         return plan([line], ["connections that are open stay open"] if is_there else [])
+    number, hash_name = SCRAM[mechanism]
     salt = secrets.token_bytes(_SALT_BYTES)
     row = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
         name=user,
-        mechanism=MECHANISMS[mechanism],
+        mechanism=number,
         iterations=iterations,
         salt=salt,
-        salted_password=salted_password(_HASHES[mechanism], password, salt, iterations),
+        salted_password=salted_password(hash_name, password, salt, iterations),
     )
     return await _alter_users(cluster, AlterUserScramCredentialsRequest(upsertions=[row]), f"{user} can log in")
 

@@ -102,7 +102,7 @@ class SchemaRegistry:
             found[name] = ""
             part = await self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}{suffix}")
             await self._refer(part, kind, found, level + 1)
-            # It comes after those that it needs.
+            # A schema comes after those that it needs.
             del found[name]
             found[name] = _text(part)
 

@@ -25,7 +25,7 @@ JSON_SCHEMA: Final = "json-schema"
 SCHEMAS_MAX: Final = 500
 _INDEXES_MAX: Final = 32
 _VARINT_BITS: Final = 35
-#: What the libraries raise for schemas and values that were made to break them, besides errors of their own.
+#: The errors that the libraries raise for schemas and values that were made to break them, besides errors of their own.
 _HOSTILE: Final = (
     ArithmeticError,
     AssertionError,

@@ -1,4 +1,4 @@
-"""What a user with patterns can do: the routes that answer from what the patterns allow, and the names in each change.
+"""The routes of a user with patterns: those that answer from what the patterns allow, and the names in each change.
 
 A route that is in neither table is refused to such a user, so that a new route shows nothing until it is in one.
 """

@@ -45,7 +45,7 @@ class Move(NamedTuple):
 
 
 class Progress:
-    """What the new replicas had copied at the last looks, for their rates."""
+    """The bytes that the new replicas had copied at the last polls, for their rates."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, int, int], deque[tuple[int, int]]] = {}

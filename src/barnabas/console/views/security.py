@@ -1,4 +1,4 @@
-"""Who may what: the ACLs, the SCRAM users and the quotas of a cluster, as far as it has them and this client sees them.
+"""The ACLs, the SCRAM users and the quotas of a cluster, as far as it has them and this client sees them.
 
 What a cluster refuses is said with its error; what it does not offer, by its ApiVersions, with the reason.
 """
@@ -19,6 +19,7 @@ from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from barnabas.protocol.sasl.mechanism import SCRAM
 
 M = TypeVar("M", bound=Message)
 
@@ -42,7 +43,7 @@ OPERATIONS: Final = {
 }
 PATTERNS: Final = {"literal": 3, "prefixed": 4}
 PERMISSIONS: Final = {"deny": 2, "allow": 3}
-MECHANISMS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+MECHANISMS: Final = {name: number for name, (number, _) in SCRAM.items()}
 QUOTA_KEYS: Final = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -54,7 +55,7 @@ ENTITIES: Final = ("user", "client-id", "ip")
 
 
 class _Any(IntEnum):
-    """What a filter of ACLs matches."""
+    """The value of a filter field that matches every ACL."""
 
     EVERYTHING = 1
 

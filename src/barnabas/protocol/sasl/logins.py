@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from barnabas.common.kerberos import SecurityContext
 from barnabas.protocol.sasl.gssapi import gssapi_exchange
+from barnabas.protocol.sasl.mechanism import SCRAM
 
-_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 OAUTHBEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = ("PLAIN", *_HASHES)
+MECHANISMS: Final = ("PLAIN", *SCRAM)
 #: The extension of SCRAM, and the option of a JAAS entry, with which a client logs in by a delegation token.
 TOKEN_EXTENSION: Final = "tokenauth"
 #: The minimum number of iterations, as in Kafka's own client: fewer would make guessing cheap for an impostor of the
@@ -68,7 +68,7 @@ def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
     if login.ticket is not None:
         yield from gssapi_exchange(*login.ticket, login.username)
         return
-    client = ScramClient(_HASHES[login.mechanism], login.username, login.password, nonce, by_token=login.by_token)
+    client = ScramClient(SCRAM[login.mechanism][1], login.username, login.password, nonce, by_token=login.by_token)
     server_first = yield client.first()
     server_final = yield client.final(server_first)
     client.check(server_final)

@@ -132,7 +132,7 @@ class ZookeeperRig(Replicated):
 
 
 class ZookeeperRun(ReplicationRun):
-    """One run of the explorer of ZooKeeper mode."""
+    """A run of the explorer of ZooKeeper mode."""
 
     DURATION_S = 4
     rig: ZookeeperRig
