@@ -111,6 +111,37 @@ def test_without_the_endpoint_the_token_is_used_until_its_end() -> None:
     assert node.login().password == signed_token(node)
 
 
+def _jump(node: Node, jump_ms: int) -> None:
+    """Lets the wall clock of the node jump; its monotonic clock does not."""
+    wall_ms = node.host.time.wall_ms
+    node.host.time.wall_ms = lambda: wall_ms() + jump_ms  # type: ignore[method-assign]
+
+
+def test_a_wall_clock_that_jumps_beyond_the_end_of_the_token_costs_one_login() -> None:
+    node = Node()
+    node.start()
+    _jump(node, 3_600_000)
+    node.host.web.documents[URL] = response(signed(claims(sub="node", exp=NOW_S + 7_200)))
+    with pytest.raises(LoginUnavailable, match="has expired"):
+        node.login()
+    node.host.time.run_for(10)
+    assert node.login().password == signed_token(node)
+    assert len(node.host.web.requests) == 2
+
+
+def test_a_wall_clock_ahead_of_the_issuer_asks_it_no_more_often_than_after_a_failure() -> None:
+    node = Node()
+    node.start()
+    _jump(node, 3_600_000)
+    for _ in range(1_000):
+        with pytest.raises(LoginUnavailable, match="has expired"):
+            node.login()
+        node.host.time.run_for(100)
+    assert 3 < len(node.host.web.requests) < 30, "the pauses grow to ten seconds"
+    assert "the token has expired" in node.host.faults.warned[0]
+    assert len(node.host.faults.warned) == 1
+
+
 @pytest.mark.parametrize(
     ("document", "cause"),
     [

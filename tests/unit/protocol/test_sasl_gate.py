@@ -206,6 +206,18 @@ def test_the_lifetime_is_that_of_the_credentials_or_of_the_listener(
     assert gate.ends_ms == 100 + lifetime_ms
 
 
+@pytest.mark.parametrize("jump_ms", [-(10**12), -3_600_000, 3_600_000, 10**12])
+def test_a_wall_clock_that_jumps_neither_ends_nor_extends_a_session(jump_ms: int) -> None:
+    policy = Policy(0)
+    policy.begin = lambda mechanism: _Expiring(1_000_000_005_000)  # type: ignore[method-assign]
+    gate = Gate(policy)
+    wall_ms = 1_000_000_001_000
+    gate.take(memoryview(FRAMES["handshake"]), 100, wall_ms)
+    gate.take(memoryview(FRAMES["alice"]), 100, wall_ms)
+    assert gate.take(memoryview(FRAMES["metadata"]), 4_100, wall_ms + jump_ms).act is Act.SERVE
+    assert gate.take(memoryview(FRAMES["metadata"]), 4_101, wall_ms + jump_ms).act is Act.CLOSE
+
+
 @pytest.mark.parametrize("frame", sorted(FRAMES))
 def test_nothing_is_served_behind_a_log_in_that_could_not_be_decided(frame: str) -> None:
     class Undecided:

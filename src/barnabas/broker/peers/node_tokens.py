@@ -135,6 +135,10 @@ class _Fetched(_Source):
         if self._login is None:
             raise LoginUnavailable("this node has no token yet")
         if self._host.clock.wall_ms() >= self._expires_ms:
+            if not self._document.has_failed:
+                # The wall clock jumped, or the machine slept: the next fetch is due by the monotonic clock, which did
+                # not. After a failure the next fetch is due soon.
+                self._document.fetch()
             raise LoginUnavailable("the token of this node has expired")
         return self._login
 
