@@ -102,6 +102,15 @@ def test_long_messages_take_many_steps() -> None:
         stepped(codec.decode_in_steps(MetadataRequest, 12, bytes(out[:-7])))
 
 
+def test_few_long_texts_take_many_steps() -> None:
+    topics = [MetadataRequest.MetadataRequestTopic(name="n" * 32_767) for _ in range(90)]
+    out = bytearray()
+    assert stepped(codec.encode_in_steps(MetadataRequest(topics=topics), 12, out))[1] == 11, "of eight names each"
+    (decoded, _), steps = stepped(codec.decode_in_steps(MetadataRequest, 12, bytes(out)))
+    assert decoded == MetadataRequest(topics=topics)
+    assert steps == 11
+
+
 def test_arrays_of_numbers_are_bounded_too() -> None:
     count = ELEMENTS_MAX + 1
     topic = b"\x00\x01t" + count.to_bytes(4, "big") + bytes(4 * count)

@@ -121,6 +121,4 @@ class Client(WireClient):
         self.world.run_for(0)
 
     def receive(self, *, waits: bool) -> bytes:
-        data = bytes(self.link.sent)
-        self.link.sent.clear()
-        return data
+        return self.link.take()

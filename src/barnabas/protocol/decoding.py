@@ -25,7 +25,8 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int],
 def compile_decoder_in_steps(
     cls: type[Message], version: int
 ) -> Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]:
-    """Returns the decoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    """Returns the decoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays, or
+    `BYTES_PER_STEP` bytes."""
     return cast(
         "Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]",
         _DecoderWriter(cls, version, in_steps=True).compile(),
@@ -68,7 +69,7 @@ class _DecoderWriter:
         add("e = len(b)")
         add(f"left = {ELEMENTS_MAX}")
         if self._in_steps:
-            add("done = 0")
+            source.begin_steps("p")
         add("try:")
         source.indent()
         if self._in_steps:
@@ -201,7 +202,7 @@ class _DecoderWriter:
         add(f"for _ in range({count}):")
         source.indent()
         if self._in_steps:
-            source.count_step()
+            source.count_step("p")
         if field.is_struct:
             element = self._struct(layout.struct_class(field))
         else:

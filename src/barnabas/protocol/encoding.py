@@ -24,7 +24,8 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[[Message, byte
 def compile_encoder_in_steps(
     cls: type[Message], version: int
 ) -> Callable[[Message, bytearray], Generator[int, None, None]]:
-    """Returns the encoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    """Returns the encoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays, or
+    `BYTES_PER_STEP` bytes."""
     return cast(
         "Callable[[Message, bytearray], Generator[int, None, None]]",
         _EncoderWriter(cls, version, in_steps=True).compile(),
@@ -58,7 +59,7 @@ class _EncoderWriter:
         add("def encode(o, out):")
         source.indent()
         if self._in_steps:
-            add("done = 0")
+            source.begin_steps("len(out)")
         add("try:")
         source.indent()
         # A `yield` makes the function a generator even if the message has no loop.
@@ -181,7 +182,7 @@ class _EncoderWriter:
         add(f"for {element} in {value}:")
         source.indent()
         if self._in_steps:
-            source.count_step()
+            source.count_step("len(out)")
         if field.is_struct:
             add("pass")
             self._struct(element, self._layout.struct_class(field), out)

@@ -30,6 +30,8 @@ FIXED = {
 ELEMENTS_MAX = 1 << 20
 #: The number of elements that are decoded or encoded between two steps, which takes some tenths of a millisecond.
 ELEMENTS_PER_STEP = 100
+#: The number of bytes between two steps: copying 100 elements with the longest strings takes several milliseconds.
+BYTES_PER_STEP = 256 * 1024
 #: Lengths of number arrays for which a `struct` is prepared: most are lists of replicas.
 SHORT_ARRAYS = range(17)
 
@@ -146,10 +148,17 @@ class Source:
         self.namespace.setdefault(name, value)
         return name
 
-    def count_step(self) -> None:
-        """Generates a `yield` after some elements of a loop, so that other work can run."""
+    def begin_steps(self, position: str) -> None:
+        """Generates the variables of `count_step`; `position` is the expression for the number of bytes so far."""
+        self.add(f"done = 0; mark = {position} + {BYTES_PER_STEP}")
+
+    def count_step(self, position: str) -> None:
+        """Generates a `yield` after some elements or bytes of a loop, so that other work can run."""
         self.add("done += 1")
-        self.add(f"if done >= {ELEMENTS_PER_STEP}: done = 0; yield 1")
+        self.add(
+            f"if done >= {ELEMENTS_PER_STEP} or {position} > mark: "
+            f"done = 0; mark = {position} + {BYTES_PER_STEP}; yield 1"
+        )
 
     def function(self, name: str, label: str) -> object:
         """Runs the text and returns the function `name` that it defines."""

@@ -204,13 +204,18 @@ class MemoryLink:
     """The outgoing half of a broker's connection, as bytes in a list."""
 
     def __init__(self) -> None:
-        self.sent = bytearray()
+        self._chunks: list[bytes | bytearray] = []
         self.is_closed = False
         self.reading = True
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        for chunk in chunks:
-            self.sent += chunk
+        # The link takes buffers without a copy, as a socket does; views can point to reused memory.
+        self._chunks += (bytes(chunk) if isinstance(chunk, memoryview) else chunk for chunk in chunks)
+
+    @property
+    def sent(self) -> bytes:
+        """Returns the bytes sent since the last `take`."""
+        return b"".join(self._chunks)
 
     @property
     def unsent_bytes(self) -> int:
@@ -233,5 +238,6 @@ class MemoryLink:
 
     def take(self) -> bytes:
         """Returns the bytes sent since the last call."""
-        sent, self.sent = bytes(self.sent), bytearray()
+        sent = self.sent
+        self._chunks.clear()
         return sent

@@ -10,14 +10,19 @@ import pytest
 from tests.support.hostile_requests import ATTACKS, TOPICS
 from tests.support.wired import WiredBroker, WiredClient
 
+from barnabas.broker.requests.forwarding import encode_principal
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC_ID
+from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.header import RequestHeader
 
 ROWS = 60_000
 
@@ -61,3 +66,24 @@ def test_names_of_many_words_do_not_hold_the_loop(wired: WiredBroker) -> None:
     rows = answer.responses[0].partitions
     assert {row.error_code for row in rows} != {0}
     assert {len(row.error_message or "") for row in rows} == {2_001}
+
+
+def test_a_long_response_in_an_envelope_is_not_copied(wired: WiredBroker) -> None:
+    """The response has 96 MB: a copy of it would take about 50 ms, and the envelope took three."""
+    names = [f"{index:05d}" + "x" * 32_000 for index in range(1_500)]
+    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    header = RequestHeader(request_api_key=19, request_api_version=7, correlation_id=5, client_id="c")
+    frame = codec.encode(header, 2)
+    codec.encode_into(CreateTopicsRequest(topics=topics), 7, frame)
+    envelope = EnvelopeRequest(
+        request_data=bytes(frame), request_principal=encode_principal("User:a"), client_host_address=bytes(4)
+    )
+    answer = at_the_controller(wired).call(envelope, 0, EnvelopeResponse, within_ms=60_000)
+    assert (answer.error_code, answer.unknown_tags) == (ErrorCode.NONE, ())
+    data = answer.response_data
+    assert data is not None
+    assert int.from_bytes(data[:4], "big") == 5
+    response, end = codec.decode(CreateTopicsResponse, 7, data, 5)
+    assert end == len(data) > 90_000_000
+    assert [topic.name for topic in response.topics] == names
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.INVALID_TOPIC_EXCEPTION}

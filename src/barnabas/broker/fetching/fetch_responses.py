@@ -27,8 +27,8 @@ _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 #: (index, error code, HW, LSO, log start offset)
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V4 = struct.Struct(">ihqq")
-#: The fields of `_PARTITION`, the number of aborted transactions (null or zero), and the preferred read replica.
-_PARTITION_V12 = struct.Struct(">ihqqqBi")
+#: (number of aborted transactions: null or zero, preferred read replica)
+_NO_TRANSACTIONS = struct.Struct(">Bi")
 _TRANSACTION = struct.Struct(">qq")
 _EPOCH_OFFSET = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
@@ -54,12 +54,10 @@ def encode_fetch_response(
         head += _THROTTLE_ERROR_SESSION.pack(throttle_ms, error, session_id)
     else:
         head += _THROTTLE.pack(throttle_ms)
-    topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
-    for place, (item, result) in enumerate(reported, 1):
-        if place % _GROUPED_PER_STEP == 0:
-            yield 1
-        topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
-    yield from _write_topics(writer, topics, version)
+    if len(reported) == 1:
+        _write_topic(writer, _topic_of(reported[0][0], version), reported, version)
+    else:
+        yield from _write_topics(writer, reported, version)
     if flexible:
         writer.head += _response_tags(request, services, reported) if version >= _LEADER_SINCE else b"\0"
     return writer.finish()
@@ -90,65 +88,87 @@ class _Writer:
         return [*self._chunks, self.head]
 
 
-def _write_topics(
-    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
-) -> Generator[int, None, None]:
-    is_flexible = version >= _FLEXIBLE
-    _write_count(writer.head, len(topics), is_flexible)
+def _topic_of(item: FetchItem, version: int) -> str | bytes:
+    return item.topic_id if version >= _BY_TOPIC_ID else item.topic or ""
+
+
+def _write_topics(writer: _Writer, reported: Reported, version: int) -> Generator[int, None, None]:
+    """Writes all topics; each one's rows stand together."""
+    topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
+    for place, (item, result) in enumerate(reported, 1):
+        if place % _GROUPED_PER_STEP == 0:
+            yield 1
+        topics.setdefault(_topic_of(item, version), []).append((item, result))
+    _write_count(writer.head, len(topics), version)
     for place, (topic, rows) in enumerate(topics.items(), 1):
         if place % _ROWS_PER_STEP == 0:
             yield 1
-        if isinstance(topic, bytes):
-            writer.head += topic
-        elif is_flexible:
-            write_compact_string(writer.head, topic)
-        else:
-            name = topic.encode()
-            writer.head += _INT16.pack(len(name)) + name
-        _write_count(writer.head, len(rows), is_flexible)
-        for row, (item, result) in enumerate(rows, 1):
-            if row % _ROWS_PER_STEP == 0:
+        _begin_topic(writer.head, topic, len(rows), version)
+        for begin in range(0, len(rows), _ROWS_PER_STEP):
+            if begin:
                 yield 1
-            if not is_flexible:
-                _write_fields(writer.head, item, result, version)
-                writer.records(result.data)
-                continue
-            head = writer.head
-            aborted, data = result.aborted, result.data
-            fields = (
-                item.index,
-                result.error,
-                result.high_watermark,
-                result.last_stable_offset,
-                result.log_start_offset,
-            )
-            if not aborted:
-                head += _PARTITION_V12.pack(*fields, 0 if aborted is None else 1, result.preferred)
-            else:
-                head += _PARTITION.pack(*fields)
-                write_unsigned_varint(head, len(aborted) + 1)
-                for transaction in aborted:
-                    head += _TRANSACTION.pack(*transaction)
-                    head.append(0)
-                head += _INT32.pack(result.preferred)
-            if data:
-                write_unsigned_varint(head, len(data) + 1)
-                writer.records(data)
-            else:
-                head.append(1)
-            if result.diverging is None and result.leader is None:
-                writer.head.append(0)
-            else:
-                writer.head += _partition_tags(result, version)
-        if is_flexible:
+            _write_rows(writer, rows[begin : begin + _ROWS_PER_STEP], version)
+        if version >= _FLEXIBLE:
             writer.head.append(0)
 
 
-def _write_count(head: bytearray, count: int, is_flexible: bool) -> None:
-    if is_flexible:
-        write_unsigned_varint(head, count + 1)
+def _write_topic(writer: _Writer, topic: str | bytes, rows: Reported, version: int) -> None:
+    """Writes an only topic with few rows."""
+    _write_count(writer.head, 1, version)
+    _begin_topic(writer.head, topic, len(rows), version)
+    _write_rows(writer, rows, version)
+    if version >= _FLEXIBLE:
+        writer.head.append(0)
+
+
+def _begin_topic(head: bytearray, topic: str | bytes, rows: int, version: int) -> None:
+    if isinstance(topic, bytes):
+        head += topic
+    elif version >= _FLEXIBLE:
+        write_compact_string(head, topic)
     else:
+        name = topic.encode()
+        head += _INT16.pack(len(name)) + name
+    _write_count(head, rows, version)
+
+
+def _write_rows(writer: _Writer, rows: Reported, version: int) -> None:
+    for item, result in rows:
+        aborted, data = result.aborted, result.data
+        if version < _FLEXIBLE:
+            _write_fields(writer.head, item, result, version)
+            writer.records(data)
+            continue
+        head = writer.head
+        head += _PARTITION.pack(
+            item.index, result.error, result.high_watermark, result.last_stable_offset, result.log_start_offset
+        )
+        if not aborted:
+            head += _NO_TRANSACTIONS.pack(0 if aborted is None else 1, result.preferred)
+        else:
+            write_unsigned_varint(head, len(aborted) + 1)
+            for transaction in aborted:
+                head += _TRANSACTION.pack(*transaction)
+                head.append(0)
+            head += _INT32.pack(result.preferred)
+        if data:
+            write_unsigned_varint(head, len(data) + 1)
+            writer.records(data)
+        else:
+            head.append(1)
+        if result.diverging is None and result.leader is None:
+            writer.head.append(0)
+        else:
+            writer.head += _partition_tags(result, version)
+
+
+def _write_count(head: bytearray, count: int, version: int) -> None:
+    if version < _FLEXIBLE:
         head += _INT32.pack(count)
+    elif count < 0x7F:
+        head.append(count + 1)
+    else:
+        write_unsigned_varint(head, count + 1)
 
 
 def _write_fields(head: bytearray, item: FetchItem, result: FetchResult, version: int) -> None:
@@ -184,13 +204,13 @@ def _partition_tags(result: FetchResult, version: int) -> bytes:
 
 def _response_tags(request: InFlight, services: Services, reported: Reported) -> bytes:
     """Returns tagged field 0: the endpoints of the leaders that partitions of this response name."""
-    leaders = sorted({result.leader[0] for _, result in reported if result.leader is not None})
+    leaders = {result.leader[0] for _, result in reported if result.leader is not None}
     if not leaders:
         return b"\0"
     image = services.metadata.image
     body = bytearray()
     count = 0
-    for leader in leaders:
+    for leader in sorted(leaders):
         endpoint = endpoint_of(image, leader, request.listener)
         if endpoint is not None:
             count += 1

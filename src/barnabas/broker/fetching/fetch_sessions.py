@@ -94,8 +94,9 @@ class Session:
 
     def keep(self, item: FetchItem) -> None:
         """Adds a partition to the session, or makes a partition that the request names active again."""
-        self.items[_key(item, self.uses_topic_ids)] = item
-        item.session = self
+        if item.session is not self:
+            self.items[_key(item, self.uses_topic_ids)] = item
+            item.session = self
         self._activate(item)
 
     def forget(self, topic: str | bytes, indexes: Iterable[int]) -> None:

@@ -16,7 +16,7 @@ from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
-from barnabas.broker.requests.in_flight import LONG_ELEMENTS
+from barnabas.broker.requests.in_flight import LONG_ELEMENTS, Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
@@ -28,6 +28,7 @@ from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.index import request_class
+from barnabas.protocol.wire import write_unsigned_varint
 
 #: The APIs that a broker forwards, as they are or in part.
 _FORWARDABLE: Final = FORWARDED_IN_PART | {key for key, offer in BROKER_APIS.items() if offer.is_forwarded}
@@ -57,11 +58,19 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         data = bytearray(correlation_id.to_bytes(4, "big", signed=True))
         if response_header_version(key, version) == 1:
             data.append(0)
-        work = _enveloped(response, version, data)
+        work = _append(response, version, data)
         if codec.is_longer(response, LONG_ELEMENTS):
-            services.steps.start(work, context.reply, owner())
+            services.steps.start(work, lambda is_decided: reply(is_decided, data), owner())
         else:
-            context.reply(whole(work))
+            reply(whole(work), data)
+
+    def reply(is_decided: bool, data: bytearray) -> None:
+        if not is_decided:
+            context.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+        elif isinstance(context, InFlight) and len(data) > _COPIED_BYTES_MAX:
+            context.reply_encoded(_enveloped(context.correlation_id, data))
+        else:
+            context.reply(EnvelopeResponse(response_data=bytes(data)))
 
     def serve(message: Message | None) -> None:
         if message is None:
@@ -93,17 +102,33 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
     return message
 
 
+#: Inner responses up to this size are copied into the envelope.
+_COPIED_BYTES_MAX: Final = 16 * 1024
 #: The number of rows read per step.
 _ROWS_PER_STEP = 100
 
 
-def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
-    """Returns the response to the envelope. It contains `data`, the inner response with its header."""
+def _append(response: Message, version: int, data: bytearray) -> Generator[int, None, bool]:
+    """Appends the inner response to `data`, which has its header. Returns False if this node is not the controller."""
     if (yield from has_not_controller_error(response)):
-        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        return False
     # A few elements can make a long response too: names have up to 32,767 letters.
     yield from encode_response_in_steps(response, version, data)
-    return EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data))
+    return True
+
+
+def _enveloped(correlation_id: int, data: bytearray) -> Chunks:
+    """Returns the response frame of an envelope that contains `data`, without a copy: a request of 50 MB can have a
+    response of 100 MB, and each copy would hold up the loop for 50 ms.
+    """
+    frame = codec.encode(EnvelopeResponse(response_data=b""), EnvelopeResponse.VERSIONS[1])
+    head = start_response(
+        correlation_id, response_header_version(EnvelopeResponse.API_KEY, EnvelopeResponse.VERSIONS[1])
+    )
+    write_unsigned_varint(head, len(data) + 1)
+    tail = frame[1:]  # The fields after the empty data, whose size takes one byte.
+    finish_response(head, len(data) + len(tail))
+    return [head, data, tail]
 
 
 def has_not_controller_error(response: Message) -> Generator[int, None, bool]:

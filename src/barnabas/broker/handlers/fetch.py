@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
 from barnabas.broker.fetching.fetch_rights import judge_items, may_fetch_as_replica
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
+from barnabas.broker.fetching.repeated_fetch import RepeatedFetch, is_repeatable
 from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import Services
 from barnabas.broker.requests.in_flight import Chunks, InFlight
@@ -51,19 +52,45 @@ _COUNTED_PER_STEP = 1_000
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
     """Reads and answers now, or waits for the disk or for more records."""
     if len(frame) <= LONG_FRAME_BYTES:
+        connection = request.connection
+        repeated = connection.repeated
+        if isinstance(repeated, RepeatedFetch) and repeated.take():
+            return _serve_repeated(request, repeated, services)
         message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
-        return _serve(request, message, services)
+        reader = _reader(message, request.api_version)
+        if is_repeatable(message, request.api_version) and not connection.in_flight:
+            connection.repeated = RepeatedFetch(request, message, reader, frame, position)
+        return _serve(request, message, reader, services)
     return _decode_and_serve(request, bytes(frame), position, services)
 
 
 def _decode_and_serve(request: InFlight, frame: bytes, position: int, services: Services) -> Work:
     message, _ = yield from codec.decode_in_steps(FetchRequest, request.api_version, frame, position)
-    chunks = yield from _serve(request, message, services)
+    chunks = yield from _serve(request, message, _reader(message, request.api_version), services)
     return chunks
 
 
-def _serve(request: InFlight, message: FetchRequest, services: Services) -> Generator[int, None, Chunks | None]:
-    reader = _reader(message, request.api_version)
+def _serve_repeated(request: InFlight, repeated: RepeatedFetch, services: Services) -> Work:
+    """Serves a request like `_serve`, in a session that exists and with one partition."""
+    message, reader = repeated.message, repeated.reader
+    is_forged = reader.replica_id >= 0 and not may_fetch_as_replica(request, services.authorizer)
+    if is_forged:
+        reader = Reader(Isolation.READ_UNCOMMITTED)
+    session = services.fetch_sessions.find(message.session_id, message.session_epoch, True, request.now_ms)
+    if isinstance(session, ErrorCode):
+        return encode_fetch_response(request, services, session, 0, ())
+    session.begin_fetch(reader, request.now_ms)
+    named: list[FetchItem] = []
+    _take_rows(message.topics[0], message.topics[0].partitions, services.replicas, True, session.items, named)
+    session.keep(named[0])
+    _name_items(session, services.replicas)
+    plan = _plan(request, message, reader, services)
+    return _PendingFetch(request, message, services, session, (), plan, is_forged).read()
+
+
+def _serve(
+    request: InFlight, message: FetchRequest, reader: Reader, services: Services
+) -> Generator[int, None, Chunks | None]:
     is_forged = reader.replica_id >= 0 and not may_fetch_as_replica(request, services.authorizer)
     if is_forged:
         reader = Reader(Isolation.READ_UNCOMMITTED)
@@ -103,12 +130,10 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
     )
 
 
-def _read(
+def _read_in_steps(
     services: Services, session: Session | None, items: Sequence[FetchItem], plan: FetchPlan
 ) -> Generator[int, None, FetchRound]:
-    """Reads all requested partitions; in a session, those that may have changed."""
-    if session is not None:
-        items = list(session.active)
+    """Reads many partitions."""
     outcome = FetchRound(items, plan)
     for begin in range(0, len(items), _READ_AT_ONCE):
         if begin:
@@ -117,8 +142,6 @@ def _read(
         read_more(services.replicas, some, outcome)
         if session is not None:
             session.watch(some)
-    if session is not None and len(items) < len(session.items):
-        outcome.can_wait = True
     return outcome
 
 
@@ -168,29 +191,49 @@ class _PendingFetch:
                 is_replica=self._plan.replica_id >= 0,
                 is_forged=self._is_forged,
             )
-        slices = services.steps.slices
-        outcome = yield from _read(services, self._session, self._items, self._plan)
-        # A round read in one turn is consistent. A round read in several may have missed records that arrived in
-        # between, of which no notification comes.
-        is_old = slices != services.steps.slices and self._has_moved(outcome)
-        chunks = yield from self._continue(outcome, may_wait=may_wait and not is_old)
+        session, items = self._session, self._items
+        if session is not None:
+            items = list(session.active)  # The others have not changed.
+        if len(items) <= _READ_AT_ONCE:
+            outcome = FetchRound(items, self._plan)
+            read_more(services.replicas, items, outcome)
+            if session is not None:
+                session.watch(items)
+        else:
+            slices = services.steps.slices
+            outcome = yield from _read_in_steps(services, session, items, self._plan)
+            # A round read in one turn is consistent. A round read in several may have missed records that arrived in
+            # between, of which no notification comes.
+            may_wait = may_wait and not (slices != services.steps.slices and self._has_moved(outcome))
+        if session is not None and len(items) < len(session.items):
+            outcome.can_wait = True
+        if self._is_delayed(outcome, may_wait):
+            return None
+        chunks = yield from _answer(self._request, self._message, services, session, self._plan, outcome)
         return chunks
 
     def _continue(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
-        """Returns the response, or None if the fetch has to wait."""
+        """Returns the response once the partitions are loaded, or None if the fetch has to wait."""
+        if self._is_delayed(outcome, may_wait):
+            return None
+        chunks = yield from _answer(self._request, self._message, self._services, self._session, self._plan, outcome)
+        return chunks
+
+    def _is_delayed(self, outcome: FetchRound, may_wait: bool) -> bool:
+        """Returns whether the fetch has to wait, for the disk or for more records; if so, the wait has begun."""
         if outcome.cold:
             self._load(outcome, may_wait)
-            return None
+            return True
+        if not may_wait or not _must_wait(outcome, self._plan, self._message):
+            return False
         wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
         if follower >= 0:
             wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms
-        waits = may_wait and _must_wait(outcome, self._plan, self._message)
-        if waits and self._services.host.clock.now_ms() < deadline_ms:
-            self._wait(outcome, deadline_ms)
-            return None
-        chunks = yield from _answer(self._request, self._message, self._services, self._session, self._plan, outcome)
-        return chunks
+        if self._services.host.clock.now_ms() >= deadline_ms:
+            return False
+        self._wait(outcome, deadline_ms)
+        return True
 
     def _load(self, outcome: FetchRound, may_wait: bool) -> None:
         request = self._request
@@ -244,16 +287,17 @@ class _PendingFetch:
         replicas.purgatory.expire_at(deadline_ms, delayed)
 
     def _answer_later(self) -> None:
+        """Reads again. The delayed fetch calls this for the request that it belongs to."""
         self._plan.is_first_read = False
         self._begin(self.read(may_wait=False))
 
     def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
-        """Runs this work in steps, and sends the response if the work returns one."""
-        run(self._request, self._services.steps.begin, work, self._reply, self._request)
+        """Does this work of the request in steps, and sends the response if the work returns one."""
+        self._services.steps.begin(work, self._reply, self._request)
 
     def _reply(self, chunks: Chunks | None) -> None:
         if chunks is not None:
-            self._request.reply_with(lambda: chunks)
+            self._request.reply_encoded(chunks)
 
 
 def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:
@@ -294,20 +338,24 @@ def _open_session(
         return found
     found.begin_fetch(reader, request.now_ms)
     named = yield from _take_requested(message, services.replicas, by_id, found.items)
-    for place, item in enumerate(named):
+    for place, item in enumerate(named, 1):
         found.keep(item)
-        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
+        if place % _ROWS_PER_STEP == 0:
             yield 1
     for topic in message.forgotten_topics_data:
         found.forget(topic.topic_id if by_id else topic.topic, topic.partitions)
     if not found.items:
         sessions.remove(found.session_id)
         return None, []
-    for item in found.active:
-        if item.topic is None:
-            # The name of the topic can have become known since the session began.
-            item.topic = _name(services.replicas, item.topic_id)
+    _name_items(found, services.replicas)
     return found, []
+
+
+def _name_items(session: Session, replicas: ReplicaManager) -> None:
+    """Looks up the topics that were unknown: their names can have become known since the session began."""
+    for item in session.active:
+        if item.topic is None:
+            item.topic = _name(replicas, item.topic_id)
 
 
 def _take_requested(
@@ -315,21 +363,34 @@ def _take_requested(
 ) -> Generator[int, None, list[FetchItem]]:
     """Updates `items` with the partitions of the request, and returns these items."""
     named: list[FetchItem] = []
+    done = 0
     for topic in message.topics:
-        if by_id:
-            name = _name(replicas, topic.topic_id)
-            key_topic: str | bytes = topic.topic_id
-        else:
-            name = key_topic = topic.topic
-        for requested in topic.partitions:
-            key = (key_topic, requested.partition)
-            item = items.get(key)
-            if item is None:
-                item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", requested.partition)
-            named.append(update_item(item, requested))
-            if len(named) % _ROWS_PER_STEP == 0:
+        for begin in range(0, len(topic.partitions), _ROWS_PER_STEP):
+            if len(named) - done >= _ROWS_PER_STEP:
+                done = len(named)
                 yield 1
+            _take_rows(topic, topic.partitions[begin : begin + _ROWS_PER_STEP], replicas, by_id, items, named)
     return named
+
+
+def _take_rows(
+    topic: FetchRequest.FetchTopic,
+    rows: Sequence[FetchRequest.FetchPartition],
+    replicas: ReplicaManager,
+    by_id: bool,
+    items: dict[Key, FetchItem],
+    named: list[FetchItem],
+) -> None:
+    """Updates `items` with rows of one topic, and appends them to `named`."""
+    topic_id = topic.topic_id if by_id else b""
+    key_topic = topic_id or topic.topic
+    for row in rows:
+        key = (key_topic, row.partition)
+        item = items.get(key)
+        if item is None:
+            name = _name(replicas, topic_id) if by_id else topic.topic
+            item = items[key] = FetchItem(name, topic_id, row.partition)
+        named.append(update_item(item, row))
 
 
 def _name(replicas: ReplicaManager, topic_id: bytes) -> str | None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight, Shortcut
+from barnabas.broker.requests.in_flight import Chunks, ConnectionLog, InFlight, RepeatedRequest, Shortcut
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
 from barnabas.broker.requests.turn_output import TurnOutput
@@ -101,6 +101,7 @@ class Connection:
         "muting",
         "peer",
         "principal",
+        "repeated",
         "shortcut",
         "token_authenticated",
     )
@@ -139,6 +140,7 @@ class Connection:
         #: The log-in that a client must complete first; None if there is none.
         self.gate: Gate | None = None
         self.shortcut: Shortcut | None = None
+        self.repeated: RepeatedRequest | None = None
         #: The callbacks for the end of the connection.
         self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")

@@ -113,7 +113,13 @@ class Dispatcher:
             return 1
         if effort.meter is not None:
             effort.meter.add(Effort.REQUEST, 1)
-        api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
+        repeated = connection.repeated
+        # While an earlier request waits, it uses what is kept of it.
+        if repeated is not None and not connection.in_flight and repeated.matches(frame):
+            api_key, api_version, client_id, position = repeated.header
+            correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        else:
+            api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
         offer = self._served.get(api_key)
         if offer is None:
             when = "yet " if api_key in self.offers else ""

@@ -31,6 +31,8 @@ from barnabas.protocol.wire import skip_tagged_fields
 #: takes time.
 TIMEOUT_MS_MIN: Final = 5_000
 _PRINCIPAL_VERSION: Final = 0
+#: Responses up to this size are copied behind their size field.
+_COPIED_BYTES_MAX: Final = 16 * 1024
 
 
 def forward(request: InFlight, message: Message, frame: memoryview | bytes, services: Services) -> None:
@@ -75,7 +77,8 @@ class _ForwardedRequest:
             if request.throttle is not None:
                 _apply_throttle_time(request, answer)
             head = len(answer).to_bytes(4, "big")
-            request.reply_with(lambda: [head + answer])
+            # A long response is not copied: it can have 100 MB.
+            request.reply_with(lambda: [head + answer] if len(answer) <= _COPIED_BYTES_MAX else [head, answer])
         elif response is None:
             request.reply(timed_out(self._message, request.api_version))
         else:

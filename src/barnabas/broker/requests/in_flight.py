@@ -64,6 +64,16 @@ class Shortcut(Protocol):
         """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
 
 
+class RepeatedRequest(Protocol):
+    """The last request of a connection, which the next one is likely to resemble."""
+
+    #: API key, version, client id, and the position of the body.
+    header: tuple[int, int, str | None, int]
+
+    def matches(self, frame: memoryview) -> bool:
+        """Returns whether the request has the same header and differs only in numbers that its handler knows."""
+
+
 class ConnectionLog(Protocol):
     """The log of closed connections and failed requests."""
 
@@ -86,6 +96,7 @@ class RequestConnection(Protocol):
     #: Name and version of the client library (KIP-511).
     client_software: tuple[str, str]
     shortcut: Shortcut | None
+    repeated: RepeatedRequest | None
     is_closed: bool
     muting: Muting | None
     #: The unanswered requests, oldest first.
@@ -213,7 +224,7 @@ class InFlight:
     def reply(self, response: Message) -> None:
         response = self.amended(response)
         if self.is_long(response):
-            self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
+            self.connection.steps.start(self._encode_in_steps(response), self.reply_encoded, self, self._is_wanted)
         else:
             self.reply_with(lambda: self.encode(response))
 
@@ -222,7 +233,7 @@ class InFlight:
         response = self.amended(response)
         if self.is_long(response):
             chunks = yield from self._encode_in_steps(response)
-            self._complete_with(chunks)
+            self.reply_encoded(chunks)
         else:
             self.reply(response)
 
@@ -238,7 +249,8 @@ class InFlight:
         finish_response(head)
         return [head]
 
-    def _complete_with(self, chunks: Chunks) -> None:
+    def reply_encoded(self, chunks: Chunks) -> None:
+        """Sends the response that these chunks encode."""
         if self._is_wanted():
             self.connection.complete(self, chunks)
 

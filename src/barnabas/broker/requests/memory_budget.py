@@ -125,7 +125,10 @@ class MemoryBudget:
     @property
     def used_bytes(self) -> int:
         """Returns an upper bound of the memory in use; responses count until they are measured."""
-        return self.area.held_bytes + self._unsent + sum(other() for other in self._others)
+        used = self.area.held_bytes + self._unsent
+        for other in self._others:
+            used += other()
+        return used
 
     @property
     def is_short(self) -> bool:
