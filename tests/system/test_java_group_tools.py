@@ -307,7 +307,9 @@ def test_verifiable_clients_while_a_broker_is_killed(cluster: Cluster, tmp_path:
         assert {at: {value} for at, value in sent.items()} == {at: read()[at] for at in sent}
         commits = [event for client in clients for event in client.events("offsets_committed")]
         assert any(event["success"] for event in commits)
-        assert not producer.events("producer_send_error")
+        # The tool does not retry, so requests that were in flight at the kill can fail.
+        errors = {event["exception"].rpartition(".")[2] for event in producer.events("producer_send_error")}
+        assert errors <= {"NetworkException", "NotLeaderOrFollowerException"}
         for client in clients:
             client.end()
             assert client.events("shutdown_complete")
