@@ -16,11 +16,10 @@ from barnabas.broker.requests.client_connection import LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_responses import encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
-from barnabas.broker.requests.in_flight import LONG_ELEMENTS, Chunks, InFlight, finish_response, start_response
+from barnabas.broker.requests.in_flight import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.common.portions import whole
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, FORWARDED_IN_PART
 from barnabas.protocol.header import decode_request_header, response_header_version
@@ -58,11 +57,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         data = bytearray(correlation_id.to_bytes(4, "big", signed=True))
         if response_header_version(key, version) == 1:
             data.append(0)
-        work = _append(response, version, data)
-        if codec.is_longer(response, LONG_ELEMENTS):
-            services.steps.start(work, lambda is_decided: reply(is_decided, data), owner())
-        else:
-            reply(whole(work), data)
+        services.steps.begin(_append(response, version, data), lambda is_decided: reply(is_decided, data), owner())
 
     def reply(is_decided: bool, data: bytearray) -> None:
         if not is_decided:

@@ -35,8 +35,8 @@ from barnabas.protocol.messages.index import API_NAMES
 
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
-#: Responses with more elements are encoded in steps.
-LONG_ELEMENTS: Final = 1_000
+#: Responses with more elements are encoded in steps. The name and the error message of one have up to 64 KB together.
+LONG_ELEMENTS: Final = 250
 #: API names for the log lines about a failed request.
 _OFFER_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
