@@ -41,7 +41,7 @@ def explain(
         bool, typer.Option("--now", help="Show all present problems, with their causes and remedies")
     ] = False,
     incident: Annotated[
-        bool, typer.Option("--incident", help="Show the causes of all that happened since --since (15m)")
+        bool, typer.Option("--incident", help="Show the causes of everything since --since (default: 15m)")
     ] = False,
     pause: Annotated[
         str | None,

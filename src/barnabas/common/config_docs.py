@@ -393,7 +393,7 @@ OWN: Final[dict[str, str]] = {
     "topic __cluster_events. Must be the same on all nodes.",
     "barnabas.cluster.events.retention.ms": "The retention.ms of __cluster_events when it is created.",
     "barnabas.jaas.config.file": "A JAAS file, like that of Java's system property "
-    "java.security.auth.login.config. Its section listener.KafkaServer (with the listener's name in lower case), or else "
+    "java.security.auth.login.config. Its section listener.KafkaServer (the listener's name in lower case), or else "
     "KafkaServer, contains the entries of a listener without sasl.jaas.config.",
     "barnabas.sasl.oauthbearer.allowed.urls": "The URLs that sasl.oauthbearer.* keys can contain, separated by "
     "commas, like Java's system property org.apache.kafka.sasl.oauthbearer.allowed.urls.",

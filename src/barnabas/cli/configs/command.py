@@ -115,7 +115,7 @@ def alter(
     logger: Logger = None,
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", "--add-config", metavar="K=V,...", help="Keys to set; a list is K=[A,B]. Repeatable"),
+        typer.Option("--add", "--add-config", metavar="K=V,...", help="Keys to set, a list as K=[A,B]; repeatable"),
     ] = None,
     add_file: Annotated[
         Path | None,
@@ -124,7 +124,7 @@ def alter(
     delete: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete", "--delete-config", metavar="K,...", help="Keys to reset to their defaults. Repeatable"
+            "--delete", "--delete-config", metavar="K,...", help="Keys to reset to their defaults; repeatable"
         ),
     ] = None,
     dry_run: Annotated[
