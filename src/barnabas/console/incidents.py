@@ -58,7 +58,7 @@ def write_incident(history: Path, since_ms: int, until_ms: int, about: Mapping[s
     try:
         folder = Path(tempfile.mkdtemp(prefix="barnabas-incident-"))
     except OSError as error:
-        raise HistoryError(f"there is no place for the file: {error.strerror or error}") from error
+        raise HistoryError(f"the file cannot be created: {error.strerror or error}") from error
     try:
         path = folder / "incident.db"
         text = json.dumps({**about, "since_ms": since_ms, "until_ms": until_ms}, ensure_ascii=False)

@@ -59,9 +59,9 @@ def _int(least: int, most: int = _INT_MAX) -> Callable[[str, str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise ConfigError(f"{key} is {text!r}, a number from {least} to {most} is needed") from None
+            raise ConfigError(f"{key} is {text!r}; expected a number from {least} to {most}") from None
         if not least <= value <= most:
-            raise ConfigError(f"{key} is {text}, allowed is {least} to {most}")
+            raise ConfigError(f"{key} is {text}; expected {least} to {most}")
         return value
 
     return parse
@@ -70,7 +70,7 @@ def _int(least: int, most: int = _INT_MAX) -> Callable[[str, str], int]:
 def _bool(key: str, text: str) -> bool:
     value = {"true": True, "false": False}.get(text.lower())
     if value is None:
-        raise ConfigError(f"{key} is {text!r}, allowed are true and false")
+        raise ConfigError(f"{key} is {text!r}; expected true or false")
     return value
 
 
@@ -109,7 +109,7 @@ _ALGORITHMS: Final = {
 def _algorithm(key: str, text: str) -> str:
     name = _ALGORITHMS.get(text.upper())
     if name is None:
-        raise ConfigError(f"{key} is {text!r}, allowed are {', '.join(_ALGORITHMS)}")
+        raise ConfigError(f"{key} is {text!r}; expected one of {', '.join(_ALGORITHMS)}")
     return name
 
 

@@ -169,7 +169,7 @@ def _context(name: str, item: Any) -> Context:
     properties = item.get("properties", {})
     _require(
         isinstance(properties, dict) and all(isinstance(each, str) for each in properties.values()),
-        f'{where}: "properties" is not a mapping of texts',
+        f'{where}: "properties" is not a mapping of strings',
     )
     for key, kind in _KINDS.items():
         _require(key not in item or isinstance(item[key], kind), f'{where}: "{key}" has a wrong value')

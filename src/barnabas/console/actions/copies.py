@@ -119,7 +119,7 @@ async def _shape(cluster: WatchedCluster, topic: str) -> _Shape:
     own = [config for config in found["configs"] if config["origin"] == "topic"]
     hidden = [config["name"] for config in own if config["value"] is None]
     if hidden:
-        raise Problem("refused", f"{topic} has values that no broker shows: {', '.join(hidden)}")
+        raise Problem("refused", f"{topic} has sensitive values, which brokers do not return: {', '.join(hidden)}")
     configs = {config["name"]: config["value"] for config in own}
     return _Shape(len(states), max((len(state.replicas) for state in states), default=1), configs)
 

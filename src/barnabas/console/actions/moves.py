@@ -63,7 +63,7 @@ async def cancel_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -> 
     named, ongoing = inputs.partitions(), await running(cluster)
     keys = sorted(ongoing if named is None else ongoing.keys() & set(named))
     if not keys:
-        raise Problem("refused", "none of these moves runs")
+        raise Problem("refused", "none of these moves is in progress")
     if inputs.is_dry_run:
         lines = [f"{topic}-{index}: replicas stay {_before(ongoing[topic, index])}" for topic, index in keys]
         return plan([f"cancels {len(keys)} moves", *_cut(lines)], ["what was copied is deleted"])
@@ -83,7 +83,7 @@ async def throttle_moves(cluster: WatchedCluster, inputs: Inputs, _role: Role) -
             return plan(lines, [f"{len(ongoing)} moves run without a limit then"] if ongoing else [])
         return outcome("throttles were removed", await remove_throttles(cluster, topics))
     if not ongoing:
-        raise Problem("refused", "no move runs, so there is nothing to throttle")
+        raise Problem("refused", "no move is in progress, so there is nothing to throttle")
     moves = {
         key: Copying([each for each in one.replicas if each not in one.adding], one.adding)
         for key, one in ongoing.items()
@@ -126,10 +126,10 @@ def targets_of(inputs: Inputs) -> Targets:
     for row in inputs.rows("partitions") or []:
         replicas, directories = row.get("replicas"), row.get("log_dirs")
         if isinstance(directories, list) and any(each != _ANY for each in directories):
-            raise Problem("bad-request", "a plan with log directories is for `barnabas reassign`")
+            raise Problem("bad-request", "the console cannot choose log directories: use `barnabas reassign`")
         key = key_of(row)
         if key in targets:
-            raise Problem("bad-request", f"{key[0]}-{key[1]} is there twice")
+            raise Problem("bad-request", f"{key[0]}-{key[1]} is listed twice")
         targets[key] = None if replicas is None else broker_ids(replicas)
     return targets
 

@@ -187,7 +187,7 @@ def _rule(inputs: Inputs) -> dict[str, str]:
     resource = inputs.choice("resource", tuple(RESOURCES))
     principal = _name(inputs, "principal")
     if not _PRINCIPAL.fullmatch(principal):
-        raise Problem("bad-request", "a principal is TYPE:NAME, such as User:anna")
+        raise Problem("bad-request", "a principal must have the form TYPE:NAME, such as User:anna")
     return {
         "resource": resource,
         "name": _CLUSTER_NAME if resource == "cluster" else _name(inputs, "name"),
@@ -229,14 +229,14 @@ def _entity(inputs: Inputs) -> dict[str, str | None]:
         )
     )
     if not is_right or found is None:
-        raise Problem("bad-request", f"entity is an object with {', '.join(ENTITIES)}; null is the default")
+        raise Problem("bad-request", f"entity must be an object with {', '.join(ENTITIES)}; null is the default")
     return dict(sorted(found.items()))
 
 
 def _quota_changes(inputs: Inputs) -> dict[str, float | None]:
     found = inputs.body.get("quotas")
     if not isinstance(found, dict) or not found or not set(found) <= set(QUOTA_KEYS):
-        raise Problem("bad-request", f"quotas is an object with {', '.join(QUOTA_KEYS)}; null removes one")
+        raise Problem("bad-request", f"quotas must be an object with {', '.join(QUOTA_KEYS)}; null removes one")
     for key, value in found.items():
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
         if value is not None and not is_number:

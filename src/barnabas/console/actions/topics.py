@@ -107,7 +107,7 @@ async def alter_configs(cluster: WatchedCluster, inputs: Inputs, role: Role) -> 
         raise Problem("role", "configurations of brokers need the role admin")
     changes: dict[str, str | None] = {**inputs.texts("set"), **dict.fromkeys(inputs.names("remove"))}
     if not changes:
-        raise Problem("bad-request", "nothing is to be changed: set and remove are empty")
+        raise Problem("bad-request", "there is nothing to change: set and remove are empty")
     if kind == "broker" and not (name.isascii() and name.isdigit()):
         raise Problem("bad-request", f"{name} is not the number of a broker")
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(

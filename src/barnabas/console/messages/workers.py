@@ -61,7 +61,7 @@ class Worker:
                 length = int.from_bytes(await outgoing.readexactly(_UINT32), "little")
                 answer = orjson.loads(await outgoing.readexactly(min(length, _ANSWER_MAX)))
         except TimeoutError as error:
-            raise Problem("timeout", "the filter needs more time than a search can have") from error
+            raise Problem("timeout", "the filter needs more time than a search can use") from error
         except (OSError, EOFError) as error:
             raise Problem("filter", _ENDED) from error
         self.is_usable = True
