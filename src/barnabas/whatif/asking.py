@@ -103,7 +103,7 @@ def _kill(model: Model, victims: Iterable[int], note: _Note) -> None:
     situation = model.situation
     absent = [each for each in victims if each in situation.absent and each not in situation.voters]
     if absent:
-        note(f"{_brokers(absent)} {'is' if len(absent) == 1 else 'are'} not in the cluster already")
+        note(f"{_brokers(absent)} {'is' if len(absent) == 1 else 'are'} no longer in the cluster")
     _end(model, victims, note)
     if model.has_controller:
         _note_controller(situation, victims, note)

@@ -46,7 +46,9 @@ def log_in(login: Login, nonce: str, version_of: Callable[[], int]) -> LogIn:
     if shaken.error_code:
         # A listener without SASL answers ILLEGAL_SASL_STATE.
         code = _name(shaken.error_code)
-        raise LogInFailed(f"it has no log-in now ({code})", f"does not offer a login ({code}): is it a SASL listener?")
+        raise LogInFailed(
+            f"it accepts no login now ({code})", f"does not offer a login ({code}): is it a SASL listener?"
+        )
     lifetime_ms = 0
     messages = exchange(login, nonce)
     try:
